@@ -1,0 +1,49 @@
+# `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test asan tsan format clean
+
+DIR ?=
+TESTS ?= tests
+native := $(wildcard csrc/*.cc csrc/*.h tests/native/*.cc tests/native/*.h)
+
+help:
+	@echo "make demo [DIR=folder]     pack pictures (made here, or your folder) and load them as batches"
+	@echo "make test                  the whole gate: format, lint, types, tests"
+	@echo "make format                rewrite the sources in the project's format"
+	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
+	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
+	@echo "make clean                 remove what was built; .venv stays"
+
+demo:
+	@scripts/bootstrap
+	@.venv/bin/fastpipe demo $(if $(DIR),"$(DIR)")
+
+test:
+	@FASTPIPE_WERROR=1 scripts/bootstrap --tools
+	@scripts/check
+
+format:
+	@scripts/bootstrap --tools
+	@$(if $(native),.venv/bin/clang-format -i $(native))
+	@.venv/bin/ruff check --quiet --select I --fix .
+	@.venv/bin/ruff format .
+
+# A second build beside the usual one: a copy of the package with a sanitized engine, put first on the path.
+# libstdc++ is preloaded too, since the sanitizers look up its throw function at start, before the engine brings it.
+asan: preload = $(shell $${CXX:-c++} -print-file-name=libasan.so) $(shell $${CXX:-c++} -print-file-name=libstdc++.so)
+tsan: preload = $(shell $${CXX:-c++} -print-file-name=libtsan.so) $(shell $${CXX:-c++} -print-file-name=libstdc++.so)
+asan tsan:
+	@scripts/bootstrap --tools
+	@rm -rf build/$@
+	@echo "building the engine with FASTPIPE_BUILD=$@"
+	@FASTPIPE_BUILD=$@ FASTPIPE_WERROR=1 .venv/bin/python setup.py -q build \
+		--build-base build/$@ --build-lib build/$@/lib
+	@LD_PRELOAD="$(preload)" PYTHONPATH="$(CURDIR)/build/$@/lib" \
+		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+		TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
+		.venv/bin/pytest -p no:cacheprovider $(TESTS)
+
+clean:
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis fastpipe/_engine*.so
+	@find . -path ./.venv -prune -o -name __pycache__ -prune -exec rm -rf {} +

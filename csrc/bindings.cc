@@ -1,0 +1,324 @@
+// The engine as Python sees it: checks what comes in, lets the GIL go while C++ works, calls one core function.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine.h"
+#include "jpeg.h"
+#include "resize.h"
+#include "transcode.h"
+
+namespace py = pybind11;
+
+namespace fastpipe {
+namespace {
+
+using Pixels = py::array_t<std::uint8_t>;
+
+std::string words_of(const Status& status) {
+  std::string text = words(status.code);
+  if (status.detail[0] != '\0') text.append(": ").append(status.detail);
+  return text;
+}
+
+void raise_if(const Status& status) {
+  if (!status.ok()) throw py::value_error(words_of(status));
+}
+
+// Note [fork]
+// After a fork the child has the engine's memory and none of its threads: its locks may be held for ever, and a join
+// would wait for nobody. A child therefore touches nothing of it, and lets it leak.
+class PyEngine {
+ public:
+  PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files) {
+    if (threads < 1) throw py::value_error("threads must be at least 1");
+    std::vector<Shard> list;
+    list.reserve(shards.size());
+    for (const auto& [path, size] : shards) list.push_back({path, size});
+    engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
+  }
+  ~PyEngine() {
+    if (foreign()) {
+      static_cast<void>(engine_.release());  // Note [fork]
+      return;
+    }
+    const py::gil_scoped_release release;  // workers never need the GIL; other Python threads do
+    engine_.reset();
+  }
+  PyEngine(const PyEngine&) = delete;
+  PyEngine& operator=(const PyEngine&) = delete;
+
+  bool foreign() const { return ::getpid() != process_; }
+
+  Engine& core() const {
+    if (foreign()) throw py::value_error("the engine belongs to another process");
+    return *engine_;
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  const pid_t process_ = ::getpid();
+};
+
+// A job and what it writes to: the arrays live until no thread writes to them any more.
+class PyJob {
+ public:
+  PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
+        bool exact)
+      : engine_(std::move(engine)), images_(std::move(images)) {
+    if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
+    if (images_.ndim() != 4 || images_.shape(3) != 3 || (images_.flags() & py::array::c_style) == 0) {
+      throw py::value_error("images: expected a C-contiguous uint8 array (rows, height, width, 3)");
+    }
+    const Size out = {static_cast<int>(images_.shape(2)), static_cast<int>(images_.shape(1))};
+    if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
+    std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
+    for (const RowTask& task : list) {
+      if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+    }
+    job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out, exact);  // throws if not writable
+    engine_->core().submit(job_);
+  }
+  ~PyJob() {
+    if (engine_->foreign()) return;  // Note [fork]
+    cancel();
+  }
+  PyJob(const PyJob&) = delete;
+  PyJob& operator=(const PyJob&) = delete;
+
+  // Wakes ten times a second, so that Python can act on Ctrl-C.
+  bool wait(double timeout_s) const {
+    using std::chrono::milliseconds;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+    Engine& engine = engine_->core();
+    while (true) {
+      const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
+      const milliseconds slice = std::max(std::min(left, milliseconds(100)), milliseconds(0));
+      bool done;
+      {
+        const py::gil_scoped_release release;
+        done = engine.wait(*job_, slice);
+      }
+      if (done) return true;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (left <= milliseconds(0)) return false;
+    }
+  }
+
+  void cancel() const {
+    Engine& engine = engine_->core();
+    const py::gil_scoped_release release;
+    engine.cancel(*job_);
+  }
+
+  py::list errors() const {
+    py::list list;
+    for (const RowError& failed : engine_->core().errors(*job_)) {
+      list.append(py::make_tuple(failed.row, words_of(failed.status)));
+    }
+    return list;
+  }
+
+ private:
+  std::shared_ptr<PyEngine> engine_;
+  Pixels images_;
+  std::shared_ptr<Job> job_;
+};
+
+// Copies decoded rows into an array, without the fourth byte.
+void copy_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+  const auto* out = static_cast<const PixelSpan*>(context);
+  for (int i = 0; i < count; ++i) {
+    const std::uint8_t* from = rgbx + i * stride;
+    std::uint8_t* to = out->row(y + i);
+    for (int x = 0; x < out->size.width; ++x, from += 4, to += 3) {
+      to[0] = from[0];
+      to[1] = from[1];
+      to[2] = from[2];
+    }
+  }
+}
+
+PixelSpan span_of(Pixels& image) {
+  const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
+  return {image.mutable_data(), size, static_cast<std::ptrdiff_t>(size.width) * 3};
+}
+
+Pixels new_image(int height, int width) { return Pixels({height, width, 3}); }
+
+struct Bytes {
+  const std::uint8_t* data;
+  std::size_t size;
+
+  explicit Bytes(const py::bytes& bytes) {
+    char* start = nullptr;
+    Py_ssize_t length = 0;
+    if (PyBytes_AsStringAndSize(bytes.ptr(), &start, &length) != 0) throw py::error_already_set();
+    data = reinterpret_cast<const std::uint8_t*>(start);
+    size = static_cast<std::size_t>(length);
+  }
+};
+
+py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
+  const Bytes bytes(jpeg);
+  JpegDecoder decoder;
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  return py::make_tuple(decoder.size().width, decoder.size().height);
+}
+
+Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,
+              std::int64_t max_pixels) {
+  if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
+    throw py::value_error("denominator: expected 1, 2, 4 or 8");
+  }
+  const Bytes bytes(jpeg);
+  JpegDecoder decoder;
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  const Size whole = decoder.scaled_size(denominator);
+  Rect rect = {0, 0, whole.width, whole.height};
+  if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};
+  if (!rect.inside(whole)) throw py::value_error(words(Code::bad_crop));
+  Pixels image = new_image(rect.height, rect.width);
+  PixelSpan span = span_of(image);
+  Status status;
+  {
+    const py::gil_scoped_release release;  // `jpeg` and `image` are held by this call
+    status = decoder.decode(denominator, rect, {&span, copy_rows});
+  }
+  raise_if(status);
+  return image;
+}
+
+const ResizeKernels* kernels_named(const std::string& name) {
+  for (const ResizeKernels* kernels : {scalar_kernels(), avx2_kernels()}) {
+    if (kernels != nullptr && name == kernels->name) return kernels;
+  }
+  throw py::value_error("this machine has no resize kernels named " + name);
+}
+
+Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>& image, int height, int width,
+              const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds, bool flip,
+              const std::string& kernels) {
+  if (image.ndim() != 3 || image.shape(2) != 3) throw py::value_error("image: expected (height, width, 3)");
+  if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
+  const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
+  Rect within = {0, 0, size.width, size.height};
+  if (bounds) within = {(*bounds)[0], (*bounds)[1], (*bounds)[2], (*bounds)[3]};
+  Box what = {double(within.x), double(within.y), double(within.width), double(within.height)};
+  if (box) what = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
+  if (!within.inside(size)) throw py::value_error(words(Code::bad_crop));
+  Resizer resizer(kernels.empty() ? best_kernels() : kernels_named(kernels));
+  const Rect region = resizer.plan(what, within, {width, height}, flip);
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(region.width) * 4 + 16);
+  for (int y = 0; y < region.height; ++y) {
+    for (int x = 0; x < region.width; ++x) {
+      for (int c = 0; c < 3; ++c) row[static_cast<std::size_t>(x) * 4 + c] = image.at(region.y + y, region.x + x, c);
+    }
+    resizer.take(y, 1, row.data(), 0);
+  }
+  Pixels out = new_image(height, width);
+  resizer.finish(span_of(out));
+  return out;
+}
+
+py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::bytes>>& segments,
+                    std::int64_t max_pixels, int max_scans, bool check_only) {
+  const Bytes bytes(jpeg);
+  std::vector<Segment> list;
+  list.reserve(segments.size());
+  for (const auto& [marker, payload] : segments) {
+    const Bytes piece(payload);
+    const bool known = (marker >= 0xE0 && marker <= 0xEF) || marker == 0xFE;
+    if (!known || piece.size > 65533) throw py::value_error("segments: expected APPn or COM of at most 65533 bytes");
+    list.push_back({marker, piece.data, piece.size});
+  }
+  const TranscodeOptions options = {max_pixels, max_scans, check_only};
+  JpegInfo info;
+  Status status;
+  std::unique_ptr<Transcoder> transcoder;
+  {
+    const py::gil_scoped_release release;  // `jpeg` and `segments` are held by this call
+    transcoder = std::make_unique<Transcoder>();
+    status = transcoder->run(bytes.data, bytes.size, list, options, &info);
+  }
+  raise_if(status);
+  py::dict found;
+  found["width"] = info.width;
+  found["height"] = info.height;
+  found["components"] = info.components;
+  found["precision"] = info.precision;
+  found["progressive"] = info.progressive;
+  found["arithmetic"] = info.arithmetic;
+  found["stray_bytes"] = info.stray_bytes;
+  found["exact"] = info.exact;
+  py::object output = py::none();
+  if (transcoder->output() != nullptr) {
+    output = py::bytes(reinterpret_cast<const char*>(transcoder->output()), transcoder->output_size());
+  }
+  return py::make_tuple(output, found);
+}
+
+py::dict counters(const PyEngine& engine) {
+  const RowCounters sums = engine.core().counters();
+  py::dict dict;
+  dict["rows"] = sums.rows;
+  dict["bytes"] = sums.bytes;
+  dict["read_s"] = 1e-9 * static_cast<double>(sums.read_ns);
+  dict["decode_s"] = 1e-9 * static_cast<double>(sums.decode_ns);
+  dict["resize_s"] = 1e-9 * static_cast<double>(sums.resize_ns);
+  return dict;
+}
+
+}  // namespace
+}  // namespace fastpipe
+
+PYBIND11_MODULE(_engine, m) {
+  using namespace fastpipe;
+  using namespace py::literals;
+
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, bounds, size, shard, out_row, width, height, flip);
+  m.doc() = "The native engine; fastpipe.engine and fastpipe.pack are its users.";
+  m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
+  m.attr("MAX_PIXELS") = kMaxPixels;
+
+  py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
+      .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,
+           "threads"_a, "max_open_files"_a)
+      .def("counters", &counters)
+      .def("close", [](const PyEngine& engine) {
+        if (engine.foreign()) return;  // Note [fork]
+        Engine& core = engine.core();
+        const py::gil_scoped_release release;
+        core.close();
+      });
+
+  py::class_<PyJob>(m, "Job")
+      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool>(),
+           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a)
+      .def("wait", &PyJob::wait, "timeout_s"_a)
+      .def("cancel", &PyJob::cancel)
+      .def("errors", &PyJob::errors);
+
+  m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
+  m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels);
+  m.def("resize", &resize, "image"_a, "height"_a, "width"_a, "box"_a = py::none(), "bounds"_a = py::none(),
+        "flip"_a = false, "kernels"_a = "");
+  m.def("resize_kernels", [] {
+    std::vector<std::string> names;
+    for (const ResizeKernels* kernels : {scalar_kernels(), avx2_kernels()}) {
+      if (kernels != nullptr) names.emplace_back(kernels->name);
+    }
+    return names;
+  });
+  m.def("transcode", &transcode, "jpeg"_a, "segments"_a = std::vector<std::pair<int, py::bytes>>(),
+        "max_pixels"_a = kMaxPixels, "max_scans"_a = 256, "check_only"_a = false);
+}

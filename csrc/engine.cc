@@ -1,0 +1,123 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+namespace fastpipe {
+namespace {
+
+// No exception leaves a worker: each becomes the row's status.
+Status run_row(RowWorker& worker, const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) noexcept {
+  try {
+    return worker.run(task, exact, out, counters);
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
+  } catch (const std::exception& problem) {
+    return error(Code::internal, "%s", problem.what());
+  }
+}
+
+std::vector<RowWorker> make_workers(int count, FileCache* files) {
+  std::vector<RowWorker> workers;
+  workers.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) workers.emplace_back(files);
+  return workers;
+}
+
+}  // namespace
+
+Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact)
+    : tasks_(std::move(tasks)), images_(images), out_(out), exact_(exact) {
+  errors_.reserve(tasks_.size());  // a worker that reports an error must not need memory for it
+}
+
+Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
+    : files_(std::move(shards), max_open_files),
+      workers_(make_workers(threads, &files_)),
+      threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
+
+Engine::~Engine() { close(); }
+
+void Engine::submit(std::shared_ptr<Job> job) {
+  if (job->tasks_.empty()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queue_.push_back(std::move(job));
+  }
+  work_came_.notify_all();
+}
+
+bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.next_ == job.tasks_.size() && job.running_ == 0; });
+}
+
+void Engine::cancel(Job& job) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (; job.next_ < job.tasks_.size(); ++job.next_) job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
+               queue_.end());
+  job.finished_.wait(lock, [&job] { return job.running_ == 0; });
+}
+
+std::vector<RowError> Engine::errors(const Job& job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<RowError> sorted = job.errors_;
+  std::sort(sorted.begin(), sorted.end(), [](const RowError& a, const RowError& b) { return a.row < b.row; });
+  return sorted;
+}
+
+RowCounters Engine::counters() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return counters_;
+}
+
+void Engine::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    for (const auto& job : queue_) {
+      for (; job->next_ < job->tasks_.size(); ++job->next_) {
+        job->errors_.push_back({job->next_, error(Code::cancelled, "%s", "")});
+      }
+      job->finished_.notify_all();
+    }
+    queue_.clear();
+  }
+  work_came_.notify_all();
+}
+
+void Engine::close() noexcept {
+  stop();
+  threads_.join();
+}
+
+void Engine::work(int number) {
+  RowWorker& worker = workers_[static_cast<std::size_t>(number)];
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    work_came_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    const std::shared_ptr<Job> job = queue_.front();
+    const std::size_t row = job->next_++;
+    ++job->running_;
+    if (job->next_ == job->tasks_.size()) queue_.pop_front();
+    lock.unlock();
+
+    const RowTask& task = job->tasks_[row];
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * 3;
+    const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
+                           job->out_, stride};
+    RowCounters spent;
+    const Status status = run_row(worker, task, job->exact_, out, &spent);
+
+    lock.lock();
+    counters_.add(spent);
+    if (!status.ok()) job->errors_.push_back({row, status});
+    if (--job->running_ == 0 && job->next_ == job->tasks_.size()) job->finished_.notify_all();
+  }
+}
+
+}  // namespace fastpipe

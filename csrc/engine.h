@@ -1,0 +1,84 @@
+// Batches of row tasks -> filled slots, by a fixed set of threads.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "file.h"
+#include "row.h"
+#include "status.h"
+#include "thread_pool.h"
+
+namespace fastpipe {
+
+struct RowError {
+  std::size_t row;  // position in the job's list of tasks
+  Status status;
+};
+
+// One batch in the works. The memory that it writes to must outlive it; `Engine::cancel` ends it.
+class Job {
+ public:
+  Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact);
+
+ private:
+  friend class Engine;
+
+  const std::vector<RowTask> tasks_;
+  std::uint8_t* const images_;  // (rows, out.height, out.width, 3)
+  const Size out_;
+  const bool exact_;
+  // Guarded by Engine::mutex_.
+  std::size_t next_ = 0;     // the first task that no thread has taken
+  std::size_t running_ = 0;  // tasks that a thread is at
+  std::vector<RowError> errors_;
+  mutable std::condition_variable finished_;
+};
+
+// Runs jobs in the order in which they came, row by row. Results do not depend on the number of threads: a row is a
+// function of its task.
+class Engine {
+ public:
+  Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void submit(std::shared_ptr<Job> job);
+
+  // True when no thread will touch the job any more.
+  bool wait(const Job& job, std::chrono::milliseconds timeout);
+
+  // Takes back the rows that have not begun and waits for those that have.
+  void cancel(Job& job) noexcept;
+
+  // The rows that failed, in the order of their tasks. After wait.
+  std::vector<RowError> errors(const Job& job);
+
+  // Sums over all threads since the start.
+  RowCounters counters();
+
+  // Cancels everything and joins the threads. Safe to call twice.
+  void close() noexcept;
+
+ private:
+  void work(int number);
+  void stop();
+
+  FileCache files_;
+  std::vector<RowWorker> workers_;  // one a thread
+  std::mutex mutex_;
+  std::condition_variable work_came_;
+  bool stopping_ = false;
+  std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
+  RowCounters counters_;
+  ThreadPool threads_;  // last: its threads use all of the above
+};
+
+}  // namespace fastpipe

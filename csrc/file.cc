@@ -1,0 +1,90 @@
+#include "file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace fastpipe {
+namespace {
+
+std::string errno_words(int number) { return std::generic_category().message(number); }
+
+Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
+  int fd;
+  do {
+    fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+  auto opened = std::make_shared<const File>(fd);
+  struct stat info;
+  if (::fstat(fd, &info) != 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+  if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
+    return error(Code::shard_changed, "expected %llu bytes, found %llu",
+                 static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size));
+  }
+  *file = std::move(opened);
+  return {};
+}
+
+}  // namespace
+
+File::~File() { ::close(fd_); }
+
+Status File::read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::pread(fd_, out + done, size - done, static_cast<off_t>(offset + done));
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      return error(Code::shard_too_short, "needs %zu bytes, found %zu", size, done);
+    } else if (errno != EINTR) {
+      return error(Code::read_failed, "%s", errno_words(errno).c_str());
+    }
+  }
+  return {};
+}
+
+FileCache::FileCache(std::vector<Shard> shards, std::size_t max_open)
+    : shards_(std::move(shards)), max_open_(std::max<std::size_t>(max_open, 1)) {}
+
+Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
+  if (shard >= shards_.size()) {
+    return error(Code::open_failed, "the index names shard %u of %zu", shard, shards_.size());
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = where_.find(shard);
+    if (found != where_.end()) {
+      recent_.splice(recent_.begin(), recent_, found->second);
+      *file = found->second->file;
+      return {};
+    }
+  }
+  // Opening can be slow (a network file system): other workers go on meanwhile. Two may open the same shard;
+  // the second finds the first one's and uses that.
+  const Status status = open_shard(shards_[shard], file);
+  if (!status.ok()) return status;
+  std::shared_ptr<const File> closing;  // closed after the lock is released
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = where_.find(shard);
+  if (found != where_.end()) {
+    *file = found->second->file;
+    return {};
+  }
+  recent_.push_front({shard, *file});
+  where_[shard] = recent_.begin();
+  if (recent_.size() > max_open_) {
+    closing = std::move(recent_.back().file);
+    where_.erase(recent_.back().shard);
+    recent_.pop_back();
+  }
+  return {};
+}
+
+}  // namespace fastpipe

@@ -1,0 +1,59 @@
+// Shard number and byte range -> bytes, through a bounded cache of open files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "status.h"
+
+namespace fastpipe {
+
+// An open file descriptor; closes itself.
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  // Reads exactly `size` bytes at `offset`; a shorter file is an error.
+  Status read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const;
+
+ private:
+  const int fd_;
+};
+
+struct Shard {
+  std::string path;
+  std::uint64_t size_bytes;
+};
+
+// Keeps at most `max_open` shards open, the least recently used closed first. Thread-safe.
+class FileCache {
+ public:
+  FileCache(std::vector<Shard> shards, std::size_t max_open);
+
+  // The open file of `shard`. It stays open while the caller holds it, also after the cache lets go of it.
+  // A shard whose size is not the recorded one is refused: its offsets would lie.
+  Status get(std::uint32_t shard, std::shared_ptr<const File>* file);
+
+ private:
+  struct Entry {
+    std::uint32_t shard;
+    std::shared_ptr<const File> file;
+  };
+
+  const std::vector<Shard> shards_;
+  const std::size_t max_open_;
+  std::mutex mutex_;
+  std::list<Entry> recent_;  // most recently used first
+  std::unordered_map<std::uint32_t, std::list<Entry>::iterator> where_;
+};
+
+}  // namespace fastpipe

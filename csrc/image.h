@@ -1,0 +1,45 @@
+// Plain geometry and a non-owning view of pixels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fastpipe {
+
+struct Size {
+  int width = 0;
+  int height = 0;
+};
+
+// A whole number of pixels: columns [x, x + width), rows [y, y + height).
+struct Rect {
+  int x = 0;
+  int y = 0;
+  int width = 0;
+  int height = 0;
+
+  bool inside(Size image) const {
+    return x >= 0 && y >= 0 && width > 0 && height > 0 && width <= image.width - x && height <= image.height - y;
+  }
+};
+
+// A rectangle with fractional edges, in pixels.
+struct Box {
+  double x = 0;
+  double y = 0;
+  double width = 0;
+  double height = 0;
+};
+
+// Rows of RGB bytes, `stride` bytes apart.
+struct PixelSpan {
+  std::uint8_t* data = nullptr;
+  Size size;
+  std::ptrdiff_t stride = 0;
+
+  std::uint8_t* row(int y) const { return data + y * stride; }
+};
+
+inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+}  // namespace fastpipe

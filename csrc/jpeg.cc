@@ -1,0 +1,118 @@
+#include "jpeg.h"
+
+#include <algorithm>
+#include <new>
+
+#include "jpeg_errors.h"
+
+namespace fastpipe {
+namespace {
+
+constexpr int kBytesPerPixel = 4;
+constexpr int kRowsPerCall = 8;
+constexpr int kRowPadding = 16;
+
+// Note [upsampling margin]
+// Fancy upsampling makes each pixel from two neighbouring chroma samples in each direction, and treats the edge of
+// what it is given as the edge of the picture. A crop with one chroma sample to spare on each side (two pixels) has the
+// right neighbours; libjpeg widens it further, to whole blocks.
+constexpr int kMargin = 2;
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct cinfo;
+  JpegErrors errors;
+
+  State() {
+    cinfo.err = &errors.base;
+    if (setjmp(errors.jump)) throw std::bad_alloc();  // Note [libjpeg errors]
+    jpeg_create_decompress(&cinfo);
+  }
+  ~State() { jpeg_destroy_decompress(&cinfo); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
+JpegDecoder::~JpegDecoder() = default;
+JpegDecoder::JpegDecoder(JpegDecoder&&) noexcept = default;
+
+Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels) {
+  State& state = *state_;
+  jpeg_decompress_struct& cinfo = state.cinfo;
+  state.errors.reset();
+  if (setjmp(state.errors.jump)) {  // Note [libjpeg errors]
+    jpeg_abort_decompress(&cinfo);
+    return state.errors.status;
+  }
+  jpeg_abort_decompress(&cinfo);
+  jpeg_mem_src(&cinfo, data, static_cast<unsigned long>(size));
+  jpeg_read_header(&cinfo, TRUE);
+  const auto common = reinterpret_cast<j_common_ptr>(&cinfo);
+  if (static_cast<std::int64_t>(cinfo.image_width) * cinfo.image_height > max_pixels) {
+    fail(common, error(Code::too_large, "%u x %u is over %lld pixels", cinfo.image_width, cinfo.image_height,
+                       static_cast<long long>(max_pixels)));
+  }
+  if (cinfo.progressive_mode || cinfo.arith_code || jpeg_has_multiple_scans(&cinfo)) {
+    fail(common, error(Code::unsupported, "%s; shards hold baseline JPEG of one scan, which fastpipe pack makes",
+                       cinfo.progressive_mode ? "progressive"
+                       : cinfo.arith_code     ? "arithmetic-coded"
+                                              : "several scans"));
+  }
+  if (cinfo.num_components != 1 && cinfo.num_components != 3) {
+    fail(common, error(Code::unsupported, "%d colour components; expected 1 or 3", cinfo.num_components));
+  }
+  return {};
+}
+
+Size JpegDecoder::size() const {
+  return {static_cast<int>(state_->cinfo.image_width), static_cast<int>(state_->cinfo.image_height)};
+}
+
+Size JpegDecoder::scaled_size(int denominator) const {
+  return {ceil_div(size().width, denominator), ceil_div(size().height, denominator)};
+}
+
+Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
+  State& state = *state_;
+  jpeg_decompress_struct& cinfo = state.cinfo;
+  const Size whole = scaled_size(denominator);
+  if (!region.inside(whole)) {
+    return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
+                 region.height, whole.width, whole.height);
+  }
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(whole.width) * kBytesPerPixel;
+  rows_.resize(static_cast<std::size_t>(stride) * kRowsPerCall + kRowPadding);
+  JSAMPROW rows[kRowsPerCall];
+  for (int i = 0; i < kRowsPerCall; ++i) rows[i] = rows_.data() + i * stride;
+
+  if (setjmp(state.errors.jump)) {  // Note [libjpeg errors]
+    jpeg_abort_decompress(&cinfo);
+    return state.errors.status;
+  }
+  cinfo.scale_num = 1;
+  cinfo.scale_denom = static_cast<unsigned>(denominator);
+  cinfo.out_color_space = JCS_EXT_RGBX;
+  cinfo.dct_method = JDCT_ISLOW;
+  cinfo.do_fancy_upsampling = TRUE;
+  jpeg_start_decompress(&cinfo);
+
+  const int left = std::max(region.x - kMargin, 0);
+  const int right = std::min(region.x + region.width + kMargin, whole.width);
+  JDIMENSION first_column = static_cast<JDIMENSION>(left);
+  JDIMENSION columns = static_cast<JDIMENSION>(right - left);
+  if (right - left < whole.width) jpeg_crop_scanline(&cinfo, &first_column, &columns);  // widens to whole blocks
+  const std::ptrdiff_t skip_bytes = (region.x - static_cast<int>(first_column)) * kBytesPerPixel;
+  if (region.y > 0) jpeg_skip_scanlines(&cinfo, static_cast<JDIMENSION>(region.y));
+  for (int y = 0; y < region.height;) {
+    const int wanted = std::min(kRowsPerCall, region.height - y);
+    const int got = static_cast<int>(jpeg_read_scanlines(&cinfo, rows, static_cast<JDIMENSION>(wanted)));
+    sink.take(sink.context, y, got, rows_.data() + skip_bytes, stride);
+    y += got;
+  }
+  jpeg_abort_decompress(&cinfo);
+  return {};
+}
+
+}  // namespace fastpipe

@@ -1,0 +1,96 @@
+#include "row.h"
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+namespace fastpipe {
+namespace {
+
+std::uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+bool inside(const Box& box, const Rect& bounds) {
+  constexpr double kSlack = 1e-6;  // of a pixel; the plan's arithmetic rounds
+  return box.width > 0 && box.height > 0 && box.x >= bounds.x - kSlack && box.y >= bounds.y - kSlack &&
+         box.x + box.width <= bounds.x + bounds.width + kSlack && box.y + box.height <= bounds.y + bounds.height + kSlack;
+}
+
+// libjpeg-turbo's reduced decodes at 1/2, 1/4 and 1/8 have SIMD code and save most of the work; those between have not.
+// One is used only where the output is still no larger than the reduced crop, in both directions.
+int denominator(const Box& box, Size out) {
+  int best = 1;
+  while (best < 8 && box.width >= 2.0 * best * out.width && box.height >= 2.0 * best * out.height) best *= 2;
+  return best;
+}
+
+Rect scale_down(const Rect& bounds, int by) {
+  const int right = ceil_div(bounds.x + bounds.width, by);
+  const int bottom = ceil_div(bounds.y + bounds.height, by);
+  return {bounds.x / by, bounds.y / by, right - bounds.x / by, bottom - bounds.y / by};
+}
+
+// The resizer as a sink of decoded rows, with its time kept apart.
+struct TimedSink {
+  Resizer* resizer;
+  std::uint64_t ns = 0;
+
+  static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+    auto* self = static_cast<TimedSink*>(context);
+    const std::uint64_t start = now_ns();
+    self->resizer->take(y, count, rgbx, stride);
+    self->ns += now_ns() - start;
+  }
+};
+
+}  // namespace
+
+void RowCounters::add(const RowCounters& other) {
+  rows += other.rows;
+  bytes += other.bytes;
+  read_ns += other.read_ns;
+  decode_ns += other.decode_ns;
+  resize_ns += other.resize_ns;
+}
+
+Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+  const std::uint64_t started = now_ns();
+  std::shared_ptr<const File> file;
+  Status status = files_->get(task.shard, &file);
+  if (!status.ok()) return status;
+  bytes_.resize(task.size);
+  status = file->read(task.offset, bytes_.data(), bytes_.size());
+  if (!status.ok()) return status;
+
+  const std::uint64_t read = now_ns();
+  status = decoder_.open(bytes_.data(), bytes_.size());
+  if (!status.ok()) return status;
+  const Size size = decoder_.size();
+  if (size.width != task.width || size.height != task.height) {
+    return error(Code::size_mismatch, "the index says %u x %u, the JPEG %d x %d", task.width, task.height, size.width,
+                 size.height);
+  }
+  Box box = {task.box[0], task.box[1], task.box[2], task.box[3]};
+  Rect bounds = {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]};
+  if (!bounds.inside(size) || !inside(box, bounds)) {
+    return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
+                 box.height, bounds.x, bounds.y, bounds.width, bounds.height, size.width, size.height);
+  }
+  const int by = exact ? 1 : denominator(box, out.size);
+  box = {box.x / by, box.y / by, box.width / by, box.height / by};
+  const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
+
+  TimedSink sink{&resizer_};
+  status = decoder_.decode(by, region, {&sink, TimedSink::take});
+  if (!status.ok()) return status;
+  const std::uint64_t decoded = now_ns();
+  resizer_.finish(out);
+  const std::uint64_t finished = now_ns();
+
+  counters->add({1, task.size, read - started, decoded - read - sink.ns, finished - decoded + sink.ns});
+  return status;
+}
+
+}  // namespace fastpipe

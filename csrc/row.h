@@ -1,0 +1,54 @@
+// One row of a batch: read -> decode -> resize -> the slot.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "file.h"
+#include "image.h"
+#include "jpeg.h"
+#include "resize.h"
+#include "status.h"
+
+namespace fastpipe {
+
+// What to do for one row. Mirrored by numpy through the bindings, so: plain data.
+struct RowTask {
+  double box[4];             // x, y, width, height in pixels of the picture: what becomes the row
+  std::uint64_t offset;      // of the JPEG in the shard, in bytes
+  std::int32_t bounds[4];    // x, y, width, height: pixels outside have no part in the row
+  std::uint32_t size;        // of the JPEG, in bytes
+  std::uint32_t shard;
+  std::uint32_t out_row;     // which picture of the slot
+  std::uint16_t width;       // of the whole picture, as the index has it
+  std::uint16_t height;
+  std::uint8_t flip;         // 1: mirror left and right
+};
+
+// Time that a thread spent, and what it got done.
+struct RowCounters {
+  std::uint64_t rows = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t read_ns = 0;
+  std::uint64_t decode_ns = 0;
+  std::uint64_t resize_ns = 0;
+
+  void add(const RowCounters& other);
+};
+
+// A thread's scratch: reads, decodes and resizes one row at a time and reuses its memory.
+class RowWorker {
+ public:
+  explicit RowWorker(FileCache* files) : files_(files) {}
+
+  // `exact` forbids decoding at reduced size. May throw only what allocation throws.
+  Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+
+ private:
+  FileCache* files_;
+  std::vector<std::uint8_t> bytes_;
+  JpegDecoder decoder_;
+  Resizer resizer_;
+};
+
+}  // namespace fastpipe

@@ -1,0 +1,42 @@
+"""fastpipe: the input pipeline for training vision models with PyTorch.
+
+Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of it:
+
+    loader = fastpipe.loader("data/train", batch_size=256)
+    for images, labels in loader: ...
+"""
+
+from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.errors import (
+    ConfigError,
+    DatasetError,
+    EngineError,
+    FastpipeError,
+    ImageError,
+    PackError,
+    SampleError,
+)
+from fastpipe.index import Index, open
+from fastpipe.loader import Loader, loader
+from fastpipe.stats import Stats
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CenterCrop",
+    "ConfigError",
+    "DatasetError",
+    "EngineError",
+    "FastpipeError",
+    "ImageError",
+    "Index",
+    "Loader",
+    "PackError",
+    "RandomResizedCrop",
+    "Resize",
+    "SampleError",
+    "Stats",
+    "__version__",
+    "loader",
+    "open",
+]

@@ -1,0 +1,1 @@
+"""Makes a photo-like image folder for trying fastpipe without a download."""

@@ -1,0 +1,151 @@
+"""Turns a seed and a count into an image folder of photo-like JPEG files in ten classes.
+
+Every photo is a pure function of (seed, index, label), so any number of workers writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import cv2
+
+from fastpipe.demo.render import DemoPhoto, make_photo
+from fastpipe.demo.shapes import CLASSES
+from fastpipe.errors import ConfigError
+
+__all__ = ["CLASSES", "MANIFEST", "DemoPhoto", "make_photo", "write_photos"]
+
+MANIFEST = "photos.json"
+"""Name of the file, beside the class folders, that says which photos a finished folder holds."""
+
+_UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos are being written
+_GENERATOR = 1  # raise when the same (seed, index, label) begins to give another photo
+
+
+def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -> int:
+    """Write an image folder, FOLDER/CLASS/NNNNN.jpg; photo i has class i mod 10 and the number i.
+
+    Photos that an earlier, perhaps interrupted, call with the same seed wrote are kept, so a second call does
+    no work and a call with a larger count adds to the folder. A file appears under its name only when it is
+    complete. While it runs, OpenCV's own threads are held at one for the whole process.
+
+    Args:
+        folder: where to write; new, empty, or written by this function.
+        count: number of photos in all, 1 or more.
+        seed: seed of the dataset, 0 or more.
+        workers: number of threads, 1 or more; it does not change what is written.
+
+    Returns:
+        Number of photos written by this call.
+
+    Raises:
+        ConfigError: an argument is out of its range, or the folder holds other files or other photos.
+    """
+    if count < 1 or seed < 0 or workers < 1:
+        raise ConfigError(
+            "expected count >= 1, seed >= 0 and workers >= 1, "
+            f"got count {count}, seed {seed} and workers {workers}"
+        )
+    folder = Path(folder)
+    _claim(folder, count, seed)
+    missing = [index for index in range(count) if not _photo_path(folder, index).exists()]
+    if missing:
+        with _one_opencv_thread(), ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-demo") as pool:
+            try:
+                for _ in pool.map(lambda index: _write_one(folder, seed, index), missing):
+                    pass
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)  # else an interrupt would wait for every photo
+                raise
+    _write_atomically(folder / MANIFEST, _manifest(count, seed))
+    (folder / _UNFINISHED).unlink(missing_ok=True)
+    return len(missing)
+
+
+def _photo_path(folder: Path, index: int) -> Path:
+    return folder / CLASSES[index % len(CLASSES)] / f"{index:05d}.jpg"
+
+
+def _write_one(folder: Path, seed: int, index: int) -> None:
+    photo = make_photo(seed, index, index % len(CLASSES))
+    _write_atomically(_photo_path(folder, index), photo.jpeg)
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the final name first, so that a reader never meets half a file."""
+    unfinished = path.with_name(path.name + ".tmp")
+    unfinished.write_bytes(content)
+    os.replace(unfinished, path)
+
+
+def _manifest(count: int, seed: int) -> bytes:
+    fields = {"made_by": "fastpipe demo", "generator": _GENERATOR, "seed": seed, "count": count}
+    return (json.dumps(fields, indent=2) + "\n").encode()
+
+
+def _claim(folder: Path, count: int, seed: int) -> None:
+    """Make the folder ours to write to, or refuse.
+
+    Nothing that is already there is ever deleted or replaced: a folder with other photos in it is refused.
+
+    Raises:
+        ConfigError: the folder cannot be made, or holds other files, more photos or those of another seed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = _read_claim(folder)
+        if held is None and any(folder.iterdir()):
+            raise ConfigError(
+                f"expected {folder} to be empty or to hold demo photos, but it holds other files; "
+                "pass another folder"
+            )
+        if held is not None and (held[0] != seed or held[1] > count):
+            raise ConfigError(
+                f"asked for {count} demo photos of seed {seed}, but {folder} holds {held[1]} "
+                f"of seed {held[0]}; pass another folder or delete this one"
+            )
+        if not (folder / MANIFEST).exists() or held != (seed, count):
+            _write_atomically(folder / _UNFINISHED, _manifest(count, seed))
+        for name in CLASSES[:count]:  # torchvision's ImageFolder refuses a class folder without photos
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write demo photos to {folder}: {error}; pass a folder that you can write"
+        ) from error
+
+
+def _read_claim(folder: Path) -> tuple[int, int] | None:
+    """Read seed and count of the photos that a folder holds or was to hold; None for a folder not ours."""
+    # Where both are there the unfinished one is the later: photos were being added to the folder.
+    for name in (_UNFINISHED, MANIFEST):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            fields = json.loads(path.read_bytes())
+            generator, claim = int(fields["generator"]), (int(fields["seed"]), int(fields["count"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path} is not a list of demo photos ({error!r}); delete {folder}") from error
+        if generator != _GENERATOR:
+            raise ConfigError(
+                f"expected demo photos of generator {_GENERATOR}, {folder} holds those of {generator}; "
+                "pass another folder or delete this one"
+            )
+        return claim
+    return None
+
+
+@contextmanager
+def _one_opencv_thread() -> Iterator[None]:
+    """Keep OpenCV from starting its own threads in every worker."""
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)

@@ -1,0 +1,117 @@
+"""Turns (seed, index, label) into one photo-like JPEG file in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import cv2
+import numpy as np
+from turbojpeg import TJPF_BGR, TJSAMP_444, TurboJPEG
+
+from fastpipe.demo.mix import PhotoPlan, draw_plan
+from fastpipe.demo.scene import Scene, paint_scene
+from fastpipe.demo.shapes import CLASSES
+from fastpipe.errors import ConfigError
+
+__all__ = ["DemoPhoto", "make_photo"]
+
+_MOST_WEIGHT = 9.0  # texture beyond this is clipped to black and white and adds few bits
+_TOLERANCE = 0.06  # relative error of bits per pixel at which the search stops
+_MOST_TRIES = 4
+
+
+@dataclass(frozen=True)
+class DemoPhoto:
+    """One generated photo.
+
+    Attributes:
+        jpeg: the complete baseline JPEG file.
+        width: columns, pixels.
+        height: rows, pixels.
+    """
+
+    jpeg: bytes
+    width: int
+    height: int
+
+
+@cache
+def _codec() -> TurboJPEG:
+    """Load libjpeg-turbo once; each call of its methods makes its own C handle, so threads may share it."""
+    return TurboJPEG()
+
+
+def _encode(scene: Scene, weight: float, plan: PhotoPlan) -> bytes:
+    """Add the texture with a weight and compress."""
+    image = cv2.addWeighted(scene.smooth, 1.0, scene.texture, weight, 0.0, dtype=cv2.CV_8U)
+    jpeg = _codec().encode(image, plan.quality, TJPF_BGR, plan.subsampling)
+    return bytes(jpeg)
+
+
+def _encode_to_size(scene: Scene, plan: PhotoPlan) -> bytes:
+    """Compress with that weight of texture which comes close to the plan's bits per pixel.
+
+    The search is a secant in log(weight + 0.1) and bits per pixel; where it runs out of tries the closest
+    file is taken, and a scene that is too rich even without texture stays as it is.
+    """
+    target = plan.bits_per_pixel
+    scale = 8.0 / (plan.width * plan.height)
+    best, best_error = b"", float("inf")
+    tried: list[tuple[float, float]] = []
+    weight = _first_weight(plan)
+    for _ in range(_MOST_TRIES):
+        jpeg = _encode(scene, weight, plan)
+        bits = len(jpeg) * scale
+        error = abs(bits / target - 1.0)
+        if error < best_error:
+            best, best_error = jpeg, error
+        at_limit = (weight == 0.0 and bits > target) or (weight == _MOST_WEIGHT and bits < target)
+        if error <= _TOLERANCE or at_limit:
+            break
+        tried.append((float(np.log(weight + 0.1)), bits))
+        weight = _next_weight(tried, target)
+    return best
+
+
+def _first_weight(plan: PhotoPlan) -> float:
+    """Guess the weight of texture from the plan alone, by a least-squares fit over 150 photos."""
+    log_weight = -3.83 + 2.07 * np.log(plan.bits_per_pixel) + 1.18 * np.log(101 - plan.quality)
+    if plan.subsampling == TJSAMP_444:
+        log_weight -= 0.41
+    return float(np.clip(np.exp(log_weight), 0.1, 0.7 * _MOST_WEIGHT))
+
+
+def _next_weight(tried: list[tuple[float, float]], target: float) -> float:
+    """Follow the line through the last two tries to the target."""
+    place, bits = tried[-1]
+    slope = 0.45 * (bits + 1.0)
+    if len(tried) > 1 and abs(place - tried[-2][0]) > 1e-6:
+        slope = max(0.2, (bits - tried[-2][1]) / (place - tried[-2][0]))
+    step = float(np.clip((target - bits) / slope, -2.5, 2.5))
+    return float(np.clip(np.exp(place + step) - 0.1, 0.0, _MOST_WEIGHT))
+
+
+def make_photo(seed: int, index: int, label: int) -> DemoPhoto:
+    """Make one photo in memory.
+
+    Args:
+        seed: seed of the whole dataset, 0 or more.
+        index: the photo's number in the dataset, 0 or more.
+        label: its class, a place in CLASSES.
+
+    Returns:
+        The photo; the same arguments give the same bytes on the same versions of numpy, OpenCV and
+        libjpeg-turbo.
+
+    Raises:
+        ConfigError: an argument is out of its range.
+    """
+    if seed < 0 or index < 0:
+        raise ConfigError(f"expected a seed and an index of 0 or more, got seed {seed} and index {index}")
+    if not 0 <= label < len(CLASSES):
+        raise ConfigError(f"expected a label from 0 to {len(CLASSES) - 1}, got {label}")
+    rng = np.random.default_rng((seed, index, label))
+    plan = draw_plan(rng)
+    scene = paint_scene(rng, plan.height, plan.width, CLASSES[label])
+    return DemoPhoto(_encode_to_size(scene, plan), plan.width, plan.height)

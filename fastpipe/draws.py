@@ -1,0 +1,61 @@
+"""(seed, epoch, stream, number) -> a random value, by a stateless hash: no generator, no order of calls."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio, odd: splitmix64's increment
+
+
+class Stream(IntEnum):
+    """What a draw is for. Each stream is independent; the numbers are part of the order that a seed stands for."""
+
+    ROTATE = 1
+    CHUNKS = 2
+    WINDOW = 3
+    FLIP = 4
+    CROP_X = 5
+    CROP_Y = 6
+    REPLACE = 7
+    PACK = 8
+    CROP_AREA = 32  # to 41: one a try
+    CROP_RATIO = 48  # to 57
+
+
+def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spreads each bit of 64 over all of them; a bijection.
+
+    Source: Stafford's variant 13 of the MurmurHash3 finaliser, as in splitmix64 (Steele, Lea and Flood, "Fast
+    Splittable Pseudorandom Number Generators", 2014).
+    """
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
+
+def _mix_one(value: int) -> int:
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return value ^ (value >> 31)
+
+
+def key(seed: int, epoch: int, stream: int) -> int:
+    """The 64-bit key of one stream of one epoch."""
+    hashed = 0
+    for part in (seed, epoch, stream):
+        hashed = _mix_one((hashed + _GOLDEN ^ part & _MASK) & _MASK)
+    return hashed
+
+
+def bits(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """64 random bits for each number, the same whenever and wherever they are asked for."""
+    return mix(mix(numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.uint64(stream_key)))
+
+
+def uniform(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """For each number a float64 in [0, 1): the upper 53 bits."""
+    return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,111 @@
+"""Batch plans -> pixels in a slot, by the native engine's threads."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe import _engine
+from fastpipe.errors import EngineError
+from fastpipe.index import Index
+from fastpipe.plan import BatchPlan
+
+_MOST_OPEN_SHARDS = 256
+
+
+class Job:
+    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
+
+    def __init__(self, job: _engine.Job) -> None:
+        self._job = job
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
+        return self._job.wait(timeout_s)
+
+    def cancel(self) -> None:
+        """Takes back the rows that have not begun and waits for the few that have."""
+        self._job.cancel()
+
+    def errors(self) -> list[tuple[int, str]]:
+        """(position in the plan, reason) of each row that failed, in the order of the plan."""
+        return self._job.errors()
+
+
+class Engine:
+    """A fixed set of C++ threads that read, decode, crop, resize and collate, and never touch Python.
+
+    Args:
+        index: the dataset to read.
+        num_workers: threads, at least 1.
+
+    Raises:
+        EngineError: the system refuses the threads.
+    """
+
+    def __init__(self, index: Index, num_workers: int) -> None:
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        max_open = _MOST_OPEN_SHARDS
+        if soft_limit != resource.RLIM_INFINITY:
+            max_open = max(1, min(max_open, soft_limit // 4))
+        shards = [(os.fsencode(shard.path), shard.size_bytes) for shard in index.shards]
+        try:
+            self._engine = _engine.Engine(shards, num_workers, max_open)
+        except RuntimeError as problem:
+            raise EngineError(
+                f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limit "
+                "on processes (ulimit -u, or the container's pids limit)"
+            ) from problem
+        self._process = os.getpid()
+        self._closed = False
+
+    def submit(
+        self, plan: BatchPlan, images: NDArray[np.uint8], *, exact: bool, rows: NDArray[np.int64] | None = None
+    ) -> Job:
+        """Begins a batch.
+
+        Args:
+            plan: n rows.
+            images: (N, height, width, 3) uint8, C-contiguous: where the rows go.
+            exact: never decode at reduced size.
+            rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
+        """
+        self.check_usable()
+        return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact))
+
+    def counters(self) -> dict[str, float]:
+        """Rows and bytes done and the threads' seconds in each stage, since the start."""
+        return self._engine.counters() if not self.is_foreign() else {}
+
+    def close(self) -> None:
+        """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""
+        self._closed = True
+        self._engine.close()
+
+    def is_foreign(self) -> bool:
+        """Whether this process is a forked child of the one that made the engine: its threads are not here."""
+        return os.getpid() != self._process
+
+    def check_usable(self) -> None:
+        """Raises EngineError if the engine is closed or belongs to the parent process."""
+        if self.is_foreign():
+            raise EngineError(
+                f"this loader was made in process {self._process} and is used in its forked child {os.getpid()}, "
+                "where its threads do not exist; make the loader in the process that iterates it"
+            )
+        if self._closed:
+            raise EngineError("this loader is closed; make a new one with fastpipe.loader(...)")
+
+
+def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
+    tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
+    for name in ("shard", "offset", "size", "width", "height"):
+        tasks[name] = plan.records[name]
+    tasks["box"] = plan.crops.boxes
+    tasks["bounds"] = plan.crops.bounds
+    tasks["flip"] = plan.flips
+    tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks

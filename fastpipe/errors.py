@@ -1,0 +1,72 @@
+"""The tree of everything fastpipe raises; imports no sibling.
+
+    FastpipeError
+    ├── ConfigError (ValueError)     an argument or option is wrong
+    ├── DatasetError                 a packed dataset is missing, unfinished or damaged
+    │   └── SampleError              one sample of it cannot be read or decoded
+    ├── ImageError (ValueError)      one source image cannot be packed
+    ├── PackError                    packing cannot go on
+    └── EngineError (RuntimeError)   the native engine cannot start or was misused
+
+Each message says what was expected, what came, where, and what to do next.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DatasetError",
+    "EngineError",
+    "FastpipeError",
+    "ImageError",
+    "PackError",
+    "SampleError",
+]
+
+
+class FastpipeError(Exception):
+    """Base of every error that fastpipe raises on purpose."""
+
+
+class ConfigError(FastpipeError, ValueError):
+    """An argument or option has a wrong value; the message names what is accepted."""
+
+
+class DatasetError(FastpipeError):
+    """A packed dataset is missing, unfinished, damaged or of another format version."""
+
+
+class SampleError(DatasetError):
+    """One sample cannot be read or decoded.
+
+    Attributes:
+        shard: path of the shard file.
+        key: the sample's WebDataset key in that shard.
+        sample: the sample's number in the dataset (row of the index).
+        offset: byte offset of the JPEG in the shard.
+        reason: what went wrong, in words.
+    """
+
+    def __init__(self, *, shard: str, key: str, sample: int, offset: int, reason: str) -> None:
+        self.shard = shard
+        self.key = key
+        self.sample = sample
+        self.offset = offset
+        self.reason = reason
+        super().__init__(
+            f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
+            f"  at byte {offset} of {shard}\n"
+            "  to go on without it pass on_error='replace'; to mend the dataset pack its source again"
+        )
+
+
+class ImageError(FastpipeError, ValueError):
+    """One source image cannot be packed; the message is the reason, without the path."""
+
+
+class PackError(FastpipeError):
+    """Packing cannot go on: the destination, the source folder or the disk is at fault."""
+
+
+class EngineError(FastpipeError, RuntimeError):
+    """The native engine cannot start, or was used after close or in another process."""

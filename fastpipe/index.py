@@ -1,0 +1,177 @@
+"""A packed dataset's folder -> its description and its memory-mapped index."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import DatasetError
+from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard of a dataset.
+
+    Attributes:
+        path: of the tar file.
+        samples: how many samples it holds.
+        size_bytes: of the tar file.
+    """
+
+    path: Path
+    samples: int
+    size_bytes: int
+
+
+class Index:
+    """What a packed dataset holds, without its pixels. Made by `fastpipe.open`.
+
+    Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
+    dataset of a billion samples opens at once.
+
+    Attributes:
+        path: the dataset's folder.
+        info: the content of dataset.json.
+        classes: class names; a label is a position in it.
+        shards: the tar files.
+        records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, memory-mapped, read-only.
+        fingerprint: hex digest that names this dataset's content and order.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.info = _read_info(self.path)
+        try:
+            self.classes: list[str] = list(self.info["classes"])
+            self.fingerprint: str = self.info["fingerprint"]
+            self.jpeg_bytes: int = int(self.info["jpeg_bytes"])
+            self.shards = [
+                Shard(self.path / entry["name"], int(entry["samples"]), int(entry["size_bytes"]))
+                for entry in self.info["shards"]
+            ]
+            samples = int(self.info["samples"])
+        except (KeyError, TypeError, ValueError) as problem:
+            raise DatasetError(
+                f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); pack the source again"
+            ) from problem
+        self._shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
+        self.records = _map_records(self.path / INDEX_FILE, samples)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return (
+            f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "
+            f"{len(self.classes)} classes, {len(self.shards)} shards>"
+        )
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copies the records of some samples and checks that they can be true.
+
+        Args:
+            samples: (n,) sample numbers in [0, len(self)).
+
+        Returns:
+            (n,) records of dtype INDEX_DTYPE.
+
+        Raises:
+            DatasetError: a record points outside its shard, or holds an impossible size or label.
+        """
+        records: NDArray[np.void] = np.asarray(self.records[samples])
+        shard = records["shard"]
+        known = shard < len(self.shards)
+        size_bytes = self._shard_sizes[np.where(known, shard, 0)]
+        inside = (records["offset"] <= size_bytes) & (records["size"] <= size_bytes - records["offset"])
+        real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+        labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))
+        good = known & inside & real & labelled
+        if not good.all():
+            first = int(np.flatnonzero(~good)[0])
+            raise DatasetError(
+                f"{self.path / INDEX_FILE}: the record of sample {int(samples[first])} is impossible: "
+                f"{_words(records[first])}; expected a shard below {len(self.shards)}, a range inside it, "
+                f"a size of at least 1 x 1 and a label below {len(self.classes)}. The index is damaged: "
+                "pack the source again"
+            )
+        return records
+
+    def where(self, sample: int) -> tuple[str, str, int]:
+        """Shard path, WebDataset key and byte offset of a sample, for messages."""
+        record = self.records[sample]
+        return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
+
+
+def open(path: str | os.PathLike[str]) -> Index:
+    """Opens a packed dataset to look at it.
+
+    Args:
+        path: the folder that `fastpipe pack` wrote.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+    """
+    return Index(path)
+
+
+def _words(record: np.void) -> str:
+    return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
+
+
+def _read_info(path: Path) -> dict[str, Any]:
+    file = path / DATASET_FILE
+    try:
+        info = json.loads(file.read_bytes())
+    except FileNotFoundError as problem:
+        raise DatasetError(_explain_missing(path)) from problem
+    except OSError as problem:
+        raise DatasetError(f"{file} cannot be read: {problem.strerror}") from problem
+    except ValueError as problem:
+        raise DatasetError(f"{file} is not valid JSON ({problem}); pack the source again") from problem
+    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
+    if info.get("version") != DATASET_VERSION:
+        raise DatasetError(
+            f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
+            "Install the fastpipe that packed it, or pack the source again"
+        )
+    return info
+
+
+def _explain_missing(path: Path) -> str:
+    if not path.exists():
+        return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
+    if not path.is_dir():
+        return f"{path} is a file; expected a folder that `fastpipe pack` wrote"
+    if any(path.glob("shard-*.tar")) or (path / ".pack").exists():
+        return (
+            f"{path} holds an unfinished pack: {DATASET_FILE} is written last and is not there. "
+            "Run the same `fastpipe pack` again; it goes on where it stopped"
+        )
+    return (
+        f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
+        f"If it holds photos, pack them first: fastpipe pack {path} DST"
+    )
+
+
+def _map_records(file: Path, samples: int) -> NDArray[np.void]:
+    try:
+        records = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as problem:
+        raise DatasetError(f"{file} is missing; pack the source again") from problem
+    except (OSError, ValueError) as problem:
+        raise DatasetError(f"{file} is not a whole .npy file ({problem}); pack the source again") from problem
+    if not isinstance(records, np.ndarray) or records.dtype != INDEX_DTYPE or records.shape != (samples,):
+        found = f"{getattr(records, 'shape', '?')} of {getattr(records, 'dtype', type(records).__name__)}"
+        raise DatasetError(
+            f"{file} holds {found}; expected ({samples},) of {INDEX_DTYPE}. "
+            "The index and dataset.json are not of one pack: pack the source again"
+        )
+    return records

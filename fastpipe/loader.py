@@ -1,0 +1,293 @@
+"""A packed dataset -> batches of tensors, in a seeded order, decoded ahead by C++ threads."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe import config
+from fastpipe.cpus import granted_cpus
+from fastpipe.engine import Engine, Job
+from fastpipe.errors import ConfigError, SampleError
+from fastpipe.index import Index
+from fastpipe.plan import BatchPlan, EpochPlan, Recipe, batches_per_epoch
+from fastpipe.slots import SlotRing
+from fastpipe.stats import Stats
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+_REPLACE_ATTEMPTS = 16
+_WAIT_S = 1.0
+
+_REFUSED = {
+    "collate_fn": "images are collated in C++, straight into the batch; combine tensors after the loader",
+    "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
+    "persistent_workers": "threads always live as long as the loader; leave it out",
+    "pin_memory": "the loader owns its buffers; leave it out",
+    "sampler": "the order comes from seed=, shuffle= and set_epoch()",
+    "batch_sampler": "the order comes from seed=, shuffle= and set_epoch()",
+    "generator": "pass seed=, a whole number",
+    "multiprocessing_context": "there are no worker processes; leave it out",
+    "timeout": "a wait for a batch can always be interrupted; leave it out",
+    "transform": "choose crop=, hflip= and size=, and transform the batch of tensors after the loader",
+}
+
+
+def loader(
+    data: str | os.PathLike[str],
+    batch_size: int = 256,
+    *,
+    size: int | tuple[int, int] = 224,
+    train: bool = True,
+    crop: config.Crop | None = None,
+    hflip: bool | float | None = None,
+    shuffle: bool | None = None,
+    seed: int = 0,
+    drop_last: bool | None = None,
+    num_workers: int | None = None,
+    prefetch_factor: int = 2,
+    exact: bool = False,
+    on_error: str = "raise",
+    **unknown: object,
+) -> Loader:
+    """Opens a packed dataset for training or evaluation.
+
+    Args:
+        data: the folder that `fastpipe pack` wrote.
+        batch_size: samples a batch.
+        size: of the output in pixels: a number, or (height, width).
+        train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
+            False: CenterCrop, in shard order, every sample.
+        crop: how a picture becomes its row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: as `train` says.
+        hflip: mirror left and right: True (half of the time), False, or a probability; None: as `train` says.
+        shuffle: a new order each epoch; None: as `train` says.
+        seed: picks order, crops and flips; whole number in [0, 2**64).
+        drop_last: leave out a last batch that is not full; None: as `train` says.
+        num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota.
+        prefetch_factor: batches made ahead of the one handed out, at least 1.
+        exact: True: always decode at full size. False: random crops of at least twice the output's size in both
+            directions are decoded at 1/2, 1/4 or 1/8, which is faster and changes pixels a little.
+            CenterCrop and Resize are always exact, so that evaluation is.
+        on_error: a sample that cannot be decoded: "raise" a SampleError, or "replace" it by another, which is drawn
+            from the seed, counted in stats(), and decoded with its own label.
+
+    Returns:
+        A Loader: iterate it for (images, labels).
+
+    Raises:
+        ConfigError: an argument is wrong.
+        DatasetError: `data` holds no finished dataset.
+    """
+    for name in unknown:
+        if name in _REFUSED:
+            raise ConfigError(f"fastpipe.loader() takes no {name}: {_REFUSED[name]}")
+        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}")
+    config.flag("train", train)
+    height_width = config.output_size(size)
+    recipe = Recipe(
+        batch_size=config.whole("batch_size", batch_size, least=1, most=2**20),
+        size=height_width,
+        crop=config.checked_crop(crop, height_width, train=train),
+        flip=config.flip_probability(hflip, train=train),
+        shuffle=train if shuffle is None else config.flag("shuffle", shuffle),
+        drop_last=train if drop_last is None else config.flag("drop_last", drop_last),
+        seed=config.whole("seed", seed, least=0, most=2**64 - 1),
+    )
+    threads = granted_cpus() if num_workers is None else num_workers
+    return Loader(
+        Index(data),
+        recipe,
+        num_workers=config.whole("num_workers", threads, least=1, most=1024),
+        prefetch_factor=config.whole("prefetch_factor", prefetch_factor, least=1, most=1024),
+        exact=config.flag("exact", exact),
+        on_error=config.choice("on_error", on_error, ("raise", "replace")),
+    )
+
+
+class Loader:
+    """Batches of a packed dataset. Made by `fastpipe.loader`; iterate it once an epoch.
+
+    Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
+    RGB, 0 to 255; labels int64 of shape (N,). A batch's memory is its own for as long as a tensor refers to it.
+
+    A context manager: leaving it ends the threads. So does `close`, dropping the loader, or the end of the program.
+    """
+
+    def __init__(
+        self, index: Index, recipe: Recipe, *, num_workers: int, prefetch_factor: int, exact: bool, on_error: str
+    ) -> None:
+        if batches_per_epoch(len(index), recipe) == 0:
+            raise ConfigError(
+                f"batch_size={recipe.batch_size} with drop_last=True leaves no batch: {index.path} has "
+                f"{len(index)} samples. Pass a smaller batch_size, or drop_last=False"
+            )
+        self._index = index
+        self._recipe = recipe
+        self._prefetch_factor = prefetch_factor
+        self._exact = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
+        self._replace = on_error == "replace"
+        self._stats = Stats()
+        self._next_epoch = 0
+        height, width = recipe.size
+        # One buffer is with the user, one with the batch being handed out, the rest are being filled.
+        self._slots = SlotRing((recipe.batch_size, height, width, 3), keep=prefetch_factor + 2)
+        self._engine = Engine(index, num_workers)
+        self._finalizer = weakref.finalize(self, self._engine.close)
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; a label is a position in it."""
+        return list(self._index.classes)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return batches_per_epoch(len(self._index), self._recipe)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begins the next epoch: the one that `set_epoch` named, else one more than the last."""
+        self._engine.check_usable()
+        plan = EpochPlan(self._index, self._recipe, self._next_epoch)
+        self._stats.epoch = self._next_epoch
+        self._next_epoch += 1
+        return _EpochIterator(
+            self._index,
+            plan,
+            self._engine,
+            self._slots,
+            self._stats,
+            ahead=self._prefetch_factor,
+            exact=self._exact,
+            replace_bad=self._replace,
+        )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Names the epoch that the next iteration gives; later ones count on from it. Optional."""
+        self._next_epoch = config.whole("epoch", epoch, least=0, most=2**63 - 1)
+
+    def stats(self) -> Stats:
+        """A snapshot of what the loader has done since it was made."""
+        done = self._engine.counters()
+        return replace(
+            self._stats,
+            bytes_read=int(done.get("bytes", 0)),
+            images_decoded=int(done.get("rows", 0)),
+            read_s=done.get("read_s", 0.0),
+            decode_s=done.get("decode_s", 0.0),
+            resize_s=done.get("resize_s", 0.0),
+        )
+
+    def close(self) -> None:
+        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""
+        self._finalizer()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _EpochIterator:
+    """One pass over an epoch: keeps `ahead` batches in the works and hands them out in order."""
+
+    def __init__(
+        self,
+        index: Index,
+        plan: EpochPlan,
+        engine: Engine,
+        slots: SlotRing,
+        stats: Stats,
+        *,
+        ahead: int,
+        exact: bool,
+        replace_bad: bool,
+    ) -> None:
+        self._index = index
+        self._plan = plan
+        self._engine = engine
+        self._slots = slots
+        self._stats = stats
+        self._ahead = ahead
+        self._exact = exact
+        self._replace_bad = replace_bad
+        self._submitted = 0
+        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
+
+    def __iter__(self) -> _EpochIterator:
+        return self
+
+    def __len__(self) -> int:
+        """Batches still to come."""
+        return len(self._plan) - self._submitted + len(self._works)
+
+    def __next__(self) -> Batch:
+        self._engine.check_usable()
+        try:
+            self._submit_up_to(self._ahead + 1)
+            if not self._works:
+                raise StopIteration
+            plan, images, job = self._works[0]
+            self._wait(job)
+            labels = plan.labels
+            errors = job.errors()
+            if errors:
+                self._handle(plan, images, labels, errors)
+        except BaseException:
+            self._works.clear()  # a job that is dropped is cancelled
+            self._submitted = len(self._plan)
+            raise
+        self._works.popleft()
+        del job  # it holds the slot
+        self._stats.batches += 1
+        self._stats.samples += len(plan)
+        batch = torch.from_numpy(images)[: len(plan)]  # sliced by torch: see SlotRing.take
+        return batch.permute(0, 3, 1, 2), torch.from_numpy(labels)
+
+    def _submit_up_to(self, count: int) -> None:
+        while len(self._works) < count and self._submitted < len(self._plan):
+            started = time.perf_counter()
+            plan = self._plan.batch(self._submitted)
+            images = self._slots.take()
+            self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+            self._submitted += 1
+            self._stats.plan_s += time.perf_counter() - started
+
+    def _wait(self, job: Job) -> None:
+        started = time.perf_counter()
+        while not job.wait(_WAIT_S):
+            self._engine.check_usable()
+        self._stats.wait_s += time.perf_counter() - started
+
+    def _handle(
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        labels: NDArray[np.int64],
+        errors: list[tuple[int, str]],
+    ) -> None:
+        """Raises for the first bad row, or fills all bad rows with other samples."""
+        first_row, reason = errors[0]
+        rows = np.array([row for row, _ in errors], dtype=np.int64)
+        wanted = len(rows)
+        for attempt in range(_REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0):
+            others = self._plan.replacements(plan.samples[rows], attempt)
+            job = self._engine.submit(others, images, exact=self._exact, rows=rows)
+            self._wait(job)
+            labels[rows] = others.labels
+            rows = rows[[row for row, _ in job.errors()]]
+            if not len(rows):
+                self._stats.replaced += wanted
+                return
+        sample = int(plan.samples[first_row])
+        shard, key, offset = self._index.where(sample)
+        if self._replace_bad:
+            reason += f" (and {_REPLACE_ATTEMPTS} other samples tried in its place failed too)"
+        raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)

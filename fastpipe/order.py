@@ -1,0 +1,106 @@
+"""(samples, seed, epoch) -> the sequence of sample numbers of that epoch, any stretch of it at a time.
+
+Note [chunked shuffle]
+Reading a shard front to back is many times faster than reading at random, and a full permutation of a billion samples
+needs 8 GB. So an epoch permutes chunks (runs of neighbouring samples, about 8 MB), takes them a window at a time, and
+shuffles the samples inside the window. Nothing larger than a window is ever stored: the permutation of chunks is
+computed (a Feistel cipher), that of a window is sorted out when it is reached. `pack` shuffled the samples once, so a
+chunk is already a fair mix of classes. A dataset that fits one window gets a uniform shuffle.
+All chunks are rotated by a random distance each epoch, so that neighbours which share a chunk change, and so that the
+one chunk that is short, always the last, does not always hold the same samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.draws import Stream, bits, key, mix
+
+CHUNK_BYTES = 8 * 2**20
+CHUNKS_PER_WINDOW = 32
+_ROUNDS = 8
+
+
+def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
+    """How many average samples make a chunk of about CHUNK_BYTES; at least 1."""
+    return max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1)))
+
+
+def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDArray[np.int64]:
+    """Where a permutation of [0, count) sends each number, without storing the permutation.
+
+    A Feistel network over the next even number of bits, walked until the result is below `count` (Black and Rogaway,
+    "Ciphers with Arbitrary Finite Domains", 2002).
+
+    Args:
+        numbers: (n,) values in [0, count).
+        count: size of the domain.
+        permutation_key: 64 bits that pick the permutation.
+    """
+    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    keys = bits(permutation_key, np.arange(_ROUNDS))
+    out = numbers.astype(np.uint64)
+    todo = np.arange(len(out))
+    while len(todo):
+        left, right = out[todo] >> half, out[todo] & low
+        for round_key in keys:
+            left, right = right, left ^ (mix(right + round_key) & low)
+        out[todo] = (left << half) | right
+        todo = todo[out[todo] >= count]
+    return out.astype(np.int64)
+
+
+class EpochOrder:
+    """The order of one epoch.
+
+    Args:
+        samples: size of the dataset.
+        chunk: samples a chunk.
+        seed, epoch: pick the order.
+        shuffle: False gives shard order.
+    """
+
+    def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
+        self._samples = samples
+        self._chunk = min(chunk, max(samples, 1))
+        self._shuffle = shuffle
+        self._full_chunks = samples // self._chunk
+        self._chunks = -(-samples // self._chunk)
+        self._windows = max(1, -(-self._chunks // CHUNKS_PER_WINDOW))
+        self._chunk_key = key(seed, epoch, Stream.CHUNKS)
+        self._window_key = key(seed, epoch, Stream.WINDOW)
+        self._rotation = key(seed, epoch, Stream.ROTATE) % max(samples, 1)
+        self._cached: tuple[int, NDArray[np.int64]] | None = None
+
+    def take(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
+        if not self._shuffle:
+            return np.arange(start, stop, dtype=np.int64)
+        parts = [np.empty(0, dtype=np.int64)]
+        while start < stop:
+            window = ((start // self._chunk + 1) * self._windows - 1) // self._chunks
+            begin = self._first_chunk(window) * self._chunk
+            part = self._window(window)[start - begin : stop - begin]
+            parts.append(part)
+            start += len(part)
+        return np.concatenate(parts)
+
+    def _first_chunk(self, window: int) -> int:
+        """Chunks are dealt to windows as evenly as they go."""
+        return window * self._chunks // self._windows
+
+    def _window(self, window: int) -> NDArray[np.int64]:
+        if self._cached is not None and self._cached[0] == window:
+            return self._cached[1]
+        places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
+        full = places < self._full_chunks
+        chunks = places.copy()
+        chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
+        samples = (chunks[:, None] * self._chunk + np.arange(self._chunk)).ravel()
+        samples = (samples[samples < self._samples] + self._rotation) % self._samples
+        first = self._first_chunk(window) * self._chunk
+        shuffled = np.argsort(bits(self._window_key, np.arange(first, first + len(samples))), kind="stable")
+        self._cached = (window, samples[shuffled])
+        return self._cached[1]

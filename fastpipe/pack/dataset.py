@@ -1,0 +1,103 @@
+"""Finished shards -> index.npy, rejected.jsonl and, last of all, dataset.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from fastpipe.format import (
+    DATASET_FILE,
+    DATASET_FORMAT,
+    DATASET_VERSION,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    REJECTED_FILE,
+)
+from fastpipe.pack.files import whole_file
+from fastpipe.pack.journal import Journal, ShardEntry, Tally
+from fastpipe.pack.sources import Listing
+
+
+def publish_dataset(
+    journal: Journal, shards: Sequence[ShardEntry], listing: Listing, tally: Tally, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Writes what turns the shards into a dataset.
+
+    Returns:
+        The content of dataset.json.
+    """
+    index_hash, class_counts = _write_index(journal, shards)
+    _write_rejected(journal, tally)
+    info: dict[str, Any] = {
+        "format": DATASET_FORMAT,
+        "version": DATASET_VERSION,
+        "samples": sum(shard.samples for shard in shards),
+        "jpeg_bytes": tally.packed_bytes,
+        "classes": listing.classes,
+        "class_counts": [class_counts[label] for label in range(len(listing.classes))],
+        "shards": [
+            {
+                "name": shard.name,
+                "samples": shard.samples,
+                "size_bytes": shard.size_bytes,
+                "xxh3_64": shard.xxh3_64,
+            }
+            for shard in shards
+        ],
+        "index": {"name": INDEX_FILE, "xxh3_64": index_hash},
+        "source": {
+            "files": len(listing.sources) + len(listing.stray),
+            "bytes": tally.source_bytes,
+            "xxh3_128": listing.digest(),
+        },
+        "counts": {
+            "rejected": len(tally.rejected),
+            "reencoded": dict(sorted(tally.changes.items())),
+            "exif_oriented": tally.oriented,
+            "stray_bytes": tally.stray_bytes,
+        },
+        "pack": options,
+    }
+    content = {name: info[name] for name in ("samples", "classes", "shards", "index")}
+    info["fingerprint"] = xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
+    with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
+        file.write(json.dumps(info, indent=1).encode() + b"\n")
+    return info
+
+
+def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, Counter[int]]:
+    """Strings the shards' records together; a shard's at a time, for the index may be larger than memory."""
+    labels: Counter[int] = Counter()
+    digest = xxhash.xxh3_64()
+    header = {
+        "descr": np.lib.format.dtype_to_descr(INDEX_DTYPE),
+        "fortran_order": False,
+        "shape": (sum(shard.samples for shard in shards),),
+    }
+    with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for records in journal.records(len(shards)):
+            data = records.tobytes()
+            digest.update(data)
+            file.write(data)
+            found, counts = np.unique(records["label"], return_counts=True)
+            labels.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    return digest.hexdigest(), labels
+
+
+def _write_rejected(journal: Journal, tally: Tally) -> None:
+    final: Path = journal.destination / REJECTED_FILE
+    if not tally.rejected:
+        final.unlink(missing_ok=True)
+        return
+    with whole_file(final, journal.folder) as file:
+        for path, reason in sorted(tally.rejected):
+            readable = os.fsencode(path).decode("utf-8", "backslashreplace")
+            file.write(json.dumps({"path": readable, "reason": reason}, ensure_ascii=False).encode() + b"\n")

@@ -1,0 +1,62 @@
+"""Bytes -> a file that is either whole under its final name or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from fastpipe.errors import PackError
+
+PARTIAL = ".partial"
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the renames in a folder last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish(partial: Path, final: Path) -> None:
+    """Gives a whole, synced file its final name."""
+    os.replace(partial, final)
+    sync_folder(final.parent)
+
+
+@contextlib.contextmanager
+def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
+    """Opens a file in `workdir` to write; when the block ends well, it appears as `final`, else nothing does.
+
+    Args:
+        final: the name it gets.
+        workdir: a folder on the same file system, for the unfinished file.
+
+    Raises:
+        PackError: the disk is full or refuses; the message names the file.
+    """
+    partial = workdir / (final.name + PARTIAL)
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        publish(partial, final)
+    except OSError as problem:
+        partial.unlink(missing_ok=True)
+        raise cannot_write(final, problem) from problem
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def cannot_write(path: Path, problem: OSError) -> PackError:
+    """The error for a file that the disk refuses."""
+    return PackError(
+        f"cannot write {path}: {problem.strerror or problem}. What was finished is kept; "
+        "make room or mend the disk, then run the same command again: it goes on from there"
+    )

@@ -1,0 +1,308 @@
+"""A source folder -> a packed dataset: lists, converts in threads, writes in order, publishes, and goes on after a stop."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastpipe.config import whole
+from fastpipe.cpus import granted_cpus
+from fastpipe.errors import ConfigError, ImageError, PackError
+from fastpipe.format import DATASET_FILE, shard_name
+from fastpipe.index import Index
+from fastpipe.pack.convert import Conversion, Packed, convert
+from fastpipe.pack.dataset import publish_dataset
+from fastpipe.pack.files import cannot_write
+from fastpipe.pack.journal import WORK_FOLDER, Journal, ShardEntry, Tally
+from fastpipe.pack.shards import ShardWriter
+from fastpipe.pack.sources import Listing, Source, list_sources, read_source
+
+MIN_SHARD_BYTES = 100_000
+DEFAULT_SHARD_BYTES = 256_000_000
+_AHEAD_PER_WORKER = 4
+
+
+@dataclass(frozen=True)
+class PackOptions:
+    """What is packed and how.
+
+    Attributes:
+        conversion: how sources become JPEGs.
+        shard_size: bytes a shard is filled up to.
+        seed: picks the order of the samples.
+        fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
+        overwrite: replace a dataset that is in the destination.
+        workers: threads; None: the CPUs granted to this process.
+    """
+
+    conversion: Conversion = field(default_factory=Conversion)
+    shard_size: int = DEFAULT_SHARD_BYTES
+    seed: int = 0
+    fail_fast: bool = False
+    overwrite: bool = False
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
+        whole("seed", self.seed, least=0, most=2**64 - 1)
+        if self.workers is not None:
+            whole("workers", self.workers, least=1, most=1024)
+        if self.conversion.max_size is not None:
+            whole("max-size", self.conversion.max_size, least=1, most=65500)
+        whole("quality", self.conversion.quality, least=1, most=100)
+        whole("max-pixels", self.conversion.max_pixels, least=1, most=65500 * 65500)
+        whole("max-scans", self.conversion.max_scans, least=1, most=2**31 - 1)
+
+    def shaping(self) -> dict[str, Any]:
+        """The options that decide the dataset's bytes."""
+        return {**asdict(self.conversion), "shard_size": self.shard_size, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a pack is: files and bytes of the source, done and in all."""
+
+    files: int
+    total_files: int
+    bytes: int
+    total_bytes: int
+    rejected: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a pack did.
+
+    Attributes:
+        info: the content of dataset.json.
+        tally: what became of the sources.
+        seconds: it took.
+        resumed: shards that an earlier run had finished.
+        already_packed: the dataset was there; nothing was done.
+    """
+
+    info: dict[str, Any]
+    tally: Tally
+    seconds: float
+    resumed: int = 0
+    already_packed: bool = False
+
+
+def pack(
+    source: Path,
+    destination: Path,
+    options: PackOptions | None = None,
+    *,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Summary:
+    """Packs a folder of images in ImageFolder layout into a dataset.
+
+    Run it again after an interruption and it goes on after the last whole shard; the bytes are those of an
+    undisturbed run. Run it again on a finished dataset of the same sources and options and it does nothing.
+
+    Args:
+        source: holds one folder a class, with images at any depth.
+        destination: a new or empty folder, or an unfinished or finished dataset.
+        options: how.
+        on_progress: called now and then, in this thread.
+
+    Raises:
+        PackError: the source or destination cannot be used, or the disk refuses.
+        ConfigError: the destination lies in the source or the other way round.
+    """
+    started = time.monotonic()
+    options = options or PackOptions()
+    _check_apart(source, destination)
+    listing = list_sources(source, options.seed)
+    _check_destination(destination)
+    journal = Journal(destination)
+    try:
+        done = _claim(journal, listing, options)
+        if done is not None:
+            journal.remove()
+            return Summary(done.info, Tally(), time.monotonic() - started, already_packed=True)
+        tally = Tally()
+        shards = journal.finished()
+        for shard in shards:
+            tally.add(shard.tally)
+        resumed = len(shards)
+        _pack_shards(journal, listing, options, shards, tally, on_progress)
+        tally.rejected.extend((path, "lies outside the class folders") for path in listing.stray)
+        if not any(shard.samples for shard in shards):
+            raise PackError(_nothing_packed(listing, tally))
+        info = publish_dataset(journal, shards, listing, tally, options.shaping())
+        journal.remove()
+    finally:
+        journal.close()
+    return Summary(info, tally, time.monotonic() - started, resumed)
+
+
+def _check_apart(source: Path, destination: Path) -> None:
+    inner, outer = destination.resolve(), source.resolve()
+    if inner == outer or outer in inner.parents or inner in outer.parents:
+        raise ConfigError(
+            f"SRC {source} and DST {destination} must not contain one another; choose another DST, "
+            f"for example {outer.with_name(outer.name + '-packed')}"
+        )
+
+
+def _check_destination(destination: Path) -> None:
+    """Refuses folders that hold something else: packing never touches files that are not its own."""
+    if not destination.exists():
+        return
+    if not destination.is_dir():
+        raise PackError(f"{destination} is a file; expected a folder to pack into")
+    ours = (destination / DATASET_FILE).exists() or (destination / WORK_FOLDER).exists()
+    if not ours and any(destination.iterdir()):
+        raise PackError(f"{destination} is not empty and holds no packed dataset; choose a new or empty folder")
+
+
+def _claim(journal: Journal, listing: Listing, options: PackOptions) -> Index | None:
+    """Decides between a new pack, an unfinished one and a finished one, which is returned."""
+    destination = journal.destination
+    plan = {"listing": listing.digest_with_times(), "options": options.shaping()}
+    dataset_file = destination / DATASET_FILE
+    if dataset_file.exists() and not options.overwrite:
+        index = Index(destination)
+        same = (
+            index.info.get("pack") == plan["options"]
+            and index.info.get("source", {}).get("xxh3_128") == listing.digest()
+            and listing.newest_ns() <= dataset_file.stat().st_mtime_ns
+        )
+        if same:
+            return index
+        raise PackError(
+            f"{destination} holds a dataset of other sources or options ({_differences(index.info, plan)}). "
+            "Choose another folder, or pass --overwrite to replace it"
+        )
+    unfinished = journal.read_plan()
+    if unfinished == plan and not dataset_file.exists():
+        return None
+    if unfinished is not None and not options.overwrite:
+        raise PackError(
+            f"{destination} holds an unfinished pack of other sources or options "
+            f"({_differences({'pack': unfinished.get('options')}, plan)}). Run that one again to finish it, "
+            "choose another folder, or pass --overwrite to start anew"
+        )
+    journal.clear()
+    journal.write_plan(plan)
+    return None
+
+
+def _differences(info: dict[str, Any], plan: dict[str, Any]) -> str:
+    old, new = info.get("pack") or {}, plan["options"]
+    changed = [
+        f"{name} {old.get(name)!r} there, {new[name]!r} now" for name in new if old.get(name) != new[name]
+    ]
+    return "; ".join(changed) or "the source files have changed"
+
+
+def _pack_shards(
+    journal: Journal,
+    listing: Listing,
+    options: PackOptions,
+    shards: list[ShardEntry],
+    total: Tally,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Packs what is left of the sources; appends to `shards` and adds to `total`."""
+    start = shards[-1].next_source if shards else 0
+    total_bytes = sum(source.size_bytes for source in listing.sources)
+    done_bytes = sum(source.size_bytes for source in listing.sources[:start])
+    samples = sum(shard.samples for shard in shards)
+    writer: ShardWriter | None = None
+    tally = Tally()  # since the last whole shard
+
+    def finish(next_source: int) -> None:
+        nonlocal writer, tally, samples
+        assert writer is not None
+        shard = writer.finish()
+        samples += len(shard.records)
+        shards.append(journal.publish_shard(len(shards), shard, next_source, tally))
+        total.add(tally)
+        writer, tally = None, Tally()
+
+    try:
+        for position, source, outcome in _converted(listing, start, options):
+            if isinstance(outcome, str):
+                if options.fail_fast:
+                    raise PackError(
+                        f"{listing.root / source.path} cannot be packed: {outcome}. Mend or remove it, "
+                        "or pack without --on-error fail to leave such files out"
+                    )
+                tally.rejected.append((source.path, outcome))
+            else:
+                if writer is None:
+                    writer = _new_writer(journal, len(shards), samples, options)
+                if not writer.add(outcome, source.label, source.path):
+                    finish(position)
+                    writer = _new_writer(journal, len(shards), samples, options)
+                    writer.add(outcome, source.label, source.path)
+                tally.packed_bytes += len(outcome.jpeg)
+                tally.changes.update([outcome.change] if outcome.change else [])
+                tally.oriented += outcome.oriented
+                tally.stray_bytes += outcome.stray_bytes
+            tally.source_bytes += source.size_bytes
+            done_bytes += source.size_bytes
+            rejected = len(total.rejected) + len(tally.rejected)
+            on_progress(Progress(position + 1, len(listing.sources), done_bytes, total_bytes, rejected))
+        if writer is not None:
+            finish(len(listing.sources))
+        total.add(tally)
+    except OSError as problem:
+        raise cannot_write(journal.destination / shard_name(len(shards)), problem) from problem
+    finally:
+        if writer is not None:
+            writer.discard()
+
+
+def _new_writer(journal: Journal, number: int, first_sample: int, options: PackOptions) -> ShardWriter:
+    return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
+
+
+def _converted(
+    listing: Listing, start: int, options: PackOptions
+) -> Iterator[tuple[int, Source, Packed | str]]:
+    """Converts sources in threads and gives them in order: (position, source, picture or why there is none)."""
+    workers = options.workers or granted_cpus()
+
+    def work(source: Source) -> Packed | str:
+        if source.problem is not None:
+            return source.problem
+        try:
+            data = read_source(listing.root, source)
+        except OSError as problem:
+            return f"cannot be read: {problem.strerror}"
+        try:
+            return convert(data, options.conversion)
+        except ImageError as problem:
+            return str(problem)
+
+    pending: deque[tuple[int, Source, Future[Packed | str]]] = deque()
+    with ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack") as threads:
+        try:
+            for position in range(start, len(listing.sources)):
+                source = listing.sources[position]
+                pending.append((position, source, threads.submit(work, source)))
+                if len(pending) >= workers * _AHEAD_PER_WORKER:
+                    position, source, future = pending.popleft()
+                    yield position, source, future.result()
+            while pending:
+                position, source, future = pending.popleft()
+                yield position, source, future.result()
+        finally:
+            for _, _, future in pending:
+                future.cancel()
+
+
+def _nothing_packed(listing: Listing, tally: Tally) -> str:
+    text = f"none of the {len(listing.sources)} files in {listing.root} could be packed"
+    if tally.rejected:
+        path, reason = tally.rejected[0]
+        text += f"; the first: {path}: {reason}"
+    return text + ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder a class"

@@ -1,0 +1,187 @@
+"""What a pack has finished -> files in DST/.pack, so that an interrupted pack goes on where it stopped.
+
+Note [publishing]
+A shard is written under a temporary name and synced; then its records and its entry in the journal; then it gets its
+final name. index.npy, rejected.jsonl and dataset.json follow in that order when all shards are there. So a final name
+never holds an unfinished file, a shard without an entry is made again, and a folder without dataset.json is unfinished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import PackError
+from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
+from fastpipe.pack.files import publish, whole_file
+from fastpipe.pack.shards import FinishedShard
+
+WORK_FOLDER = ".pack"
+_PLAN_FILE = "plan.json"
+_LOCK_FILE = "lock"
+
+
+@dataclass
+class Tally:
+    """What became of a run of sources.
+
+    Attributes:
+        source_bytes: of all files read.
+        packed_bytes: of the JPEGs written.
+        changes: pictures that were encoded anew, by reason.
+        oriented: pictures whose source carries an EXIF orientation other than upright.
+        stray_bytes: pictures whose source had bytes that belong to no segment.
+        rejected: (path, reason) of files that were not packed.
+    """
+
+    source_bytes: int = 0
+    packed_bytes: int = 0
+    changes: Counter[str] = field(default_factory=Counter)
+    oriented: int = 0
+    stray_bytes: int = 0
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Adds another run's."""
+        self.source_bytes += other.source_bytes
+        self.packed_bytes += other.packed_bytes
+        self.changes.update(other.changes)
+        self.oriented += other.oriented
+        self.stray_bytes += other.stray_bytes
+        self.rejected.extend(other.rejected)
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """A shard that is done.
+
+    Attributes:
+        name: its file.
+        samples, size_bytes, xxh3_64: of the file.
+        next_source: position in the packing order of the first source after it.
+        tally: of the sources up to there since the shard before.
+    """
+
+    name: str
+    samples: int
+    size_bytes: int
+    xxh3_64: str
+    next_source: int
+    tally: Tally
+
+
+class Journal:
+    """The work folder of one pack, locked while the pack runs.
+
+    Args:
+        destination: the dataset's folder; made if it is not there.
+    """
+
+    def __init__(self, destination: Path) -> None:
+        self.destination = destination
+        self.folder = destination / WORK_FOLDER
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock: BinaryIO = open(self.folder / _LOCK_FILE, "wb")
+        except OSError as problem:
+            raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            self._lock.close()
+            raise PackError(
+                f"another pack is writing to {destination}; wait for it, or choose another folder"
+            ) from problem
+
+    def close(self) -> None:
+        """Lets go of the lock."""
+        self._lock.close()
+
+    def read_plan(self) -> dict[str, Any] | None:
+        """What the interrupted pack was about; None if there was none."""
+        try:
+            plan = json.loads((self.folder / _PLAN_FILE).read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+        return plan if isinstance(plan, dict) else None
+
+    def write_plan(self, plan: dict[str, Any]) -> None:
+        """Begins a pack."""
+        with whole_file(self.folder / _PLAN_FILE, self.folder) as file:
+            file.write(json.dumps(plan, sort_keys=True).encode())
+
+    def finished(self) -> list[ShardEntry]:
+        """The unbroken run of shards that are done, from number 0."""
+        entries: list[ShardEntry] = []
+        while (entry := self._read_entry(len(entries))) is not None:
+            entries.append(entry)
+        return entries
+
+    def publish_shard(self, number: int, shard: FinishedShard, next_source: int, tally: Tally) -> ShardEntry:
+        """Records a shard and gives it its final name. Note [publishing]"""
+        entry = ShardEntry(
+            shard_name(number), len(shard.records), shard.size_bytes, shard.xxh3_64, next_source, tally
+        )
+        with whole_file(self._records_file(number), self.folder) as file:
+            np.save(file, shard.records, allow_pickle=False)
+        with whole_file(self._entry_file(number), self.folder) as file:
+            file.write(json.dumps(asdict(entry)).encode())
+        publish(shard.file, self.destination / entry.name)
+        return entry
+
+    def records(self, shards: int) -> Iterator[NDArray[np.void]]:
+        """The index records of each shard, in order."""
+        for number in range(shards):
+            yield np.load(self._records_file(number), allow_pickle=False)
+
+    def clear(self) -> None:
+        """Removes what earlier packs left: unfinished work and a finished dataset, dataset.json first."""
+        (self.destination / DATASET_FILE).unlink(missing_ok=True)
+        for file in [
+            self.destination / INDEX_FILE,
+            self.destination / REJECTED_FILE,
+            *self.destination.glob("shard-*.tar"),
+        ]:
+            file.unlink(missing_ok=True)
+        self.clear_work()
+
+    def clear_work(self) -> None:
+        """Empties the work folder, but for the lock."""
+        for file in self.folder.iterdir():
+            if file.name != _LOCK_FILE:
+                file.unlink()
+
+    def remove(self) -> None:
+        """Removes the work folder; the pack is done."""
+        self.close()
+        shutil.rmtree(self.folder)
+
+    def _entry_file(self, number: int) -> Path:
+        return self.folder / f"shard-{number:06d}.json"
+
+    def _records_file(self, number: int) -> Path:
+        return self.folder / f"shard-{number:06d}.npy"
+
+    def _read_entry(self, number: int) -> ShardEntry | None:
+        try:
+            saved = json.loads(self._entry_file(number).read_bytes())
+            records = np.load(self._records_file(number), allow_pickle=False, mmap_mode="r")
+            tally = saved.pop("tally")
+            tally["changes"] = Counter(tally["changes"])
+            tally["rejected"] = [(path, reason) for path, reason in tally["rejected"]]
+            entry = ShardEntry(**saved, tally=Tally(**tally))
+            size = os.stat(self.destination / entry.name).st_size
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        whole = size == entry.size_bytes and records.dtype == INDEX_DTYPE and len(records) == entry.samples
+        return entry if whole else None

@@ -1,0 +1,144 @@
+"""A folder in ImageFolder layout -> its classes and the list of its files, in packing order."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from fastpipe.errors import PackError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the source folder.
+
+    Attributes:
+        path: relative to the source folder, with "/".
+        label: position of its class in the sorted list of classes.
+        size_bytes, mtime_ns: as the file system had them.
+        problem: why it cannot be read, found while listing; None where there is nothing against it.
+    """
+
+    path: str
+    label: int
+    size_bytes: int
+    mtime_ns: int
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All that is in a source folder.
+
+    Attributes:
+        root: the folder.
+        classes: names of its folders, sorted as torchvision's ImageFolder sorts them.
+        sources: the files, in packing order.
+        stray: files that lie beside the class folders; they have no label.
+    """
+
+    root: Path
+    classes: list[str]
+    sources: list[Source]
+    stray: list[str]
+
+    def digest(self) -> str:
+        """Names the content: classes, and each file's path and size, in packing order."""
+        return self._digest(with_mtime=False)
+
+    def digest_with_times(self) -> str:
+        """Names the content and its state: files that were written again count as changed."""
+        return self._digest(with_mtime=True)
+
+    def newest_ns(self) -> int:
+        """The latest time at which one of the files was written, in nanoseconds since 1970."""
+        return max((source.mtime_ns for source in self.sources), default=0)
+
+    def _digest(self, *, with_mtime: bool) -> str:
+        digest = xxhash.xxh3_128()
+        for name in self.classes:
+            digest.update(os.fsencode(name) + b"\0")
+        for source in self.sources:
+            times = f" {source.mtime_ns}" if with_mtime else ""
+            digest.update(
+                os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}{times}\n".encode()
+            )
+        return digest.hexdigest()
+
+
+def list_sources(root: Path, seed: int) -> Listing:
+    """Lists `root/class/**/file`. Symbolic links are followed, cycles are not.
+
+    The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
+    among the others when some come or go.
+
+    Args:
+        root: the source folder.
+        seed: picks the order.
+
+    Raises:
+        PackError: there is no such folder, or no class folder in it.
+    """
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise PackError(f"{root} {what}; expected a folder with one folder of images a class")
+    try:
+        with os.scandir(root) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        classes = [entry.name for entry in listed if entry.is_dir()]
+    except OSError as problem:
+        raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
+    if not classes:
+        raise PackError(
+            f"{root} holds no folders; expected one folder of images a class ({root.name}/cat/1.jpg, "
+            f"{root.name}/dog/2.jpg). For images without classes put them into a single folder"
+        )
+    sources = [
+        _source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)
+    ]
+    sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
+    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()])
+
+
+def _files(root: Path, name: str) -> Iterator[str]:
+    """Paths of all files below root/name, relative to root."""
+    seen: set[tuple[int, int]] = set()
+
+    def refuse(problem: OSError) -> None:
+        raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
+
+    for folder, folders, files in os.walk(root / name, followlinks=True, onerror=refuse):
+        info = os.stat(folder)
+        if (info.st_dev, info.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        folders.sort()
+        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
+        for file in sorted(files):
+            yield f"{prefix}/{file}"
+
+
+def _source(root: Path, path: str, label: int) -> Source:
+    try:
+        info = os.stat(root / path)
+    except OSError as problem:
+        return Source(path, label, 0, 0, f"cannot be read: {problem.strerror}")
+    if not stat.S_ISREG(info.st_mode):
+        return Source(path, label, 0, info.st_mtime_ns, "not a regular file (a pipe, socket or device)")
+    return Source(path, label, info.st_size, info.st_mtime_ns)
+
+
+def read_source(root: Path, source: Source) -> bytes:
+    """The whole content of a source file.
+
+    Raises:
+        OSError: it cannot be read (any more).
+    """
+    with open(root / source.path, "rb") as file:
+        return file.read()

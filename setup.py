@@ -1,0 +1,71 @@
+"""Builds the native engine, `fastpipe._engine`; everything else is in pyproject.toml.
+
+FASTPIPE_BUILD picks the kind of build:
+    release (default)  -O3
+    debug              -O0 with debug information and libstdc++ assertions
+    asan               address and undefined-behaviour sanitizers
+    tsan               thread sanitizer
+FASTPIPE_WERROR=1 makes warnings errors (the project's own checks set it).
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
+from setuptools import setup
+
+BUILDS = {
+    "release": (["-O3", "-g0"], []),
+    "debug": (["-O0", "-g", "-D_GLIBCXX_ASSERTIONS"], []),
+    "asan": (
+        ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+        ["-fsanitize=address,undefined"],
+    ),
+    "tsan": (["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread"], ["-fsanitize=thread"]),
+}
+
+MISSING_LIBJPEG = """
+fastpipe needs the libjpeg-turbo headers, and pkg-config to find them ({why}).
+Install them, then try again:
+    Debian:  apt-get install libjpeg62-turbo-dev pkg-config
+    Ubuntu:  apt-get install libjpeg-turbo8-dev pkg-config
+    macOS:   brew install jpeg-turbo pkgconf
+"""
+
+
+def libjpeg(option: str) -> list[str]:
+    """What pkg-config says of libjpeg-turbo; ends the build with the package to install if it is absent."""
+    tool = os.environ.get("PKG_CONFIG", "pkg-config")
+    if shutil.which(tool) is None:
+        sys.exit(MISSING_LIBJPEG.format(why=f"{tool} is not installed"))
+    run = subprocess.run([tool, option, "libjpeg"], capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(MISSING_LIBJPEG.format(why="it knows no package named libjpeg"))
+    return shlex.split(run.stdout)
+
+
+def extension() -> Pybind11Extension:
+    kind = os.environ.get("FASTPIPE_BUILD", "release")
+    if kind not in BUILDS:
+        sys.exit(f"FASTPIPE_BUILD={kind!r}: expected one of {', '.join(BUILDS)}")
+    compile_args, link_args = BUILDS[kind]
+    warnings = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("FASTPIPE_WERROR") == "1" else [])
+    return Pybind11Extension(
+        "fastpipe._engine",
+        sources=sorted(str(path) for path in Path("csrc").glob("*.cc")),
+        depends=sorted(str(path) for path in Path("csrc").glob("*.h")),
+        cxx_std=17,
+        extra_compile_args=[*libjpeg("--cflags"), *warnings, *compile_args, "-pthread"],
+        extra_link_args=[*libjpeg("--libs"), *link_args, "-pthread"],
+    )
+
+
+# Only what compiles asks for libjpeg: metadata and source distributions can be made without it.
+COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"} & set(sys.argv)
+
+ParallelCompile("FASTPIPE_BUILD_JOBS", default=0).install()
+setup(ext_modules=[extension()] if COMPILING else [], cmdclass={"build_ext": build_ext})

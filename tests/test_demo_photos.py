@@ -1,0 +1,192 @@
+"""What a user sees of the demo photos: the same each time, sized like ImageNet, learnable by shape alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastpipe.demo.photos import CLASSES, MANIFEST, DemoPhoto, make_photo, write_photos
+from fastpipe.errors import ConfigError
+
+SAMPLE = 150
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[DemoPhoto]:
+    return [make_photo(0, index, index % len(CLASSES)) for index in range(SAMPLE)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished folder that tests only read."""
+    path = tmp_path_factory.mktemp("demo") / "photos"
+    assert write_photos(path, 23, seed=4, workers=3) == 23
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_ten_sorted_classes() -> None:
+    assert len(set(CLASSES)) == 10
+    assert list(CLASSES) == sorted(CLASSES)
+
+
+def test_same_arguments_same_bytes_and_other_arguments_other_bytes() -> None:
+    assert make_photo(1, 2, 3) == make_photo(1, 2, 3)
+    jpegs = {make_photo(*arguments).jpeg for arguments in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}
+    assert len(jpegs) == 4
+
+
+def test_photo_states_its_size_and_is_whole(sample: list[DemoPhoto]) -> None:
+    from turbojpeg import TurboJPEG
+
+    codec = TurboJPEG()
+    for photo in sample[:20]:
+        assert codec.decode(photo.jpeg).shape == (photo.height, photo.width, 3)
+        assert photo.jpeg.endswith(b"\xff\xd9")
+
+
+@pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 10)])
+def test_photo_arguments_out_of_range(arguments: tuple[int, int, int]) -> None:
+    with pytest.raises(ConfigError, match=r"expected .* got"):
+        make_photo(*arguments)
+
+
+def test_sizes_like_imagenet(sample: list[DemoPhoto]) -> None:
+    sizes = np.array([(photo.width, photo.height) for photo in sample])
+    assert 0.17 < sizes.prod(axis=1).mean() / 1e6 < 0.24
+    assert np.median(sizes, axis=0).tolist() == [500, 375]
+    assert 0.55 < np.mean(sizes.max(axis=1) == 500) < 0.85
+    assert 0.60 < np.mean(sizes[:, 0] >= sizes[:, 1]) < 0.85
+    assert sizes.min() >= 100
+    assert sizes.max() <= 2000
+    assert sizes.max(axis=1).min() < 250
+    assert sizes.max() > 640
+
+
+def test_bits_per_pixel_like_imagenet(sample: list[DemoPhoto]) -> None:
+    pixels = np.array([photo.width * photo.height for photo in sample])
+    bits = 8.0 * np.array([len(photo.jpeg) for photo in sample])
+    assert 3.7 < bits.sum() / pixels.sum() < 4.9
+    low, middle, high = np.percentile(bits / pixels, (10, 50, 90))
+    assert 0.9 < low < 2.2
+    assert 3.6 < middle < 5.2
+    assert 6.8 < high < 8.8
+
+
+def test_subsampling_like_imagenet(sample: list[DemoPhoto]) -> None:
+    from turbojpeg import TJSAMP_420, TJSAMP_444, TJSAMP_GRAY, TurboJPEG
+
+    codec = TurboJPEG()
+    found = np.array([codec.decode_header(photo.jpeg)[2] for photo in sample])
+    assert 0.62 < np.mean(found == TJSAMP_444) < 0.86
+    assert 0.12 < np.mean(found == TJSAMP_420) < 0.32
+    assert 0.0 < np.mean(found == TJSAMP_GRAY) < 0.10
+
+
+def test_folder_is_balanced_and_numbered(folder: Path) -> None:
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.jpg"))
+    assert names == sorted(f"{CLASSES[index % 10]}/{index:05d}.jpg" for index in range(23))
+    assert (folder / "crescent" / "00012.jpg").read_bytes() == make_photo(4, 12, 2).jpeg
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert (manifest["seed"], manifest["count"]) == (4, 23)
+    assert {path.name for path in folder.iterdir()} == {*CLASSES, MANIFEST}
+
+
+def test_any_number_of_workers_writes_the_same(folder: Path, tmp_path: Path) -> None:
+    write_photos(tmp_path, 23, seed=4, workers=1)
+    assert contents(tmp_path) == contents(folder)
+
+
+def test_second_call_writes_nothing(folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")}
+    assert write_photos(folder, 23, seed=4, workers=2) == 0
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.jpg")} == before
+
+
+def test_larger_count_adds_and_lost_photos_come_back(tmp_path: Path) -> None:
+    write_photos(tmp_path, 3, seed=9)
+    (tmp_path / CLASSES[1] / "00001.jpg").unlink()
+    assert write_photos(tmp_path, 5, seed=9) == 3
+    assert len(list(tmp_path.rglob("*.jpg"))) == 5
+
+
+def test_interrupted_call_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fastpipe.demo import photos
+
+    def stop_at_three(seed: int, index: int, label: int) -> DemoPhoto:
+        if index == 3:
+            raise KeyboardInterrupt
+        return make_photo(seed, index, label)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(photos, "make_photo", stop_at_three)
+        with pytest.raises(KeyboardInterrupt):
+            write_photos(tmp_path, 6, seed=2)
+    assert not (tmp_path / MANIFEST).exists()
+    finished_before = len(list(tmp_path.rglob("*.jpg")))
+    assert finished_before >= 3
+    assert write_photos(tmp_path, 6, seed=2) == 6 - finished_before
+    assert {path.name for path in tmp_path.iterdir()} == {*CLASSES[:6], MANIFEST}
+
+
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -5}, {"seed": -1}, {"workers": 0}])
+def test_wrong_numbers_are_refused_before_anything_is_made(tmp_path: Path, wrong: dict[str, int]) -> None:
+    options = {"count": 1, "seed": 0, "workers": 1, **wrong}
+    with pytest.raises(ConfigError, match=r"expected count >= 1"):
+        write_photos(tmp_path / "new", options["count"], seed=options["seed"], workers=options["workers"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"mine")
+    with pytest.raises(ConfigError, match="other files"):
+        write_photos(tmp_path, 1)
+    assert contents(tmp_path) == {"holiday.jpg": b"mine"}
+
+
+@pytest.mark.parametrize(("count", "seed"), [(23, 5), (22, 4)])
+def test_folder_of_another_seed_or_larger_count_is_refused(folder: Path, count: int, seed: int) -> None:
+    before = contents(folder)
+    with pytest.raises(ConfigError, match="holds 23 of seed 4"):
+        write_photos(folder, count, seed=seed)
+    assert contents(folder) == before
+
+
+def test_a_file_in_the_folders_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigError, match="cannot write demo photos"):
+        write_photos(tmp_path / "file", 1)
+
+
+def test_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text("{}")
+    with pytest.raises(ConfigError, match="is not a list of demo photos"):
+        write_photos(tmp_path, 1)
+
+
+def test_opencv_threads_are_put_back(tmp_path: Path) -> None:
+    import cv2
+
+    before = cv2.getNumThreads()
+    write_photos(tmp_path, 1)
+    assert cv2.getNumThreads() == before
+
+
+def test_mean_colour_does_not_tell_the_class(sample: list[DemoPhoto]) -> None:
+    from turbojpeg import TurboJPEG
+
+    codec = TurboJPEG()
+    colours = np.array([codec.decode(photo.jpeg).reshape(-1, 3).mean(axis=0) for photo in sample])
+    labels = np.arange(SAMPLE) % len(CLASSES)
+    hits = 0
+    for left_out in range(SAMPLE):
+        known = np.arange(SAMPLE) != left_out
+        means = np.array([colours[known & (labels == label)].mean(axis=0) for label in range(len(CLASSES))])
+        hits += int(np.argmin(np.linalg.norm(means - colours[left_out], axis=1)) == labels[left_out])
+    assert hits / SAMPLE <= 0.2

@@ -1,0 +1,62 @@
+"""`import fastpipe` is light and quiet, and its public names are exactly the locked ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import fastpipe
+
+# Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
+PUBLIC = {
+    "CenterCrop",
+    "ConfigError",
+    "DatasetError",
+    "EngineError",
+    "FastpipeError",
+    "ImageError",
+    "Loader",
+    "PackError",
+    "RandomResizedCrop",
+    "Resize",
+    "SampleError",
+    "__version__",
+    "loader",
+    "open",
+}
+
+# numpy and torch come first: the threads and modules that they bring are theirs.
+IMPORT = """
+import sys, threading
+from pathlib import Path
+import numpy, torch
+
+def threads():
+    tasks = Path("/proc/self/task")
+    return threading.active_count(), len(list(tasks.iterdir())) if tasks.exists() else 0
+
+before = threads()
+import fastpipe
+print("threads", *before, *threads())
+print("modules", *({"cv2", "kornia", "turbojpeg", "typer", "webdataset"} & sys.modules.keys()))
+"""
+
+
+def test_import_starts_no_thread_and_no_heavy_module() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    threads, modules = (line.split()[1:] for line in run.stdout.splitlines())
+    assert threads[:2] == threads[2:], "importing fastpipe started a thread"
+    assert modules == [], "importing fastpipe imported what only some commands need"
+
+
+def test_public_names_are_locked() -> None:
+    assert set(fastpipe.__all__) == PUBLIC
+    assert len(fastpipe.__all__) == len(PUBLIC)
+
+
+def test_public_names_exist() -> None:
+    missing = [name for name in fastpipe.__all__ if not hasattr(fastpipe, name)]
+    assert missing == []
