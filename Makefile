@@ -30,7 +30,8 @@ format:
 	@.venv/bin/ruff format .
 
 # A second build beside the usual one: a copy of the package with a sanitized engine, put first on the path.
-# libstdc++ is preloaded too, since the sanitizers look up its throw function at start, before the engine brings it.
+# libstdc++ is preloaded too, since the sanitizers look up its throw function at start, before the engine brings it;
+# PYTHONSAFEPATH keeps the checkout itself off the path of the Pythons that tests start.
 asan: preload = $(shell $${CXX:-c++} -print-file-name=libasan.so) $(shell $${CXX:-c++} -print-file-name=libstdc++.so)
 tsan: preload = $(shell $${CXX:-c++} -print-file-name=libtsan.so) $(shell $${CXX:-c++} -print-file-name=libstdc++.so)
 asan tsan:
@@ -39,7 +40,7 @@ asan tsan:
 	@echo "building the engine with FASTPIPE_BUILD=$@"
 	@FASTPIPE_BUILD=$@ FASTPIPE_WERROR=1 .venv/bin/python setup.py -q build \
 		--build-base build/$@ --build-lib build/$@/lib
-	@LD_PRELOAD="$(preload)" PYTHONPATH="$(CURDIR)/build/$@/lib" \
+	@LD_PRELOAD="$(preload)" PYTHONPATH="$(CURDIR)/build/$@/lib" PYTHONSAFEPATH=1 \
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
 		.venv/bin/pytest -p no:cacheprovider $(TESTS)

@@ -206,8 +206,8 @@ const ResizeKernels* kernels_named(const std::string& name) {
 }
 
 Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>& image, int height, int width,
-              const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds, bool flip,
-              const std::string& kernels) {
+              const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds,
+              bool flip, const std::string& kernels) {
   if (image.ndim() != 3 || image.shape(2) != 3) throw py::value_error("image: expected (height, width, 3)");
   if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
   const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};

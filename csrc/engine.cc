@@ -56,7 +56,8 @@ bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
 
 void Engine::cancel(Job& job) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (; job.next_ < job.tasks_.size(); ++job.next_) job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
+  for (; job.next_ < job.tasks_.size(); ++job.next_)
+    job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
   job.finished_.wait(lock, [&job] { return job.running_ == 0; });

@@ -38,8 +38,8 @@ void Resizer::Axis::plan(double start, double length, int bounds_first, int boun
     taps[static_cast<std::size_t>(i)] = {bounds_first + first, count};
   }
 
-  // Note [fixed point]: as many fraction bits as the largest weight leaves room for in 16 bits. What rounding takes from
-  // one weight goes to the next, so that they add up.
+  // Note [fixed point]: as many fraction bits as the largest weight leaves room for in 16 bits. What rounding takes
+  // from one weight goes to the next, so that they add up.
   shift = 22;
   while (largest * (1 << shift) + 1 > 32767) --shift;
   const int one = 1 << shift;

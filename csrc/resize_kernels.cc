@@ -77,7 +77,8 @@ FASTPIPE_AVX2 void horizontal_avx2(const std::uint8_t* rgbx, std::uint8_t* rgb, 
     sum = _mm_sra_epi32(sum, shift);
     sum = _mm_packs_epi32(sum, sum);
     const std::int32_t pixel = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
-    std::memcpy(rgb + 3 * static_cast<std::ptrdiff_t>(i), &pixel, sizeof pixel);  // the next pixel covers the fourth byte
+    std::memcpy(rgb + 3 * static_cast<std::ptrdiff_t>(i), &pixel,
+                sizeof pixel);  // the next pixel covers the fourth byte
   }
 }
 

@@ -1,4 +1,5 @@
-// The two inner loops of a separable resize, once in plain C++ and once a SIMD instruction set; all give the same bytes.
+// The two inner loops of a separable resize, once in plain C++ and once a SIMD instruction set; all give the same
+// bytes.
 #pragma once
 
 #include <cstddef>

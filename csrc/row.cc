@@ -15,7 +15,8 @@ std::uint64_t now_ns() {
 bool inside(const Box& box, const Rect& bounds) {
   constexpr double kSlack = 1e-6;  // of a pixel; the plan's arithmetic rounds
   return box.width > 0 && box.height > 0 && box.x >= bounds.x - kSlack && box.y >= bounds.y - kSlack &&
-         box.x + box.width <= bounds.x + bounds.width + kSlack && box.y + box.height <= bounds.y + bounds.height + kSlack;
+         box.x + box.width <= bounds.x + bounds.width + kSlack &&
+         box.y + box.height <= bounds.y + bounds.height + kSlack;
 }
 
 // libjpeg-turbo's reduced decodes at 1/2, 1/4 and 1/8 have SIMD code and save most of the work; those between have not.

@@ -14,15 +14,15 @@ namespace fastpipe {
 
 // What to do for one row. Mirrored by numpy through the bindings, so: plain data.
 struct RowTask {
-  double box[4];             // x, y, width, height in pixels of the picture: what becomes the row
-  std::uint64_t offset;      // of the JPEG in the shard, in bytes
-  std::int32_t bounds[4];    // x, y, width, height: pixels outside have no part in the row
-  std::uint32_t size;        // of the JPEG, in bytes
+  double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
+  std::uint64_t offset;    // of the JPEG in the shard, in bytes
+  std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
+  std::uint32_t size;      // of the JPEG, in bytes
   std::uint32_t shard;
-  std::uint32_t out_row;     // which picture of the slot
-  std::uint16_t width;       // of the whole picture, as the index has it
+  std::uint32_t out_row;  // which picture of the slot
+  std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
-  std::uint8_t flip;         // 1: mirror left and right
+  std::uint8_t flip;  // 1: mirror left and right
 };
 
 // Time that a thread spent, and what it got done.

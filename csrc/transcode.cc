@@ -13,9 +13,9 @@ constexpr int kRequantiseQuality = 95;
 
 // Note [12-bit JPEG]
 // An 8-bit libjpeg refuses 12-bit files at the precision byte of the frame header, though it can read their
-// coefficients: the entropy coding is the same (ITU-T T.81, F.1.2 and F.2.2), only the values are larger. So that byte is
-// patched in a copy, and the coefficients are brought to 8 bits by requantising: a 12-bit sample is 16 times an 8-bit one,
-// the level shift too (2048 = 16 * 128), and the DCT is linear.
+// coefficients: the entropy coding is the same (ITU-T T.81, F.1.2 and F.2.2), only the values are larger. So that byte
+// is patched in a copy, and the coefficients are brought to 8 bits by requantising: a 12-bit sample is 16 times an
+// 8-bit one, the level shift too (2048 = 16 * 128), and the DCT is linear.
 constexpr int kTwelveBits = 12;
 constexpr int kTwelveBitScale = 16;
 
@@ -89,7 +89,8 @@ struct Transcoder::State {
       if ((components_seen >> c & 1) == 0) fail(common, error(Code::truncated, "no scan of component %d", c + 1));
       for (int k = 0; in.progressive_mode && k < DCTSIZE2; ++k) {
         if (in.coef_bits[c][k] != 0) {
-          fail(common, error(Code::truncated, "progressive scans are missing: coefficient %d of component %d", k, c + 1));
+          fail(common,
+               error(Code::truncated, "progressive scans are missing: coefficient %d of component %d", k, c + 1));
         }
       }
     }
@@ -105,7 +106,8 @@ struct Transcoder::State {
       const UINT16* old_step = from.quant_table->quantval;
       const UINT16* new_step = out.quant_tbl_ptrs[to.quant_tbl_no]->quantval;
       for (JDIMENSION y = 0; y < from.height_in_blocks; ++y) {
-        JBLOCKROW row = (*in.mem->access_virt_barray)(reinterpret_cast<j_common_ptr>(&in), coefficients[c], y, 1, TRUE)[0];
+        JBLOCKROW row =
+            (*in.mem->access_virt_barray)(reinterpret_cast<j_common_ptr>(&in), coefficients[c], y, 1, TRUE)[0];
         for (JDIMENSION x = 0; x < from.width_in_blocks; ++x) {
           for (int k = 0; k < DCTSIZE2; ++k) {
             const std::int64_t value = std::int64_t{row[x][k]} * old_step[k];

@@ -1,4 +1,5 @@
-// Any JPEG that libjpeg-turbo can read -> baseline JPEG with the same coefficients, optimised Huffman tables and one scan.
+// Any JPEG that libjpeg-turbo can read -> baseline JPEG with the same coefficients, optimised Huffman tables and one
+// scan.
 #pragma once
 
 #include <cstddef>

@@ -103,8 +103,7 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
     if isinstance(crop, (RandomResizedCrop, Resize)):
         return crop
     raise ConfigError(
-        "crop: expected fastpipe.RandomResizedCrop(...), fastpipe.CenterCrop(...) or fastpipe.Resize(), "
-        f"got {crop!r}"
+        f"crop: expected fastpipe.RandomResizedCrop(...), fastpipe.CenterCrop(...) or fastpipe.Resize(), got {crop!r}"
     )
 
 

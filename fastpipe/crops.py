@@ -91,9 +91,7 @@ def _random_resized(
     return out
 
 
-def _middle(
-    ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
     """As much of the middle as the nearest allowed ratio leaves."""
     too_tall = widths / heights < ratio[0]
     too_wide = widths / heights > ratio[1]

@@ -63,7 +63,12 @@ class Engine:
         self._closed = False
 
     def submit(
-        self, plan: BatchPlan, images: NDArray[np.uint8], *, exact: bool, rows: NDArray[np.int64] | None = None
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        *,
+        exact: bool,
+        rows: NDArray[np.int64] | None = None,
     ) -> Job:
         """Begins a batch.
 

@@ -122,7 +122,14 @@ class Loader:
     """
 
     def __init__(
-        self, index: Index, recipe: Recipe, *, num_workers: int, prefetch_factor: int, exact: bool, on_error: str
+        self,
+        index: Index,
+        recipe: Recipe,
+        *,
+        num_workers: int,
+        prefetch_factor: int,
+        exact: bool,
+        on_error: str,
     ) -> None:
         if batches_per_epoch(len(index), recipe) == 0:
             raise ConfigError(

@@ -48,8 +48,7 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -
     """
     if count < 1 or seed < 0 or workers < 1:
         raise ConfigError(
-            "expected count >= 1, seed >= 0 and workers >= 1, "
-            f"got count {count}, seed {seed} and workers {workers}"
+            f"expected count >= 1, seed >= 0 and workers >= 1, got count {count}, seed {seed} and workers {workers}"
         )
     folder = Path(folder)
     _claim(folder, count, seed)
@@ -101,8 +100,7 @@ def _claim(folder: Path, count: int, seed: int) -> None:
         held = _read_claim(folder)
         if held is None and any(folder.iterdir()):
             raise ConfigError(
-                f"expected {folder} to be empty or to hold demo photos, but it holds other files; "
-                "pass another folder"
+                f"expected {folder} to be empty or to hold demo photos, but it holds other files; pass another folder"
             )
         if held is not None and (held[0] != seed or held[1] > count):
             raise ConfigError(
@@ -114,9 +112,7 @@ def _claim(folder: Path, count: int, seed: int) -> None:
         for name in CLASSES[:count]:  # torchvision's ImageFolder refuses a class folder without photos
             (folder / name).mkdir(exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            f"cannot write demo photos to {folder}: {error}; pass a folder that you can write"
-        ) from error
+        raise ConfigError(f"cannot write demo photos to {folder}: {error}; pass a folder that you can write") from error
 
 
 def _read_claim(folder: Path) -> tuple[int, int] | None:

@@ -45,9 +45,7 @@ def _colour(rng: np.random.Generator) -> NDArray[np.float64]:
     return np.clip(luma + np.array([blue, green, red]), 4.0, 250.0)
 
 
-def _blend(
-    planes: Planes, mask: Field, first: NDArray[np.float64], second: NDArray[np.float64], mix: Field
-) -> None:
+def _blend(planes: Planes, mask: Field, first: NDArray[np.float64], second: NDArray[np.float64], mix: Field) -> None:
     """Lay a surface that runs from one colour to another over the planes, in place."""
     for plane, start, end in zip(planes, first, second, strict=True):
         plane += mask * (np.float32(start) + np.float32(end - start) * mix - plane)
@@ -155,9 +153,7 @@ def _lit(cover: Field, side: float, light: NDArray[np.float64]) -> Field:
     return np.clip(resized(lit, height, width), 0.0, 1.0)
 
 
-def _lay_object(
-    rng: np.random.Generator, planes: Planes, rough: Field, name: str, light: NDArray[np.float64]
-) -> None:
+def _lay_object(rng: np.random.Generator, planes: Planes, rough: Field, name: str, light: NDArray[np.float64]) -> None:
     """Lay the object with its shadow, shading and highlight, in place.
 
     Args:
@@ -182,9 +178,7 @@ def _lay_object(
 
     reach = rng.uniform(0.03, 0.10) * pose.side
     shift = np.array([[1.0, 0.0, -light[0] * reach * 1.4], [0.0, 1.0, -light[1] * reach * 1.4]])
-    shadow = _lens_blur(
-        np.asarray(cv2.warpAffine(cover, shift, (width, height)), np.float32), max(1.0, reach * 0.6)
-    )
+    shadow = _lens_blur(np.asarray(cv2.warpAffine(cover, shift, (width, height)), np.float32), max(1.0, reach * 0.6))
     planes *= 1.0 - np.float32(rng.uniform(0.25, 0.6)) * shadow
 
     lit = _lit(cover, pose.side, light)

@@ -88,15 +88,11 @@ def _star() -> Outline:
 def _cross() -> Outline:
     arm = 0.34
     quarter = np.array([[1.0, -arm], [1.0, arm], [arm, arm]])
-    return np.concatenate(
-        [quarter @ np.array([[c, s], [-s, c]]) for c, s in ((1, 0), (0, 1), (-1, 0), (0, -1))]
-    )
+    return np.concatenate([quarter @ np.array([[c, s], [-s, c]]) for c, s in ((1, 0), (0, 1), (-1, 0), (0, -1))])
 
 
 def _arrow() -> Outline:
-    return np.array(
-        [[1.0, 0.0], [0.15, 0.85], [0.15, 0.32], [-1.0, 0.32], [-1.0, -0.32], [0.15, -0.32], [0.15, -0.85]]
-    )
+    return np.array([[1.0, 0.0], [0.15, 0.85], [0.15, 0.32], [-1.0, 0.32], [-1.0, -0.32], [0.15, -0.32], [0.15, -0.85]])
 
 
 def _crescent() -> Outline:
@@ -155,10 +151,7 @@ def coverage(name: str, pose: Pose, height: int, width: int) -> Field:
     area = abs(_signed_area(outlines[0])) - sum(abs(_signed_area(hole)) for hole in outlines[1:])
     scale = pose.side / np.sqrt(area)
     one = 1 << _SUBPIXEL_BITS
-    points = [
-        np.rint(((outline * scale) @ pose.linear.T + pose.center) * one).astype(np.int32)
-        for outline in outlines
-    ]
+    points = [np.rint(((outline * scale) @ pose.linear.T + pose.center) * one).astype(np.int32) for outline in outlines]
     mask = np.zeros((height, width), np.uint8)
     cv2.fillPoly(mask, points, 255, cv2.LINE_AA, _SUBPIXEL_BITS)
     return mask.astype(np.float32) * np.float32(1.0 / 255.0)

@@ -57,9 +57,7 @@ def read_bmp(data: bytes) -> BmpLayout:
     if header not in BMP_HEADER_SIZES:
         raise ImageError(f"damaged BMP: header of {header} bytes, expected one of {BMP_HEADER_SIZES}")
     if len(data) < 14 + header:
-        raise ImageError(
-            f"truncated BMP: ends inside its header (needs {14 + header} bytes, has {len(data)})"
-        )
+        raise ImageError(f"truncated BMP: ends inside its header (needs {14 + header} bytes, has {len(data)})")
     compression = image_size = 0
     if header == 12:
         width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
@@ -70,9 +68,7 @@ def read_bmp(data: bytes) -> BmpLayout:
     if header == 64 and compression not in (_RGB, _RLE8, _RLE4):
         raise ImageError("BMP with OS/2 Huffman or RLE24 compression is not supported; save it as PNG")
     if bits not in _DEPTHS.get(compression, ()):
-        raise ImageError(
-            f"BMP with {bits} bits a pixel and compression {compression} is not supported; save it as PNG"
-        )
+        raise ImageError(f"BMP with {bits} bits a pixel and compression {compression} is not supported; save it as PNG")
     masks = _MASKS_555 if bits == 16 else _MASKS_888
     headers_end = 14 + header
     if compression == _BITFIELDS:

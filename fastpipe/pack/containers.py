@@ -61,8 +61,7 @@ def read_jpeg(data: bytes) -> Stored:
         end = position + length
         if end > len(data):
             raise ImageError(
-                f"truncated JPEG: ends inside the segment at byte {position - 2} "
-                f"(needs {end} bytes, has {len(data)})"
+                f"truncated JPEG: ends inside the segment at byte {position - 2} (needs {end} bytes, has {len(data)})"
             )
         if marker in _JPEG_FRAMES and size is None:
             if length < 8:
@@ -102,8 +101,7 @@ def read_png(data: bytes) -> Stored:
             raise ImageError(f"damaged PNG: no chunk name at byte {position + 4}, got {kind!r}")
         if end > len(data):
             raise ImageError(
-                f"truncated PNG: ends inside chunk {name} at byte {position} "
-                f"(needs {end} bytes, has {len(data)})"
+                f"truncated PNG: ends inside chunk {name} at byte {position} (needs {end} bytes, has {len(data)})"
             )
         critical = kind[:1].isupper()
         if critical or kind in _PNG_CHECKED:
@@ -150,8 +148,7 @@ def read_webp(data: bytes) -> Stored:
         body = position + 8
         if body + length > end_of_riff:
             raise ImageError(
-                f"damaged WebP: chunk {kind!r} at byte {position} needs {body + length} bytes, "
-                f"RIFF has {end_of_riff}"
+                f"damaged WebP: chunk {kind!r} at byte {position} needs {body + length} bytes, RIFF has {end_of_riff}"
             )
         if kind == b"VP8X" and canvas is None and length >= 10:
             canvas = (1 + _u24(data, body + 4), 1 + _u24(data, body + 7))

@@ -53,7 +53,7 @@ def publish_dataset(
         ],
         "index": {"name": INDEX_FILE, "xxh3_64": index_hash},
         "source": {
-            "files": len(listing.sources) + len(listing.stray),
+            "files": len(listing.sources),
             "bytes": tally.source_bytes,
             "xxh3_128": listing.digest(),
         },

@@ -82,6 +82,7 @@ class Summary:
         info: the content of dataset.json.
         tally: what became of the sources.
         seconds: it took.
+        stray: files beside the class folders, which have no class and are left out.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
     """
@@ -89,6 +90,7 @@ class Summary:
     info: dict[str, Any]
     tally: Tally
     seconds: float
+    stray: list[str]
     resumed: int = 0
     already_packed: bool = False
 
@@ -125,21 +127,20 @@ def pack(
         done = _claim(journal, listing, options)
         if done is not None:
             journal.remove()
-            return Summary(done.info, Tally(), time.monotonic() - started, already_packed=True)
+            return Summary(done.info, Tally(), time.monotonic() - started, listing.stray, already_packed=True)
         tally = Tally()
         shards = journal.finished()
         for shard in shards:
             tally.add(shard.tally)
         resumed = len(shards)
         _pack_shards(journal, listing, options, shards, tally, on_progress)
-        tally.rejected.extend((path, "lies outside the class folders") for path in listing.stray)
         if not any(shard.samples for shard in shards):
             raise PackError(_nothing_packed(listing, tally))
         info = publish_dataset(journal, shards, listing, tally, options.shaping())
         journal.remove()
     finally:
         journal.close()
-    return Summary(info, tally, time.monotonic() - started, resumed)
+    return Summary(info, tally, time.monotonic() - started, listing.stray, resumed)
 
 
 def _check_apart(source: Path, destination: Path) -> None:
@@ -196,9 +197,7 @@ def _claim(journal: Journal, listing: Listing, options: PackOptions) -> Index | 
 
 def _differences(info: dict[str, Any], plan: dict[str, Any]) -> str:
     old, new = info.get("pack") or {}, plan["options"]
-    changed = [
-        f"{name} {old.get(name)!r} there, {new[name]!r} now" for name in new if old.get(name) != new[name]
-    ]
+    changed = [f"{name} {old.get(name)!r} there, {new[name]!r} now" for name in new if old.get(name) != new[name]]
     return "; ".join(changed) or "the source files have changed"
 
 
@@ -265,9 +264,7 @@ def _new_writer(journal: Journal, number: int, first_sample: int, options: PackO
     return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
 
 
-def _converted(
-    listing: Listing, start: int, options: PackOptions
-) -> Iterator[tuple[int, Source, Packed | str]]:
+def _converted(listing: Listing, start: int, options: PackOptions) -> Iterator[tuple[int, Source, Packed | str]]:
     """Converts sources in threads and gives them in order: (position, source, picture or why there is none)."""
     workers = options.workers or granted_cpus()
 

@@ -129,9 +129,7 @@ class Journal:
 
     def publish_shard(self, number: int, shard: FinishedShard, next_source: int, tally: Tally) -> ShardEntry:
         """Records a shard and gives it its final name. Note [publishing]"""
-        entry = ShardEntry(
-            shard_name(number), len(shard.records), shard.size_bytes, shard.xxh3_64, next_source, tally
-        )
+        entry = ShardEntry(shard_name(number), len(shard.records), shard.size_bytes, shard.xxh3_64, next_source, tally)
         with whole_file(self._records_file(number), self.folder) as file:
             np.save(file, shard.records, allow_pickle=False)
         with whole_file(self._entry_file(number), self.folder) as file:

@@ -50,9 +50,7 @@ def lzw_length(stream: NDArray[np.uint8], most: int) -> int | None:
     return length
 
 
-def _cut(
-    padded: NDArray[np.uint8], at_bits: NDArray[np.int64], widths: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _cut(padded: NDArray[np.uint8], at_bits: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cut the codes of these widths out of the stream, most significant bit first."""
     byte = at_bits >> 3
     window = (

@@ -61,7 +61,5 @@ def _imdecode(data: bytes | bytearray, flags: int) -> NDArray[np.generic]:
         reason = getattr(error, "err", None) or str(error)
         raise ImageError(f"cannot be decoded: {reason}") from error
     if pixels is None:
-        raise ImageError(
-            "cannot be decoded: the picture data are damaged, cut short or of an unsupported kind"
-        )
+        raise ImageError("cannot be decoded: the picture data are damaged, cut short or of an unsupported kind")
     return np.asarray(pixels)

@@ -46,8 +46,7 @@ def decode_rgb(data: bytes, probe: Probe, *, max_pixels: int) -> NDArray[np.uint
     """
     if probe.width * probe.height > max_pixels:
         raise ImageError(
-            f"{probe.width}x{probe.height} is {probe.width * probe.height} pixels, "
-            f"over the limit of {max_pixels}"
+            f"{probe.width}x{probe.height} is {probe.width * probe.height} pixels, over the limit of {max_pixels}"
         )
     if probe.format == "jpeg":
         rgb = _jpeg_rgb(data)
@@ -62,8 +61,7 @@ def decode_rgb(data: bytes, probe: Probe, *, max_pixels: int) -> NDArray[np.uint
     height, width = rgb.shape[:2]
     if (width, height) != (probe.width, probe.height):
         raise ImageError(
-            f"damaged {probe.format.upper()}: decoded to {width}x{height}, "
-            f"its header says {probe.width}x{probe.height}"
+            f"damaged {probe.format.upper()}: decoded to {width}x{height}, its header says {probe.width}x{probe.height}"
         )
     return np.ascontiguousarray(rgb)
 

@@ -100,9 +100,7 @@ class ShardWriter:
         assert self._tar.tarstream.offset == end, "webdataset wrote a header that is not one block"
         offset = start + _BLOCK + _padded(len(members["cls"]), _BLOCK) + _BLOCK
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
-        self._records.append(
-            (self._number, offset, len(packed.jpeg), packed.width, packed.height, label, digest)
-        )
+        self._records.append((self._number, offset, len(packed.jpeg), packed.width, packed.height, label, digest))
         return True
 
     def finish(self) -> FinishedShard:

@@ -65,9 +65,7 @@ class Listing:
             digest.update(os.fsencode(name) + b"\0")
         for source in self.sources:
             times = f" {source.mtime_ns}" if with_mtime else ""
-            digest.update(
-                os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}{times}\n".encode()
-            )
+            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}{times}\n".encode())
         return digest.hexdigest()
 
 
@@ -98,9 +96,7 @@ def list_sources(root: Path, seed: int) -> Listing:
             f"{root} holds no folders; expected one folder of images a class ({root.name}/cat/1.jpg, "
             f"{root.name}/dog/2.jpg). For images without classes put them into a single folder"
         )
-    sources = [
-        _source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)
-    ]
+    sources = [_source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)]
     sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
     return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()])
 

@@ -103,9 +103,7 @@ def read_tiff(data: bytes) -> TiffPage:
     directory = TiffDirectory(data)
     # Camera raw files are TIFFs whose first picture is a preview; packing that would be a silent mistake.
     if directory.one(254, 0) & 1 or 50706 in directory.entries:
-        raise ImageError(
-            "the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG"
-        )
+        raise ImageError("the first picture in this TIFF is a thumbnail (camera raw?); save it as PNG or JPEG")
     width, height = directory.one(256, 0), directory.one(257, 0)
     if width < 1 or height < 1:
         raise ImageError(f"damaged TIFF: impossible size {width}x{height}")
@@ -117,9 +115,7 @@ def read_tiff(data: bytes) -> TiffPage:
         raise ImageError(f"damaged TIFF: {max(bits)} bits a sample")
     planar = directory.one(284, 1) == 2 and samples > 1
     compression = directory.one(259, RAW)
-    segments = _segments(
-        directory, width, height, 1 if planar else samples, max(bits), samples if planar else 1
-    )
+    segments = _segments(directory, width, height, 1 if planar else samples, max(bits), samples if planar else 1)
     photometric = directory.one(262, -1)
     # Rows of subsampled YCbCr are shorter than computed here.
     is_raw = compression == RAW and photometric != _YCBCR
@@ -157,9 +153,7 @@ def _orientation(directory: TiffDirectory) -> int:
     return value if 1 <= value <= 8 else 1
 
 
-def _segments(
-    directory: TiffDirectory, width: int, height: int, samples: int, bits: int, planes: int
-) -> Segments:
+def _segments(directory: TiffDirectory, width: int, height: int, samples: int, bits: int, planes: int) -> Segments:
     """Cut the picture as the tags say; ``samples`` are those of one plane."""
     if _TILE_OFFSETS in directory.entries:
         tile_width, tile_height = directory.one(322, 0), directory.one(323, 0)
@@ -167,9 +161,7 @@ def _segments(
             raise ImageError(f"damaged TIFF: impossible tile size {tile_width}x{tile_height}")
         # libtiff decompresses whole tiles: a small picture must not ask for a huge one.
         if tile_width * tile_height > 4 * width * height + _SMALL_TILE_PIXELS:
-            raise ImageError(
-                f"damaged TIFF: tiles of {tile_width}x{tile_height} for a picture of {width}x{height}"
-            )
+            raise ImageError(f"damaged TIFF: tiles of {tile_width}x{tile_height} for a picture of {width}x{height}")
         tile = tile_height * ((tile_width * samples * bits + 7) // 8)
         return Segments(True, -(-width // tile_width) * -(-height // tile_height), planes, tile, tile)
     rows = min(directory.one(278, height), height)
@@ -181,9 +173,7 @@ def _segments(
     return Segments(False, strips, planes, rows * row_bytes, last_rows * row_bytes)
 
 
-def _segments_in_file(
-    directory: TiffDirectory, segments: Segments, is_raw: bool
-) -> tuple[array[int], array[int]]:
+def _segments_in_file(directory: TiffDirectory, segments: Segments, is_raw: bool) -> tuple[array[int], array[int]]:
     """Offsets and sizes of the strips or tiles, all known to lie in the file."""
     name = "tile" if segments.tiled else "strip"
     end_of_file = len(directory.data)
@@ -199,8 +189,7 @@ def _segments_in_file(
             need = max(size, segments.decompressed_bytes(index))
         if offset + need > end_of_file:
             raise ImageError(
-                f"truncated TIFF: {name} {index} of {count} needs bytes up to {offset + need}, "
-                f"has {end_of_file}"
+                f"truncated TIFF: {name} {index} of {count} needs bytes up to {offset + need}, has {end_of_file}"
             )
         if need > size:
             raise ImageError(f"damaged TIFF: {name} {index} of {count} needs {need} bytes, has {size}")

@@ -128,8 +128,7 @@ def encode_jpeg(image_rgb: NDArray[np.uint8], *, quality: int, subsampling: str)
     height, width = image_rgb.shape[:2]
     if max(height, width) > _MAX_SIDE:
         raise ImageError(
-            f"{width}x{height} pixels do not fit in a JPEG (at most {_MAX_SIDE} a side); "
-            "pack with a maximum size"
+            f"{width}x{height} pixels do not fit in a JPEG (at most {_MAX_SIDE} a side); pack with a maximum size"
         )
     encoded: bytes = _turbo().encode(
         image_rgb,

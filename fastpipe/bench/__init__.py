@@ -1,0 +1,1 @@
+"""Measures loaders on a packed dataset, each in a process of its own."""

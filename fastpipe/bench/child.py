@@ -1,0 +1,133 @@
+"""A task on standard input -> one contender's figures on standard output: the process that is measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fastpipe.bench.contenders import Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.loader import Loader
+
+_MIN_BATCHES = 4
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process did.
+
+    Attributes:
+        images_per_s: after the warm-up.
+        first_batch_s: from asking for the loader to its first batch; imports excluded.
+        cpus: CPUs' worth of work, user and system, of the process and its workers.
+        memory_mb: proportional set size of the process and its workers, in MB, at the end; shared pages count once.
+        read_us, decode_us, resize_us: thread time an image in each stage of fastpipe's engine; else None.
+        plan_us: main thread's time an image for planning and handing over; else None.
+    """
+
+    images_per_s: float
+    first_batch_s: float
+    cpus: float | None
+    memory_mb: float | None
+    read_us: float | None = None
+    decode_us: float | None = None
+    resize_us: float | None = None
+    plan_us: float | None = None
+
+
+def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:
+    """Runs one contender in this process."""
+    asked = time.perf_counter()
+    ours: Loader | None = None
+    batches: Iterator[Batch]
+    if contender == "fastpipe":
+        ours = fastpipe_loader(task)
+        batches = endless(ours)
+    else:
+        batches = {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[contender](task)
+    next(batches)
+    first_batch_s = time.perf_counter() - asked
+    _run(batches, warmup_s)
+
+    before, cpu_before = ours.stats() if ours else None, _cpu_seconds()
+    images, took = _run(batches, seconds)
+    cpu_after, after = _cpu_seconds(), ours.stats() if ours else None
+    figures = Figures(
+        images_per_s=images / took,
+        first_batch_s=first_batch_s,
+        cpus=None if cpu_before is None or cpu_after is None else (cpu_after - cpu_before) / took,
+        memory_mb=_memory_mb(),
+    )
+    if ours is None or before is None or after is None:
+        return figures
+    decoded = after.images_decoded - before.images_decoded
+    ours.close()
+    return Figures(
+        **{
+            **asdict(figures),
+            "read_us": 1e6 * (after.read_s - before.read_s) / decoded,
+            "decode_us": 1e6 * (after.decode_s - before.decode_s) / decoded,
+            "resize_us": 1e6 * (after.resize_s - before.resize_s) / decoded,
+            "plan_us": 1e6 * (after.plan_s - before.plan_s) / (after.samples - before.samples),
+        }
+    )
+
+
+def _run(batches: Iterator[Batch], seconds: float) -> tuple[int, float]:
+    """Takes batches for about `seconds`; returns images and the seconds they took."""
+    started = time.perf_counter()
+    images = count = 0
+    while True:
+        images += len(next(batches)[1])
+        count += 1
+        took = time.perf_counter() - started
+        if took >= seconds and count >= _MIN_BATCHES:
+            return images, took
+
+
+def _processes() -> list[int]:
+    """This process and its children, on Linux."""
+    found = [os.getpid()]
+    for process in found:
+        for task in Path(f"/proc/{process}/task").glob("*/children"):
+            found.extend(int(child) for child in task.read_text().split())
+    return found
+
+
+def _cpu_seconds() -> float | None:
+    """User and system time of this process and its children so far; None where /proc is not Linux's."""
+    ticks = 0
+    try:
+        for process in _processes():
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    except (OSError, IndexError, ValueError):
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _memory_mb() -> float | None:
+    total = 0
+    try:
+        for process in _processes():
+            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+    return total / 1e3
+
+
+def main() -> None:
+    """Reads the order, measures, and ends without waiting for worker processes that have batches left to send."""
+    order = json.load(sys.stdin)
+    figures = measure(order["contender"], Task(**order["task"]), order["warmup_s"], order["seconds"])
+    sys.stdout.write(json.dumps(asdict(figures)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

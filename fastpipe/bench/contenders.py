@@ -1,0 +1,176 @@
+"""A packed dataset -> an endless stream of batches, by fastpipe and by what people use with PyTorch today.
+
+All do one task: a random-resized crop (scale 0.08 to 1, ratio 3/4 to 4/3) to `size` pixels, mirrored half of the time,
+collated to a uint8 batch (N, 3, size, size) on the CPU, with integer labels. All read the same JPEGs from the shards.
+The PyTorch ones are what a careful user writes: one process a worker, workers kept alive, library threads limited.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import math
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from fastpipe.index import Index
+from fastpipe.loader import Loader, loader
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured: a dataset, and how its batches are made.
+
+    Attributes:
+        data: a packed dataset's folder.
+        batch_size: samples a batch.
+        workers: threads, or processes.
+        size: of the output in pixels, square.
+        seed: picks order and crops.
+    """
+
+    data: str
+    batch_size: int
+    workers: int
+    size: int
+    seed: int = 0
+
+
+def fastpipe_loader(task: Task) -> Loader:
+    """fastpipe's own loader for the task; every epoch takes all samples."""
+    return loader(
+        task.data,
+        task.batch_size,
+        size=task.size,
+        seed=task.seed,
+        num_workers=task.workers,
+        drop_last=len(Index(task.data)) >= task.batch_size,
+    )
+
+
+def endless(batches: Loader) -> Iterator[Batch]:
+    """Epoch after epoch."""
+    while True:
+        yield from batches
+
+
+def torch_pil(task: Task) -> Iterator[Batch]:
+    """torch.utils.data.DataLoader with Pillow, as torchvision's ImageFolder recipe does it."""
+    return iter(_data_loader(_PilDataset(task), task))
+
+
+def torch_cv2(task: Task) -> Iterator[Batch]:
+    """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize."""
+    return iter(_data_loader(_Cv2Dataset(task), task))
+
+
+NAMES = {
+    "fastpipe": "fastpipe",
+    "torch-pil": "DataLoader + PIL",
+    "torch-cv2": "DataLoader + PyTurboJPEG + cv2",
+}
+GROUPS = {"torch": ("torch-pil", "torch-cv2")}
+
+
+def missing(contender: str) -> str | None:
+    """Why a contender cannot run here; None if it can."""
+    if contender == "torch-pil" and importlib.util.find_spec("PIL") is None:
+        return "Pillow is not installed (pip install 'fastpipe[bench]')"
+    return None
+
+
+class _Endless(Sampler[int]):
+    """Random permutations of a dataset, one after the other: no pauses between epochs."""
+
+    def __init__(self, samples: int, seed: int) -> None:
+        self._samples = samples
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        draw = np.random.default_rng(self._seed)
+        while True:
+            yield from draw.permutation(self._samples).tolist()
+
+
+def _data_loader(dataset: Dataset[Any], task: Task) -> DataLoader[Any]:
+    return DataLoader(
+        dataset,
+        batch_size=task.batch_size,
+        sampler=_Endless(len(dataset), task.seed),  # type: ignore[arg-type]
+        num_workers=task.workers,
+        persistent_workers=True,
+    )
+
+
+class _Shards(Dataset[Any]):
+    """Reads samples' bytes from the shards by the index, as cheaply as Python can."""
+
+    def __init__(self, task: Task) -> None:
+        self._index = Index(task.data)
+        self._size = task.size
+        self._files: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def _read(self, sample: int) -> tuple[bytes, int]:
+        record = self._index.records[sample]
+        shard = int(record["shard"])
+        if shard not in self._files:
+            self._files[shard] = os.open(self._index.shards[shard].path, os.O_RDONLY)
+        data = os.pread(self._files[shard], int(record["size"]), int(record["offset"]))
+        return data, int(record["label"])
+
+
+class _PilDataset(_Shards):
+    def __getitem__(self, sample: int) -> tuple[torch.Tensor, int]:
+        from PIL import Image
+
+        data, label = self._read(sample)
+        image = Image.open(io.BytesIO(data)).convert("RGB")
+        x, y, w, h = _random_crop(*image.size)
+        image = image.crop((x, y, x + w, y + h)).resize((self._size, self._size), Image.Resampling.BILINEAR)
+        if random.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous(), label
+
+
+class _Cv2Dataset(_Shards):
+    _turbo: Any = None
+
+    def __getitem__(self, sample: int) -> tuple[torch.Tensor, int]:
+        import cv2
+        import turbojpeg
+
+        if self._turbo is None:
+            cv2.setNumThreads(0)
+            self._turbo = turbojpeg.TurboJPEG()
+        data, label = self._read(sample)
+        image = self._turbo.decode(data, pixel_format=turbojpeg.TJPF_RGB)
+        x, y, w, h = _random_crop(image.shape[1], image.shape[0])
+        crop = image[y : y + h, x : x + w]
+        out = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
+        if random.random() < 0.5:
+            out = cv2.flip(out, 1)
+        return torch.from_numpy(out).permute(2, 0, 1).contiguous(), label
+
+
+def _random_crop(width: int, height: int) -> tuple[int, int, int, int]:
+    """torchvision's RandomResizedCrop.get_params, with Python's generator, which is quicker than torch's."""
+    for _ in range(10):
+        area = width * height * random.uniform(0.08, 1.0)
+        ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return random.randint(0, width - w), random.randint(0, height - h), w, h
+    w, h = min(width, round(height * 4 / 3)), min(height, round(width * 4 / 3))
+    return (width - w) // 2, (height - h) // 2, w, h

@@ -1,0 +1,107 @@
+"""A task and its contenders -> medians and ratios, measured in turn, each time in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from fastpipe.bench.child import Figures
+from fastpipe.bench.contenders import Task
+from fastpipe.errors import FastpipeError
+
+_GRACE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contender's figures over all repeats.
+
+    Attributes:
+        contender: its short name.
+        median: each figure's median.
+        slowest, fastest: images/s.
+        ratio: fastpipe's images/s by this contender's, median of the pairs measured next to each other.
+    """
+
+    contender: str
+    median: Figures
+    slowest: float
+    fastest: float
+    ratio: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def compare(
+    task: Task,
+    contenders: Sequence[str],
+    *,
+    repeats: int,
+    seconds: float,
+    warmup_s: float = 1.0,
+    on_run: Callable[[int, str, Figures], None] = lambda *_: None,
+) -> list[Result]:
+    """Measures contenders in turn, A B C A B C ..., so that a machine that drifts does so for all of them.
+
+    Args:
+        task: what each does.
+        contenders: short names; "fastpipe" first.
+        repeats: rounds.
+        seconds: that each run is measured for, after `warmup_s` seconds that are not.
+        on_run: called after each run with the round, the contender and its figures.
+
+    Raises:
+        FastpipeError: a contender failed; its own words are in the message.
+    """
+    rounds: list[dict[str, Figures]] = []
+    for number in range(repeats):
+        rounds.append({})
+        for contender in contenders:
+            figures = _run_child(contender, task, warmup_s, seconds)
+            rounds[-1][contender] = figures
+            on_run(number, contender, figures)
+    return [_result(contender, rounds) for contender in contenders]
+
+
+def _result(contender: str, rounds: list[dict[str, Figures]]) -> Result:
+    runs = [figures[contender] for figures in rounds]
+    medians = {}
+    for name in (field.name for field in fields(Figures)):
+        values = [getattr(run, name) for run in runs]
+        medians[name] = None if None in values else statistics.median(values)
+    return Result(
+        contender=contender,
+        median=Figures(**medians),  # type: ignore[arg-type]
+        slowest=min(run.images_per_s for run in runs),
+        fastest=max(run.images_per_s for run in runs),
+        ratio=statistics.median(
+            figures[next(iter(figures))].images_per_s / figures[contender].images_per_s for figures in rounds
+        ),
+    )
+
+
+def _run_child(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:
+    order = {"contender": contender, "task": asdict(task), "warmup_s": warmup_s, "seconds": seconds}
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", "fastpipe.bench.child"],
+            input=json.dumps(order),
+            capture_output=True,
+            text=True,
+            timeout=10 * (warmup_s + seconds) + _GRACE_S,
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise FastpipeError(
+            f"bench: {contender} gave no figures within {problem.timeout:.0f} s; it may be stuck. "
+            "Try a smaller --batch-size or fewer --workers"
+        ) from problem
+    if run.returncode != 0:
+        raise FastpipeError(f"bench: {contender} failed:\n{run.stderr.strip()[-2000:]}")
+    return Figures(**json.loads(run.stdout.splitlines()[-1]))

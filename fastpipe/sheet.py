@@ -1,0 +1,67 @@
+"""Pictures and captions -> one contact sheet, as a PNG that a person can look at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import FastpipeError
+
+_GAP = 6
+_CAPTION_HEIGHT = 18
+_BACKGROUND = 250
+_INK = (60, 60, 60)
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_FONT_SCALE = 0.4
+
+
+def contact_sheet(images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 8) -> NDArray[np.uint8]:
+    """Lays pictures out in rows, each with its caption below.
+
+    Args:
+        images: (n, height, width, 3) uint8 RGB.
+        captions: n texts; cut to the pictures' width.
+        columns: pictures a row.
+
+    Returns:
+        (sheet height, sheet width, 3) uint8 RGB.
+    """
+    count, height, width, _ = images.shape
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    cell_h, cell_w = height + _CAPTION_HEIGHT + _GAP, width + _GAP
+    sheet = np.full((rows * cell_h + _GAP, columns * cell_w + _GAP, 3), _BACKGROUND, dtype=np.uint8)
+    for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        top, left = _GAP + number // columns * cell_h, _GAP + number % columns * cell_w
+        sheet[top : top + height, left : left + width] = image
+        text = _fitting(caption, width)
+        place = (left, top + height + _CAPTION_HEIGHT - 5)
+        cv2.putText(sheet, text, place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+    return sheet
+
+
+def write_png(path: Path, image: NDArray[np.uint8]) -> None:
+    """Writes (height, width, 3) uint8 RGB as a PNG, whole or not at all.
+
+    Raises:
+        FastpipeError: the file cannot be written.
+    """
+    _, data = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(data.tobytes())
+        os.replace(partial, path)
+    except OSError as problem:
+        raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
+
+
+def _fitting(caption: str, width: int) -> str:
+    text = caption.encode("ascii", "replace").decode()  # the font has no more
+    while text and cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0] > width:
+        text = text[:-1]
+    return text

@@ -1,0 +1,190 @@
+"""Small synthetic datasets, made and packed once a session, and the references that results are compared with."""
+
+from __future__ import annotations
+
+import functools
+import io
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastpipe.index import Index
+from fastpipe.pack.job import PackOptions, pack
+
+# The same examples in every run; no deadline, since the machine may be busy.
+settings.register_profile(
+    "fastpipe",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("fastpipe")
+
+PHOTOS = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "photos"
+FLAT_CLASSES = ("ant", "bee", "cow")
+FLAT_IMAGES = 37
+
+
+def smooth_noise(width: int, height: int, seed: int, cell: int = 12) -> Image.Image:
+    """A picture with detail at two scales, so that a shift, a mirroring or a wrong filter shows."""
+    rng = np.random.default_rng([seed, width, height])
+    coarse = rng.integers(0, 256, (height // cell + 2, width // cell + 2, 3), dtype=np.uint8)
+    base = np.asarray(Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC), np.int16)
+    grain = rng.integers(-12, 13, (height, width, 3))
+    return Image.fromarray(np.clip(base + grain, 0, 255).astype(np.uint8))
+
+
+def flat_colour(number: int) -> tuple[int, int, int]:
+    """One colour a picture, far enough apart to survive JPEG; blue tells the class."""
+    return 20 + number % 7 * 35, 20 + number // 7 * 35, 40 + number % 3 * 80
+
+
+def flat_number(colour: NDArray[np.uint8]) -> int:
+    """The picture that a pixel is of; its class is the number modulo 3."""
+    red, green = np.rint((colour[:2].astype(float) - 20) / 35).astype(int)
+    return int(green * 7 + red)
+
+
+def _pack(source: Path, options: PackOptions | None = None) -> Path:
+    destination = source.parent / "packed"
+    pack(source, destination, options or PackOptions(workers=1))
+    return destination
+
+
+@pytest.fixture(scope="session")
+def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """37 pictures of one colour each, 3 classes: a row of a batch tells which sample it is of."""
+    source = tmp_path_factory.mktemp("flat") / "source"
+    for number in range(FLAT_IMAGES):
+        folder = source / FLAT_CLASSES[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        size = (24 + number, 60 - number)
+        Image.new("RGB", size, flat_colour(number)).save(folder / f"{number:02d}.jpg", quality=95, subsampling=0)
+    return _pack(source)
+
+
+@pytest.fixture(scope="session")
+def textured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """23 detailed pictures of many sizes and subsamplings, 2 classes."""
+    source = tmp_path_factory.mktemp("textured") / "source"
+    for number in range(23):
+        folder = source / f"class-{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture = smooth_noise(40 + 17 * number % 97, 33 + 29 * number % 83, seed=number)
+        picture.save(folder / f"{number}.jpg", quality=90, subsampling=number % 3)
+    return _pack(source)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """6 pictures of several hundred pixels a side, lying, standing and long."""
+    source = tmp_path_factory.mktemp("large") / "source"
+    sizes = [(640, 480), (480, 640), (500, 375), (300, 300), (900, 280), (231, 517)]
+    for number, (width, height) in enumerate(sizes):
+        folder = source / f"class-{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        smooth_noise(width, height, seed=number, cell=40).save(folder / f"{number}.jpg", quality=92)
+    return _pack(source)
+
+
+@pytest.fixture(scope="session")
+def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """24 pictures of 40 to 60 kB in a dozen shards of at most 100 kB."""
+    source = tmp_path_factory.mktemp("many") / "source"
+    (source / "only").mkdir(parents=True)
+    rng = np.random.default_rng(5)
+    for number in range(24):
+        pixels = rng.integers(0, 256, (128, 140, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(source / "only" / f"{number}.jpg", quality=95, subsampling=0)
+    packed = _pack(source, PackOptions(workers=1, shard_size=100_000))
+    assert len(Index(packed).shards) >= 8
+    return packed
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Path], Path]:
+    """Copies a packed dataset, to be damaged."""
+
+    def copy(dataset: Path) -> Path:
+        return Path(shutil.copytree(dataset, tmp_path / "copy"))
+
+    return copy
+
+
+def damage(dataset: Path, sample: int) -> None:
+    """Overwrites the middle of a sample's JPEG, from its start, with zeros; the shard keeps its size."""
+    index = Index(dataset)
+    shard, _, offset = index.where(sample)
+    with open(shard, "r+b") as file:
+        file.seek(offset)
+        file.write(bytes(int(index.records[sample]["size"]) // 2))
+
+
+def packed_jpeg(index: Index, sample: int) -> bytes:
+    """The bytes of a sample, read by way of the index."""
+    shard, _, offset = index.where(sample)
+    with open(shard, "rb") as file:
+        file.seek(offset)
+        return file.read(int(index.records[sample]["size"]))
+
+
+def pillow_picture(index: Index, sample: int) -> Image.Image:
+    """A sample as Pillow decodes it."""
+    return Image.open(io.BytesIO(packed_jpeg(index, sample))).convert("RGB")
+
+
+def run_script(code: str, *arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own; one that hangs fails the test."""
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+@functools.cache
+def import_torchvision() -> ModuleType:
+    """torchvision, of which only the Python parts work: its compiled ones are built for another torch than CPU's.
+
+    Its import registers fake implementations of these two operators and needs them to be known.
+    """
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("importlib.metadata").version("torch")
+    for name in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    import torchvision.transforms
+
+    return torchvision
+
+
+@pytest.fixture(scope="session")
+def torchvision() -> ModuleType:
+    return import_torchvision()
+
+
+@pytest.fixture(scope="session")
+def photos() -> Iterator[list[Path]]:
+    """24 real photos, where they lie beside the checkout; mark the test with `photos`."""
+    found = sorted(PHOTOS.glob("*/*"))[::12] if PHOTOS.is_dir() else []
+    if not found:
+        pytest.skip(f"no photos at {PHOTOS}")
+    yield found
+
+
+@pytest.fixture(scope="session")
+def packed_photos(photos: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The photos, packed."""
+    source = tmp_path_factory.mktemp("photos") / "source"
+    for photo in photos:
+        (source / photo.parent.name).mkdir(parents=True)
+        shutil.copy(photo, source / photo.parent.name / photo.name)
+    return _pack(source)
