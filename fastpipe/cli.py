@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,17 +46,17 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
-Dataset = Annotated[Path, typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote.")]
+Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wrote.")]
 
 
-class OnError(str, Enum):
+class OnError(StrEnum):
     """What packing does with a file that cannot be packed."""
 
     REPORT = "report"
     FAIL = "fail"
 
 
-class Exif(str, Enum):
+class Exif(StrEnum):
     """What packing does with an EXIF orientation."""
 
     IGNORE = "ignore"
@@ -89,13 +89,13 @@ def _bytes(text: str) -> int:
         raise typer.BadParameter(f"expected a size such as 256MB or 1GiB, got {text!r}")
     number, prefix, binary = match.groups()
     unit: int = 1024 if binary else 1000
-    return round(float(number) * unit ** "_kmgt".index(prefix or "_"))
+    return round(float(number) * float(unit) ** "_kmgt".index(prefix or "_"))
 
 
 @app.command()
 def pack(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder with one folder of images a class.")],
-    destination: Annotated[Path, typer.Argument(metavar="DST", help="Where the dataset goes.")],
+    src: Annotated[Path, typer.Argument(help="A folder with one folder of images a class.")],
+    dst: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
     workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
     max_size: Annotated[
         int | None, typer.Option(metavar="PX", help="Shrink pictures whose longest side is over PX pixels.")
@@ -117,7 +117,7 @@ def pack(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the dataset in DST.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a folder of images into a dataset of tar shards with an index.
+    """Turn a folder of images into tar shards with an index.
 
     JPEGs keep their exact pixels. Interrupted? Run the same command again: it goes on where it stopped.
     """
@@ -142,14 +142,14 @@ def pack(
         )
         try:
             with pack_progress(err) as progress:
-                summary = run_pack(source, destination, options, on_progress=progress)
+                summary = run_pack(src, dst, options, on_progress=progress)
         except KeyboardInterrupt:
             err.print("fastpipe: whole shards are kept; the same command goes on from there", markup=False)
             raise
         if as_json:
             _print_json(_pack_json(summary))
         else:
-            _tell_pack(summary, destination)
+            _tell_pack(summary, dst)
 
 
 def _pack_json(summary: Summary) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def bench(
     seconds: Annotated[float, typer.Option(help="Time measured in each run.")] = 4.0,
     as_json: AsJson = False,
 ) -> None:
-    """Measure images/s of the loader, and of others on the same photos.
+    """Measure images/s, and compare with other loaders.
 
     The task: random-resized crop, mirrored half of the time, uint8 batches on the CPU. Each run is a fresh process;
     contenders take turns.
@@ -263,7 +263,10 @@ def inspect(
     seed: Annotated[int, typer.Option(help="Picks the pictures of the sheet.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a dataset holds: counts, classes, histograms, and a contact sheet PNG with labels."""
+    """Show what a dataset holds, and draw a contact sheet.
+
+    Counts, classes, histograms of sizes and dimensions, and a PNG of some pictures with their labels.
+    """
     with _exit_codes():
         if sheet is not None and no_sheet:
             raise ConfigError("--sheet and --no-sheet exclude each other; pass one")
@@ -286,7 +289,10 @@ def demo(
     ] = Path("fastpipe-demo"),
     photos: Annotated[int, typer.Option(help="How many photos to make.")] = PHOTOS,
 ) -> None:
-    """Do the main job on photos made here: pack, iterate an epoch, compare with DataLoader, draw a batch."""
+    """Do the main job on photos that it makes.
+
+    Packs them, iterates an epoch, compares the throughput with torch's DataLoader and draws a training batch.
+    """
     with _exit_codes():
         whole("photos", photos, least=1, most=1_000_000)
 

@@ -121,8 +121,8 @@ def flip_probability(hflip: object, *, train: bool) -> float:
 def _pair(name: str, value: object, *, most: float) -> tuple[float, float]:
     if isinstance(value, (tuple, list)) and len(value) == 2:
         low, high = value
-        if isinstance(low, (int, float)) and isinstance(high, (int, float)) and 0 < low <= high <= most:
-            if math.isfinite(high):
-                return float(low), float(high)
+        numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
+        if numbers and 0 < low <= high <= most and math.isfinite(high):
+            return float(low), float(high)
     bound = "" if most == math.inf else f" and at most {most:g}"
     raise ConfigError(f"{name}: expected two numbers (least, greatest), above 0{bound}, got {value!r}")

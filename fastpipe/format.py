@@ -1,4 +1,4 @@
-"""The bytes of a packed dataset: file names, the index's records and dataset.json's version; docs/format.md explains them."""
+"""The bytes of a packed dataset: file names, index records and format version; docs/format.md explains them."""
 
 from __future__ import annotations
 

@@ -24,18 +24,19 @@ def _table(*columns: str, title: str | None = None) -> Table:
     table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
+        column.no_wrap = True
     return table
 
 
 def throughput(results: Sequence[Result]) -> RenderableType:
     """Loaders against each other: images/s and what they take."""
-    table = _table("loader", "images/s", "slowest to fastest", "fastpipe is", "CPUs used", "first batch", "memory")
+    table = _table("loader", "images/s", "range", "fastpipe is", "CPUs", "1st batch", "memory")
     for result in results:
         figures = result.median
         table.add_row(
             NAMES[result.contender],
             f"{figures.images_per_s:,.0f}",
-            f"{result.slowest:,.0f} to {result.fastest:,.0f}",
+            f"{result.slowest:,.0f}-{result.fastest:,.0f}",
             "" if result.contender == "fastpipe" else f"{result.ratio:.2f} x",
             "?" if figures.cpus is None else f"{figures.cpus:.2f}",
             f"{figures.first_batch_s:.2f} s",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +26,6 @@ SAMPLINGS = {
 }
 EDGES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 DENOMINATORS = (1, 2, 4, 8)
-PLAIN_REASON = re.compile(r"^the (JPEG|bytes) \w[^\n]{3,200}$")
 
 
 def noise_jpeg(width: int, height: int, sampling: str, quality: int = 85) -> bytes:
@@ -86,10 +84,9 @@ def test_crops_around_block_borders(sampling: str, denominator: int) -> None:
     rng = np.random.default_rng(denominator)
     for width in EDGES:
         for height in EDGES:
-            if not has_one_scale(width, height, denominator):
-                continue
             jpeg = noise_jpeg(width, height, sampling)
-            expected = full_decode(jpeg, denominator)
+            unambiguous = has_one_scale(width, height, denominator)
+            expected = full_decode(jpeg, denominator) if unambiguous else _engine.decode(jpeg, None, denominator)
             for _ in range(5):
                 region = random_region(rng, expected.shape[1], expected.shape[0])
                 got = _engine.decode(jpeg, region, denominator)

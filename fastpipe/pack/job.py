@@ -1,4 +1,4 @@
-"""A source folder -> a packed dataset: lists, converts in threads, writes in order, publishes, and goes on after a stop."""
+"""A source folder -> a packed dataset: converts in threads, writes in order, publishes, goes on after a stop."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Journal:
         self.folder = destination / WORK_FOLDER
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(self.folder / _LOCK_FILE, "wb")
+            self._lock: BinaryIO = open(self.folder / _LOCK_FILE, "wb")  # noqa: SIM115 (held until close)
         except OSError as problem:
             raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
         try:

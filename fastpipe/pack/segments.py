@@ -1,6 +1,6 @@
 """A JPEG's bytes -> the metadata segments that packing keeps.
 
-Source of the layout: ITU-T T.81, B.1.1 (marker segments); ICC.1:2010, B.4 (profiles in APP2); CIPA DC-008 (Exif in APP1).
+Sources of the layout: ITU-T T.81, B.1.1 (segments); ICC.1:2010, B.4 (profiles in APP2); CIPA DC-008 (Exif in APP1).
 """
 
 from __future__ import annotations

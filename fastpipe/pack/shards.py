@@ -71,7 +71,7 @@ class ShardWriter:
         self._number = number
         self._first_sample = first_sample
         self._limit = limit
-        self._file = open(self._path, "wb")
+        self._file = open(self._path, "wb")  # noqa: SIM115 (held until finish)
         self._hashed = _HashedFile(self._file)
         self._tar = webdataset.TarWriter(
             self._hashed, user="", group="", mode=0o444, compress=False, encoder=False, mtime=0
