@@ -72,8 +72,7 @@ def rows(photos: Photos) -> dict[str, str]:
         return " / ".join(show(value) for value in np.percentile(values, (10, 50, 90)))
 
     shares = {
-        f"share {name}": f"{np.mean(photos.subsamplings == place):.1%}"
-        for place, name in enumerate(_SUBSAMPLINGS[:4])
+        f"share {name}": f"{np.mean(photos.subsamplings == place):.1%}" for place, name in enumerate(_SUBSAMPLINGS[:4])
     }
     return {
         "photos": str(len(photos.jpegs)),

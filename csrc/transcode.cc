@@ -187,7 +187,12 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
     patched_[precision_at] = 8;
   }
   info->precision = precision;
-  return state.convert(precision == kTwelveBits ? patched_.data() : data, size, segments, options, info);
+  Status status = state.convert(precision == kTwelveBits ? patched_.data() : data, size, segments, options, info);
+  if (!status.ok() || state.output == nullptr) return status;
+  // libjpeg can carry coefficients over for chroma layouts that it cannot decode; it says so when a decode begins.
+  status = decoder_.open(state.output, state.output_size, options.max_pixels);
+  if (!status.ok()) return status;
+  return decoder_.decode(1, {0, 0, 1, 1}, {nullptr, [](void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}});
 }
 
 const std::uint8_t* Transcoder::output() const { return state_->output; }

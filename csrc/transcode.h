@@ -45,6 +45,7 @@ class Transcoder {
 
   // Reads every coefficient of `data`: what is truncated or corrupt anywhere is found. Pixels do not change, but for
   // 12-bit sources, whose coefficients are requantised to 8 bits at quality 95 (info.exact is then false).
+  // What is written is what JpegDecoder takes: a source whose chroma layout it does not is refused as unsupported.
   // A source of 4 components is judged and described, and not written: it has no place in a training set as it is.
   Status run(const std::uint8_t* data, std::size_t size, const std::vector<Segment>& segments,
              const TranscodeOptions& options, JpegInfo* info);
@@ -57,6 +58,7 @@ class Transcoder {
   struct State;
   std::unique_ptr<State> state_;
   std::vector<std::uint8_t> patched_;
+  JpegDecoder decoder_;
 };
 
 }  // namespace fastpipe

@@ -15,11 +15,13 @@ PUBLIC = {
     "EngineError",
     "FastpipeError",
     "ImageError",
+    "Index",
     "Loader",
     "PackError",
     "RandomResizedCrop",
     "Resize",
     "SampleError",
+    "Stats",
     "__version__",
     "loader",
     "open",
@@ -43,9 +45,7 @@ print("modules", *({"cv2", "kornia", "turbojpeg", "typer", "webdataset"} & sys.m
 
 
 def test_import_starts_no_thread_and_no_heavy_module() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=120, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     threads, modules = (line.split()[1:] for line in run.stdout.splitlines())
     assert threads[:2] == threads[2:], "importing fastpipe started a thread"

@@ -33,9 +33,7 @@ def noise_jpeg(width: int, height: int, sampling: str, quality: int = 85) -> byt
     kind = turbojpeg.TJPF_RGB
     if sampling == "gray":
         pixels, kind = np.ascontiguousarray(pixels[:, :, :1]), turbojpeg.TJPF_GRAY
-    return bytes(
-        TURBO.encode(pixels, quality=quality, pixel_format=kind, jpeg_subsample=SAMPLINGS[sampling])
-    )
+    return bytes(TURBO.encode(pixels, quality=quality, pixel_format=kind, jpeg_subsample=SAMPLINGS[sampling]))
 
 
 def full_decode(jpeg: bytes, denominator: int = 1) -> NDArray[np.uint8]:

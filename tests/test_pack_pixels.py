@@ -110,13 +110,9 @@ def bmp(
     if header == 12:
         info = struct.pack("<IHHHH", 12, 5, height, 1, bits)
     else:
-        info = struct.pack(
-            "<IiiHHIIiiII", header, 5, height, 1, bits, compression, len(rows), 0, 0, palette, 0
-        )
+        info = struct.pack("<IiiHHIIiiII", header, 5, height, 1, bits, compression, len(rows), 0, 0, palette, 0)
         info = (info + struct.pack(f"<{len(masks)}I", *masks)).ljust(header, b"\0")
-    colors = bytes(
-        (37 * i * (k + 1) + 11) % 256 for i in range(palette) for k in range(3 if header == 12 else 4)
-    )
+    colors = bytes((37 * i * (k + 1) + 11) % 256 for i in range(palette) for k in range(3 if header == 12 else 4))
     offset = 14 + len(info) + len(colors)
     return b"BM" + struct.pack("<IHHI", offset + len(rows), 0, 0, offset) + info + colors + rows
 
@@ -227,10 +223,7 @@ TIFFS = {
 }
 
 PNGS = {
-    **{
-        f"png {m}": saved(m, "PNG")
-        for m in ("1", "L", "LA", "RGB", "RGBA", "I;16", "P2", "P4", "P13", "P200")
-    },
+    **{f"png {m}": saved(m, "PNG") for m in ("1", "L", "LA", "RGB", "RGBA", "I;16", "P2", "P4", "P13", "P200")},
     "png P with alpha": saved("P200", "PNG", transparency=bytes(range(200))),
     "png P with one clear color": saved("P13", "PNG", transparency=3),
     "png RGB with clear color": saved("RGB", "PNG", transparency=(1, 2, 3)),
@@ -248,9 +241,7 @@ WEBPS = {
     **{f"webp {m} lossy": saved(m, "WEBP", quality=80) for m in ("L", "RGB", "RGBA")},
     **{f"webp {m} lossless": saved(m, "WEBP", lossless=True) for m in ("L", "RGB", "RGBA")},
     "webp exact": saved("RGBA", "WEBP", lossless=True, exact=True),
-    "webp animated": saved(
-        "RGB", "WEBP", save_all=True, append_images=[IMAGES["RGB"].rotate(180)], lossless=True
-    ),
+    "webp animated": saved("RGB", "WEBP", save_all=True, append_images=[IMAGES["RGB"].rotate(180)], lossless=True),
     "webp animated alpha": saved(
         "RGBA", "WEBP", save_all=True, append_images=[IMAGES["RGBA"].rotate(180)], lossless=True, exact=True
     ),
@@ -477,9 +468,7 @@ def test_encoded_jpeg(subsampling: str) -> None:
     image = Image.open(io.BytesIO(data))
     assert image.size == (45, 37)
     assert image.mode == ("L" if subsampling == "gray" else "RGB")
-    expected = (
-        np.asarray(Image.fromarray(smooth).convert("L").convert("RGB")) if image.mode == "L" else smooth
-    )
+    expected = np.asarray(Image.fromarray(smooth).convert("L").convert("RGB")) if image.mode == "L" else smooth
     assert np.abs(np.asarray(image.convert("RGB")).astype(int) - expected).mean() < 12
     header = turbojpeg.TurboJPEG().decode_header(data)
     assert header[2] == turbo.SUBSAMPLINGS[subsampling]
@@ -564,9 +553,7 @@ def test_missing_libturbojpeg_names_the_packages(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(turbo, "_StrictTurboJPEG", missing)
     monkeypatch.setattr(turbo, "_per_thread", threading.local())
-    with pytest.raises(
-        PackError, match=r"libturbojpeg0 \(Debian\).*libturbojpeg \(Ubuntu\).*jpeg-turbo \(Home"
-    ):
+    with pytest.raises(PackError, match=r"libturbojpeg0 \(Debian\).*libturbojpeg \(Ubuntu\).*jpeg-turbo \(Home"):
         decoded(JPEGS["jpeg gray"])
 
 

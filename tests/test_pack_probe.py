@@ -107,9 +107,7 @@ def test_empty() -> None:
 
 
 def test_not_an_image() -> None:
-    assert reason(b"hello world") == (
-        "not an image: starts with b'hello world'; expected JPEG, PNG, WebP, BMP or TIFF"
-    )
+    assert reason(b"hello world") == ("not an image: starts with b'hello world'; expected JPEG, PNG, WebP, BMP or TIFF")
     assert reason(b"BMW is a maker of cars, and this is a text").startswith("not an image")
     assert reason(b"\x00" * 100).startswith("not an image")
 

@@ -134,9 +134,9 @@ def _transcode_source(
     except ImageError:
         if check_only:
             raise
-        # Sound, but of a shape that one baseline scan cannot hold? Then its pixels are encoded anew.
+        # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded anew.
         _, info = _transcode(data, segments, how, check_only=True)
-        return None, info, "unusual subsampling"
+        return None, info, "unusual JPEG structure"
     if info["components"] == 4:
         return None, info, "CMYK"
     kind = "12-bit" if info["precision"] == 12 else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -226,8 +226,9 @@ def _pack_shards(
         total.add(tally)
         writer, tally = None, Tally()
 
+    converted = _converted(listing, start, options)
     try:
-        for position, source, outcome in _converted(listing, start, options):
+        for position, source, outcome in converted:
             if isinstance(outcome, str):
                 if options.fail_fast:
                     raise PackError(
@@ -256,6 +257,7 @@ def _pack_shards(
     except OSError as problem:
         raise cannot_write(journal.destination / shard_name(len(shards)), problem) from problem
     finally:
+        converted.close()  # now, not when the traceback is let go of: its threads stop
         if writer is not None:
             writer.discard()
 
@@ -264,7 +266,9 @@ def _new_writer(journal: Journal, number: int, first_sample: int, options: PackO
     return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
 
 
-def _converted(listing: Listing, start: int, options: PackOptions) -> Iterator[tuple[int, Source, Packed | str]]:
+def _converted(
+    listing: Listing, start: int, options: PackOptions
+) -> Generator[tuple[int, Source, Packed | str], None, None]:
     """Converts sources in threads and gives them in order: (position, source, picture or why there is none)."""
     workers = options.workers or granted_cpus()
 
