@@ -87,7 +87,7 @@ def packing(summary: Summary) -> RenderableType:
         table.add_row("empty classes", ", ".join(empty[:10]) + (" ..." if len(empty) > 10 else ""))
     if summary.stray:
         names = ", ".join(summary.stray[:5]) + (" ..." if len(summary.stray) > 5 else "")
-        table.add_row("no class", f"{len(summary.stray):,} files beside the class folders left out: {names}")
+        table.add_row("no class", f"{len(summary.stray):,} beside the class folders left out: {names}")
     return table
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastpipe.bench.contenders import GROUPS, Task, missing
+from fastpipe.bench.contenders import GROUPS, NAMES, Task, missing
 from fastpipe.bench.measure import Result, compare
 from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import write_photos
@@ -18,7 +18,7 @@ from fastpipe.pack.job import Progress, Summary, pack
 PHOTOS = 600
 _BATCH_SIZE = 64
 _REPEATS = 3
-_SECONDS = 2.0
+_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def run_demo(
     contenders = ["fastpipe", *GROUPS["torch"]]
     skipped = {name: reason for name in contenders if (reason := missing(name)) is not None}
     contenders = [name for name in contenders if name not in skipped]
-    say(f"measuring {' and '.join(contenders)} in turn, {_REPEATS} times each, {workers} workers")
+    say(f"measuring in turn, {_REPEATS} times each, {workers} workers: {', '.join(NAMES[name] for name in contenders)}")
     task = Task(str(data), _BATCH_SIZE, workers, 224)
     results = compare(task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5)
     return Demo(source, data, sheet, written, summary, images, epoch_s, results, skipped)

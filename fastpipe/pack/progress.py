@@ -18,18 +18,18 @@ _SPEED_OVER_S = 5.0
 class _Speed:
     """Rates over the last few seconds, of files and bytes."""
 
-    def __init__(self) -> None:
-        self._points: list[tuple[float, int, int]] = [(time.monotonic(), 0, 0)]
+    def __init__(self, start: job.Progress) -> None:
+        self._points = [(time.monotonic(), start.files, start.bytes)]
 
-    def update(self, files: int, size_bytes: int) -> tuple[float, float]:
+    def update(self, now: job.Progress) -> tuple[float, float]:
         """Files and MB a second."""
-        now = time.monotonic()
-        self._points.append((now, files, size_bytes))
-        while len(self._points) > 2 and now - self._points[1][0] > _SPEED_OVER_S:
+        time_s = time.monotonic()
+        self._points.append((time_s, now.files, now.bytes))
+        while len(self._points) > 2 and time_s - self._points[1][0] > _SPEED_OVER_S:
             self._points.pop(0)
-        then, files_then, bytes_then = self._points[0]
-        span = max(now - then, 1e-6)
-        return (files - files_then) / span, (size_bytes - bytes_then) / span / 1e6
+        then_s, files_then, bytes_then = self._points[0]
+        span_s = max(time_s - then_s, 1e-6)
+        return (now.files - files_then) / span_s, (now.bytes - bytes_then) / span_s / 1e6
 
 
 @contextlib.contextmanager
@@ -46,15 +46,15 @@ def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
         return f"{now.files:,}/{now.total_files:,} files  {rates[0]:,.0f} images/s  {rates[1]:.1f} MB/s{rejected}"
 
     if not console.is_terminal:
-        last_line = time.monotonic()
+        last_line = 0.0
 
         def line(now: job.Progress) -> None:
             nonlocal speed, last_line
-            speed = speed or _Speed()
-            due = time.monotonic() - last_line >= _LINE_EVERY_S
-            if due:
+            if speed is None:
+                speed, last_line = _Speed(now), time.monotonic()
+            elif time.monotonic() - last_line >= _LINE_EVERY_S:
                 last_line = time.monotonic()
-                console.print(f"packing: {words(now, speed.update(now.files, now.bytes))}", highlight=False)
+                console.print(f"packing: {words(now, speed.update(now))}", highlight=False)
 
         yield line
         return
@@ -66,11 +66,11 @@ def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
 
         def move(now: job.Progress) -> None:
             nonlocal speed, last
-            speed = speed or _Speed()
+            speed = speed or _Speed(now)
             if time.monotonic() - last < 0.1 and now.files < now.total_files:
                 return
             last = time.monotonic()
-            text = words(now, speed.update(now.files, now.bytes))
+            text = words(now, speed.update(now))
             bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=text)
 
         yield move
