@@ -16,6 +16,8 @@ MAX_SCANS = 256
 MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 REENCODE_QUALITY = 95
 
+_FORMAT_NAMES = {"png": "PNG", "webp": "WebP", "bmp": "BMP", "tiff": "TIFF"}
+
 
 @dataclass(frozen=True)
 class Conversion:
@@ -93,7 +95,7 @@ def convert(data: bytes, how: Conversion) -> Packed:
         data = jpeg or data
         change = change or kind
     else:
-        change = change or source.format.upper()
+        change = change or _FORMAT_NAMES[source.format]
 
     return _reencode(data, source, segments, how, turns, change, stray_bytes)
 

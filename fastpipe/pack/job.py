@@ -244,7 +244,8 @@ def _pack_shards(
                     writer = _new_writer(journal, len(shards), samples, options)
                     writer.add(outcome, source.label, source.path)
                 tally.packed_bytes += len(outcome.jpeg)
-                tally.changes.update([outcome.change] if outcome.change else [])
+                if outcome.change is not None:
+                    tally.changes[outcome.change] = tally.changes.get(outcome.change, 0) + 1
                 tally.oriented += outcome.oriented
                 tally.stray_bytes += outcome.stray_bytes
             tally.source_bytes += source.size_bytes

@@ -12,7 +12,6 @@ import fcntl
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -46,7 +45,7 @@ class Tally:
 
     source_bytes: int = 0
     packed_bytes: int = 0
-    changes: Counter[str] = field(default_factory=Counter)
+    changes: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
     stray_bytes: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
@@ -55,7 +54,8 @@ class Tally:
         """Adds another run's."""
         self.source_bytes += other.source_bytes
         self.packed_bytes += other.packed_bytes
-        self.changes.update(other.changes)
+        for change, count in other.changes.items():
+            self.changes[change] = self.changes.get(change, 0) + count
         self.oriented += other.oriented
         self.stray_bytes += other.stray_bytes
         self.rejected.extend(other.rejected)
@@ -175,7 +175,6 @@ class Journal:
             saved = json.loads(self._entry_file(number).read_bytes())
             records = np.load(self._records_file(number), allow_pickle=False, mmap_mode="r")
             tally = saved.pop("tally")
-            tally["changes"] = Counter(tally["changes"])
             tally["rejected"] = [(path, reason) for path, reason in tally["rejected"]]
             entry = ShardEntry(**saved, tally=Tally(**tally))
             size = os.stat(self.destination / entry.name).st_size

@@ -42,13 +42,18 @@ class FinishedShard:
 
 
 class _HashedFile:
-    """A binary file that hashes what is written to it."""
+    """A binary file that hashes what is written to it; once it is closed, writes go nowhere.
+
+    (tarfile writes the end of an archive that was given up when it is collected.)
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.hash = xxhash.xxh3_64()
 
     def write(self, data: bytes) -> int:
+        if self._file.closed:
+            return len(data)
         self.hash.update(data)
         return self._file.write(data)
 

@@ -102,8 +102,13 @@ def list_sources(root: Path, seed: int) -> Listing:
 
 
 def _files(root: Path, name: str) -> Iterator[str]:
-    """Paths of all files below root/name, relative to root."""
-    seen: set[tuple[int, int]] = set()
+    """Paths of all files below root/name, relative to root.
+
+    A link back to a folder that is being walked, or to one that holds the source folder, is not followed: it would
+    bring the same files again, under the wrong class.
+    """
+    top = root.resolve()
+    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, (top, *top.parents))}
 
     def refuse(problem: OSError) -> None:
         raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
