@@ -215,7 +215,7 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
   if (bounds) within = {(*bounds)[0], (*bounds)[1], (*bounds)[2], (*bounds)[3]};
   Box what = {double(within.x), double(within.y), double(within.width), double(within.height)};
   if (box) what = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
-  if (!within.inside(size)) throw py::value_error(words(Code::bad_crop));
+  if (!within.inside(size) || !inside(what, within)) throw py::value_error(words(Code::bad_crop));
   Resizer resizer(kernels.empty() ? best_kernels() : kernels_named(kernels));
   const Rect region = resizer.plan(what, within, {width, height}, flip);
   std::vector<std::uint8_t> row(static_cast<std::size_t>(region.width) * 4 + 16);

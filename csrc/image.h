@@ -31,6 +31,13 @@ struct Box {
   double height = 0;
 };
 
+inline bool inside(const Box& box, const Rect& bounds) {
+  constexpr double kSlack = 1e-6;  // of a pixel; a plan's arithmetic rounds
+  return box.width > 0 && box.height > 0 && box.x >= bounds.x - kSlack && box.y >= bounds.y - kSlack &&
+         box.x + box.width <= bounds.x + bounds.width + kSlack &&
+         box.y + box.height <= bounds.y + bounds.height + kSlack;
+}
+
 // Rows of RGB bytes, `stride` bytes apart.
 struct PixelSpan {
   std::uint8_t* data = nullptr;

@@ -1,4 +1,4 @@
-// Rows of a picture's region -> one resized RGB picture: Pillow's antialiased BILINEAR, a separable triangle filter.
+// Rows of a picture's region -> one resized RGB picture: Pillow's antialiased BILINEAR, bit by bit.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,10 @@ namespace fastpipe {
 
 // Resizes one picture at a time; a thread keeps one and reuses its memory.
 //   plan()    says which region of the picture the output needs
-//   take()    is given the region's rows, top down, and shrinks or stretches each at once, while it is in the cache
+//   take()    is given the region's rows, top down, and resizes each across at once, while it is in the cache
 //   finish()  puts the output's rows together from those
+// Where the height shrinks by far more than the width, resizing down comes first, as in Pillow 13: take() then keeps
+// the rows. The order matters by at most a bit, since the result of the first pass is rounded to bytes.
 class Resizer {
  public:
   explicit Resizer(const ResizeKernels* kernels = best_kernels()) : kernels_(kernels) {}
@@ -28,16 +30,15 @@ class Resizer {
   void take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
 
   // Writes the output; `out` has the size that was planned.
-  void finish(PixelSpan out) const;
+  void finish(PixelSpan out);
 
  private:
   // The weights of one direction.
   struct Axis {
     std::vector<Tap> taps;
-    std::vector<std::int16_t> values;
+    std::vector<SplitWeight> values;
     std::vector<double> exact;
     int per_output = 0;
-    int shift = 0;
 
     void plan(double start, double length, int bounds_first, int bounds_count, int outputs);
     void reverse();
@@ -49,8 +50,12 @@ class Resizer {
   const ResizeKernels* kernels_;
   Axis columns_;
   Axis rows_;
-  std::vector<std::uint8_t> shrunk_;  // (region's rows + 1, shrunk_stride_): resized across, not yet down
-  std::ptrdiff_t shrunk_stride_ = 0;
+  bool down_first_ = false;
+  std::vector<std::uint8_t> between_;  // (region's rows + 1, between_stride_): after the first pass, or before both
+  std::ptrdiff_t between_stride_ = 0;
+  std::ptrdiff_t region_bytes_ = 0;   // of a row of the region, RGBX
+  std::vector<std::uint8_t> line_;    // one row of RGBX between the passes, if down is first
+  std::vector<std::uint8_t> output_;  // one row of RGB, with the byte beyond
 };
 
 }  // namespace fastpipe

@@ -14,15 +14,24 @@ struct Tap {
 };
 
 // Note [fixed point]
-// Weights are 16-bit integers that add up to exactly 1 << shift, so a constant picture stays constant and no result
-// leaves 0..255. A sum is at most 255 << 22 and fits 32 bits. The rounding is half up, as in Pillow. Integer sums do
-// not depend on their order: every kernel gives the same bytes.
+// The arithmetic is that of Pillow's Resample.c for 8-bit pictures, so results are its results, bit by bit: weights of
+// 22 fraction bits, 32-bit sums that start at one half, a shift, a clip. SIMD multiplies 16-bit numbers, so a weight is
+// kept as its upper 14 (15 for weight 1) and its lower 8 bits: the sum is (upper sum << 8) + lower sum. Integer sums do
+// not depend on their order, and wrapping in between is harmless since the total fits: every kernel gives the same
+// bytes.
+constexpr int kWeightBits = 22;
+constexpr int kLowerBits = 8;
+
+// Weights of one output position, two taps at a time: {upper 0, upper 1, lower 0, lower 1}, ...
+using SplitWeight = std::int16_t;
+
 struct Weights {
   const Tap* taps;
-  const std::int16_t* values;  // (outputs, per_output)
-  int per_output;              // even; weights beyond a tap's count are 0
+  const SplitWeight* values;  // (outputs, 2 * per_output)
+  int per_output;             // taps, even; weights beyond a tap's count are 0
   int outputs;
-  int shift;
+
+  const SplitWeight* of(int output) const { return values + static_cast<std::ptrdiff_t>(output) * per_output * 2; }
 };
 
 struct ResizeKernels {
@@ -34,7 +43,7 @@ struct ResizeKernels {
 
   // Rows `stride` bytes apart -> one row of `bytes` bytes, by the weights of one output row. Where `count` is odd, one
   // row more is readable.
-  void (*vertical)(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int16_t* values, int count, int shift,
+  void (*vertical)(const std::uint8_t* rows, std::ptrdiff_t stride, const SplitWeight* values, int count,
                    std::uint8_t* out, int bytes);
 };
 

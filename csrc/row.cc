@@ -12,13 +12,6 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-bool inside(const Box& box, const Rect& bounds) {
-  constexpr double kSlack = 1e-6;  // of a pixel; the plan's arithmetic rounds
-  return box.width > 0 && box.height > 0 && box.x >= bounds.x - kSlack && box.y >= bounds.y - kSlack &&
-         box.x + box.width <= bounds.x + bounds.width + kSlack &&
-         box.y + box.height <= bounds.y + bounds.height + kSlack;
-}
-
 // libjpeg-turbo's reduced decodes at 1/2, 1/4 and 1/8 have SIMD code and save most of the work; those between have not.
 // One is used only where the output is still no larger than the reduced crop, in both directions.
 int denominator(const Box& box, Size out) {

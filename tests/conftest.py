@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -157,8 +157,8 @@ def import_torchvision() -> ModuleType:
 
     Its import registers fake implementations of these two operators and needs them to be known.
     """
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("importlib.metadata").version("torch")
+    import torch
+
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     import torchvision.transforms
@@ -172,12 +172,12 @@ def torchvision() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def photos() -> Iterator[list[Path]]:
+def photos() -> list[Path]:
     """24 real photos, where they lie beside the checkout; mark the test with `photos`."""
     found = sorted(PHOTOS.glob("*/*"))[::12] if PHOTOS.is_dir() else []
     if not found:
         pytest.skip(f"no photos at {PHOTOS}")
-    yield found
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -98,13 +98,27 @@ def _scan_data(jpeg: bytes) -> bytes:
 
 def one_scan_a_component(scans: Sequence[int] = (1, 2, 3), size: tuple[int, int] = (70, 45)) -> bytes:
     """A baseline 4:4:4 JPEG that is not interleaved: each component in a scan of its own, in the given order."""
-    ycbcr = np.asarray(Image.fromarray(pixels(*size)).convert("YCbCr"))
-    planes = [saved_gray(ycbcr[:, :, channel]) for channel in range(3)]
-    tables = [(marker, payload) for marker, payload in segments(planes[0]) if marker in (0xDB, 0xC4)]
-    frame = struct.pack(">BHHB", 8, size[1], size[0], 3) + b"".join(bytes([c, 0x11, 0]) for c in (1, 2, 3))
+    ycbcr = Image.fromarray(pixels(*size)).convert("YCbCr")
+    return _from_planes(ycbcr.split(), (0x11, 0x11, 0x11), scans, size)
+
+
+def unusual_sampling() -> bytes:
+    """A JPEG whose two chroma planes are halved in different directions: legal, and without a name."""
+    luma, blue, red = Image.fromarray(pixels(64, 48)).convert("YCbCr").split()
+    planes = (luma, blue.resize((64, 24)), red.resize((32, 48)))
+    return _from_planes(planes, (0x22, 0x21, 0x12), (1, 2, 3), (64, 48))
+
+
+def _from_planes(
+    planes: Sequence[Image.Image], factors: Sequence[int], scans: Sequence[int], size: tuple[int, int]
+) -> bytes:
+    grays = [saved_gray(np.asarray(plane)) for plane in planes]
+    tables = [(marker, payload) for marker, payload in segments(grays[0]) if marker in (0xDB, 0xC4)]
+    frame = struct.pack(">BHHB", 8, size[1], size[0], 3)
+    frame += b"".join(bytes([number, factor, 0]) for number, factor in enumerate(factors, start=1))
     out = b"\xff\xd8" + b"".join(segment(*one) for one in tables) + segment(0xC0, frame)
     for component in scans:
-        out += segment(0xDA, bytes([1, component, 0, 0, 63, 0])) + _scan_data(planes[component - 1])
+        out += segment(0xDA, bytes([1, component, 0, 0, 63, 0])) + _scan_data(grays[component - 1])
     return out + EOI
 
 

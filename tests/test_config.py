@@ -70,7 +70,7 @@ def test_wrong_flags_and_choices() -> None:
         with pytest.raises(ConfigError, match=f"^exact: expected True or False, got {re.escape(repr(value))}$"):
             config.flag("exact", value)
     for word in ("ignore", "", None, 3, ["raise"]):
-        with pytest.raises(ConfigError, match="^on_error: expected 'raise' or 'replace', got "):
+        with pytest.raises(ConfigError, match=r"^on_error: expected 'raise' or 'replace', got "):
             config.choice("on_error", word, ("raise", "replace"))
 
 
@@ -78,7 +78,7 @@ def test_wrong_flags_and_choices() -> None:
     "value", [np.True_, np.array([1, 2]), np.array(1.5), torch.tensor(1.5), torch.tensor([1, 2]), torch.tensor(True)]
 )
 def test_arrays_that_are_no_whole_number(value: object) -> None:
-    with pytest.raises(ConfigError, match="^batch_size: expected a whole number, got "):
+    with pytest.raises(ConfigError, match=r"^batch_size: expected a whole number, got "):
         whole(value)
 
 

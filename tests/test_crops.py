@@ -79,6 +79,15 @@ def test_random_crops_are_distributed_as_torchvisions(
         assert ks_distance(values, expected[name]) < 2.85 * np.sqrt(2 / DRAWS), name
 
 
+def test_every_place_of_a_crop_is_as_likely() -> None:
+    crop = RandomResizedCrop(scale=(9 / 25, 9 / 25), ratio=(1, 1))  # 3 x 3 of 5 x 5: nine places
+    boxes = planned(crop, [(5, 5)] * 9000).boxes
+    assert (boxes[:, 2:] == 3).all()
+    places, counts = np.unique(boxes[:, :2], axis=0, return_counts=True)
+    assert places.tolist() == [[x, y] for x in range(3) for y in range(3)]
+    assert ((counts > 850) & (counts < 1150)).all()
+
+
 @pytest.mark.parametrize(
     ("width", "height"), [(1000, 3), (3, 1000), (100, 1), (1, 100), (333, 10), (10, 333), (2000, 301)]
 )

@@ -1,63 +1,22 @@
-"""Tests of the native engine by way of its Python side: a status a row, and an orderly end whatever happens."""
+"""Tests of the native engine by way of its Python side: right rows, and a status of its own for each that fails."""
 
 from __future__ import annotations
 
-import gc
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import damage, pillow_picture, run_script
-from numpy.typing import NDArray
+from conftest import damage, pillow_picture
+from engine_jobs import SIZE, images_for, plan_all, run_all, wait_done
 
 from fastpipe import _engine, engine
-from fastpipe.config import Resize
-from fastpipe.engine import Engine, Job
-from fastpipe.errors import EngineError
+from fastpipe.engine import Engine
 from fastpipe.format import INDEX_FILE
 from fastpipe.index import Index
-from fastpipe.plan import BatchPlan, EpochPlan, Recipe
 
-SIZE = (16, 20)
 Copy = Callable[[Path], Path]
-
-
-def plan_all(index: Index, batch_size: int | None = None) -> BatchPlan:
-    """All samples (or the first few) in shard order, whole."""
-    recipe = Recipe(
-        batch_size=batch_size or len(index),
-        size=SIZE,
-        crop=Resize(),
-        flip=0.0,
-        shuffle=False,
-        drop_last=False,
-        seed=0,
-    )
-    return EpochPlan(index, recipe, 0).batch(0)
-
-
-def images_for(plan: BatchPlan, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:
-    return np.zeros((len(plan), *size, 3), dtype=np.uint8)
-
-
-def wait_done(job: Job) -> list[tuple[int, str]]:
-    deadline = time.monotonic() + 20
-    while not job.wait(1.0):
-        assert time.monotonic() < deadline, "the job does not end"
-    return job.errors()
-
-
-def run_all(index: Index, workers: int = 2) -> tuple[NDArray[np.uint8], list[tuple[int, str]]]:
-    plan = plan_all(index)
-    images = images_for(plan)
-    pool = Engine(index, workers)
-    errors = wait_done(pool.submit(plan, images, exact=True))
-    pool.close()
-    return images, errors
 
 
 def open_shards() -> int:
@@ -68,17 +27,6 @@ def open_shards() -> int:
         except OSError:
             continue
     return sum(name.endswith(".tar") for name in names)
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-@pytest.fixture
-def pool(large: Path) -> Iterator[Engine]:
-    made = Engine(Index(large), 2)
-    yield made
-    made.close()
 
 
 def test_rows_are_the_pictures(textured: Path) -> None:
@@ -179,93 +127,6 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[f
     assert errors[0][1].startswith("the crop does not lie inside the image")
 
 
-def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    pool.close()
-    pool.close()
-    with pytest.raises(EngineError, match=r"closed; make a new one with fastpipe\.loader"):
-        pool.submit(plan, images_for(plan), exact=True)
-    with pytest.raises(EngineError, match="closed"):
-        pool.check_usable()
-    assert pool.counters()["rows"] == 0
-
-
-def test_closing_cancels_what_waits(large: Path) -> None:
-    index = Index(large)
-    pool = Engine(index, 1)
-    plan = plan_all(index)
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(50)]
-    started = time.monotonic()
-    pool.close()
-    assert time.monotonic() - started < 2
-    for job in jobs:
-        assert job.wait(0)
-    assert jobs[-1].errors() == [(row, "cancelled before it ran") for row in range(len(plan))]
-
-
-def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    for _ in range(20):
-        images = images_for(plan)
-        job = pool.submit(plan, images, exact=True)
-        job.wait(0.001)
-        del job
-        images[...] = 9
-        time.sleep(0.002)
-        assert (images == 9).all()
-
-
-def test_jobs_are_dropped_in_any_order(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    for number in range(10):
-        jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(6)]
-        del jobs[number % 6]
-        del jobs[number % 3]
-        assert wait_done(jobs[number % 4]) == []
-    del jobs
-    images = images_for(plan)
-    assert wait_done(pool.submit(plan, images, exact=True)) == []
-    assert all(image.any() for image in images)
-
-
-def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    job = pool.submit(plan, images_for(plan), exact=True)
-    job.cancel()
-    job.cancel()
-    assert job.wait(0)
-    assert {reason for _, reason in job.errors()} <= {"cancelled before it ran"}
-
-
-def test_the_images_live_as_long_as_the_job(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(4)]
-    gc.collect()
-    assert all(wait_done(job) == [] for job in jobs)
-
-
-def test_wait_gives_up_after_its_time(large: Path) -> None:
-    index = Index(large)
-    pool = Engine(index, 1)
-    plan = plan_all(index)
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(60)]
-    started = time.monotonic()
-    assert not jobs[-1].wait(0.05)
-    assert 0.04 < time.monotonic() - started < 1
-    pool.close()
-
-
-def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
-    plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(8)]
-    waiting = [threading.Thread(target=wait_done, args=(job,)) for job in jobs]
-    for thread in waiting:
-        thread.start()
-    for thread in waiting:
-        thread.join(20)
-        assert not thread.is_alive()
-
-
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(many_shards)
     expected, _ = run_all(index)
@@ -283,72 +144,17 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
     assert open_shards() == 0
 
 
-def test_threads_end_with_close(large: Path) -> None:
-    before = threads()
-    pool = Engine(Index(large), 7)
-    assert threads() == before + 7
-    pool.close()
-    assert threads() == before
-
-
-def test_counters_count(pool: Engine, large: Path) -> None:
+def test_counters_count(large: Path) -> None:
     index = Index(large)
     plan = plan_all(index)
+    pool = Engine(index, 2)
     for times in (1, 2):
         wait_done(pool.submit(plan, images_for(plan), exact=True))
         counters = pool.counters()
         assert counters["rows"] == times * len(plan)
         assert counters["bytes"] == times * index.jpeg_bytes
         assert min(counters["read_s"], counters["decode_s"], counters["resize_s"]) > 0
-
-
-def test_threads_that_the_system_refuses(large: Path) -> None:
-    script = """
-        import resource, sys
-        from fastpipe.engine import Engine
-        from fastpipe.errors import EngineError
-        from fastpipe.index import Index
-        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # no room for the stacks
-        try:
-            Engine(Index(sys.argv[1]), 1024)
-        except EngineError as problem:
-            print(problem)
-    """
-    done = run_script(script, large)
-    assert done.returncode == 0, done.stderr
-    assert "cannot start 1024 threads" in done.stdout
-    assert "pass a smaller num_workers" in done.stdout
-
-
-def test_a_forked_child_gets_an_error_and_ends(large: Path) -> None:
-    script = """
-        import os, sys, threading
-        import fastpipe
-        from fastpipe.errors import EngineError
-        loader = fastpipe.loader(sys.argv[1], 2, size=64, num_workers=2, prefetch_factor=3)
-        batches = iter(loader)
-        next(batches)
-        for how in ("sys.exit", "os._exit"):
-            child = os.fork()
-            if child == 0:
-                for use in (lambda: next(batches), lambda: next(iter(loader))):
-                    try:
-                        use()
-                    except EngineError as problem:
-                        assert f"forked child {os.getpid()}" in str(problem), problem
-                    else:
-                        os._exit(3)
-                loader.stats()
-                loader.close()
-                del loader, batches
-                sys.exit(7) if how == "sys.exit" else os._exit(7)
-            _, status = os.waitpid(child, 0)
-            assert os.waitstatus_to_exitcode(status) == 7, status
-        assert sum(1 for _ in batches) == len(loader) - 1  # the parent's goes on
-        print("done")
-    """
-    done = run_script(script, large, timeout_s=30)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    pool.close()
 
 
 class TestBindings:

@@ -1,4 +1,4 @@
-"""Tests of opening a packed dataset: what it tells, and that whatever is wrong with it names the path and the next step."""
+"""Tests of opening a packed dataset: what it tells, and that each refusal names the path and the next step."""
 
 from __future__ import annotations
 

@@ -20,11 +20,13 @@ from pack_sources import (
     segments,
     turbo,
     twelve_bit,
+    unusual_sampling,
     with_segments,
     ycck,
 )
 from PIL import Image, ImageOps
 
+from fastpipe import _engine
 from fastpipe.pack.convert import Conversion, Packed, convert
 from fastpipe.pack.turbo import decode_jpeg
 
@@ -88,6 +90,16 @@ def test_a_jpeg_of_a_rarer_kind_keeps_its_pixels(name: str) -> None:
     assert_same_pixels(packed.jpeg, jpeg_bytes(sampling=sampling))
     assert_plain_baseline(packed)
     assert packed.change is None
+
+
+def test_a_jpeg_of_unusual_subsampling_keeps_its_pixels() -> None:
+    source = unusual_sampling()
+    packed = convert(source, PLAIN)
+    assert packed.change is None
+    np.testing.assert_array_equal(pillow(packed.jpeg), pillow(source))
+    np.testing.assert_array_equal(_engine.decode(packed.jpeg), pillow(source))
+    shrunk = convert(source, Conversion(max_size=32))
+    assert (shrunk.width, shrunk.height, shrunk.change) == (32, 24, "shrunk")
 
 
 def test_huffman_tables_are_optimised() -> None:
@@ -172,7 +184,7 @@ def test_12_bit_shrinks_and_keeps_its_profile() -> None:
 def test_other_formats_become_jpegs_of_full_color(name: str, options: dict[str, object]) -> None:
     source = saved(name, **options)
     packed = convert(source, PLAIN)
-    assert packed.change == name
+    assert packed.change == {"WEBP": "WebP"}.get(name, name)
     assert_plain_baseline(packed)
     frame = next(payload for marker, payload in segments(packed.jpeg) if marker == SOF0)
     assert frame[5:] == bytes([3, 1, 0x11, 0, 2, 0x11, 1, 3, 0x11, 1])  # 4:4:4

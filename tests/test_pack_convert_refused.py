@@ -17,9 +17,9 @@ from pack_sources import (
     twelve_bit,
 )
 
+from fastpipe import _engine
 from fastpipe.errors import ImageError
 from fastpipe.pack.convert import Conversion, Packed, convert
-from fastpipe.pack.turbo import decode_jpeg
 
 PLAIN = Conversion()
 SIZE = (40, 30)
@@ -49,10 +49,9 @@ def reason(data: bytes, how: Conversion = PLAIN) -> str:
 def converted_or_refused(data: bytes, how: Conversion = PLAIN) -> Packed | None:
     try:
         packed = convert(data, how)
-    except ImageError as problem:
-        assert str(problem)
+    except ImageError:
         return None
-    assert decode_jpeg(packed.jpeg, allow_stray_bytes=False).shape == (packed.height, packed.width, 3)
+    assert _engine.decode(packed.jpeg).shape == (packed.height, packed.width, 3)  # refuses at any complaint of libjpeg
     return packed
 
 
@@ -60,7 +59,7 @@ def converted_or_refused(data: bytes, how: Conversion = PLAIN) -> Packed | None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_truncated_anywhere(name: str, how: Conversion) -> None:
     source = SOURCES[name]
-    for length in [*range(0, 40), *range(40, len(source) - 8, 7), *range(len(source) - 8, len(source) - 2)]:
+    for length in [*range(40), *range(40, len(source) - 8, 7), *range(len(source) - 8, len(source) - 2)]:
         assert reason(source[:length], how)
 
 

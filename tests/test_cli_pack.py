@@ -1,0 +1,129 @@
+"""Tests of `fastpipe pack`: what it says, as words and as JSON, what its options do, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from cli_run import COMMAND, failed, fp, succeeded
+from pack_sources import saved, write_folder, write_large_folder
+
+from fastpipe import cli
+from fastpipe.index import Index
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "source")
+
+
+def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    (source / "dog").mkdir()
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"packed +24 of 25 files, 4 classes *\n", text)
+    assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
+    assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
+    assert re.search(r"empty classes +dog *\n", text)
+    assert re.search(r"no class +1 .*beside the class folders left out: README *\n", text)
+    assert "rejected  1 files, listed in" in text
+    assert "    ant/bad.jpg: not an image: starts with b'bad'" in text
+    assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
+
+
+def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "a.png").write_bytes(saved("PNG"))
+    (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"encoded anew +2 \(1 CMYK, 1 PNG\); all others keep their exact pixels", text)
+    assert "rejected  none" in text
+
+
+def test_pack_as_json(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    content = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert (content["samples"], content["classes"], content["shards"]) == (24, 3, 1)
+    assert [one["path"] for one in content["rejected"]] == ["ant/bad.jpg"]
+    assert content["outside_classes"] == ["README"]
+    assert content["packed_bytes"] == Index(tmp_path / "packed").jpeg_bytes
+    assert not content["already_packed"]
+
+    again = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert again["already_packed"]
+    assert again["fingerprint"] == content["fingerprint"]
+    assert again["rejected"] == content["rejected"]
+
+
+def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    options = "--workers 1 --max-size 40 --quality 70 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
+    limits = "--max-pixels 1000000 --max-scans 20 --on-error report"
+    packed = tmp_path / "packed"
+    content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
+    assert content["pack"] == {
+        "max_size": 40,
+        "quality": 70,
+        "shard_size": 1048576,
+        "seed": 3,
+        "apply_exif": True,
+        "keep_metadata": True,
+        "max_pixels": 1_000_000,
+        "max_scans": 20,
+    }
+    assert "--overwrite" in failed(1, "pack", source, packed)
+    assert "packed" in succeeded("pack", source, packed, "--overwrite")
+    assert "ant/bad.jpg cannot be packed" in failed(1, "pack", source, tmp_path / "fail", "--on-error", "fail")
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [("100000", 100_000), ("256MB", 256_000_000), ("1GiB", 2**30), ("1.5 mib", 1572864), ("200k", 200_000)],
+)
+def test_shard_sizes(words: str, size: int) -> None:
+    assert cli._bytes(words) == size
+
+
+def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
+    source, packed = write_large_folder(tmp_path / "source", images=24), tmp_path / "packed"
+    for number in range(80):  # long enough to be caught in the middle
+        for name in ("00", "02", "04", "06"):
+            (source / "class-0" / f"{number}-{name}.jpg").symlink_to(f"{name}.jpg")
+    command = [COMMAND, "pack", str(source), str(packed), "--shard-size", "100kB", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not (packed / "shard-000001.tar").exists():
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines() == [
+        "fastpipe: whole shards are kept; the same command goes on from there",
+        "fastpipe: interrupted",
+    ]
+    assert not (packed / "dataset.json").exists()
+
+    run = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    content = json.loads(run.stdout)
+    assert content["resumed_shards"] >= 2
+    assert content["samples"] == 24 + 320
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", run.stdout + run.stderr)
+
+
+def test_a_progress_line_now_and_then_where_there_is_no_terminal(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.pack.progress._LINE_EVERY_S", 0.0)
+    result = fp("pack", source, tmp_path / "packed")
+    assert re.search(r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)

@@ -1,0 +1,265 @@
+"""Tests of a loader's life: memory is never shared, threads and files are given back, every end is quick and clean."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import FLAT_IMAGES, run_script
+
+import fastpipe
+from fastpipe import EngineError, Index
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture
+def loader(textured: Path) -> Iterator[fastpipe.Loader]:
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as made:
+        yield made
+
+
+def test_batches_of_a_list_share_no_memory(loader: fastpipe.Loader) -> None:
+    batches = list(loader)
+    copies = [(images.clone(), labels.clone()) for images, labels in batches]
+    for number, (images, labels) in enumerate(batches):
+        images.fill_(number)
+        labels.fill_(-number)
+        for other in range(number + 1, len(batches)):
+            assert torch.equal(batches[other][0], copies[other][0])
+            assert torch.equal(batches[other][1], copies[other][1])
+    assert [int(images[0, 0, 0, 0]) for images, _ in batches] == list(range(len(batches)))
+
+
+def test_batches_that_are_kept_keep_their_content(loader: fastpipe.Loader) -> None:
+    kept = [(images, images.clone(), labels, labels.clone()) for images, labels in loader]
+    rows = [images[1] for images, _ in loader]  # views alone hold their batch, too
+    arrays = [images.numpy()[2] for images, _ in loader]
+    row_copies, array_copies = [row.clone() for row in rows], [array.copy() for array in arrays]
+    for _ in range(5):
+        for images, _labels in loader:
+            images.fill_(0)
+    assert all(torch.equal(a, b) and torch.equal(c, d) for a, b, c, d in kept)
+    assert all(torch.equal(a, b) for a, b in zip(rows, row_copies, strict=True))
+    assert all((a == b).all() for a, b in zip(arrays, array_copies, strict=True))
+
+
+def test_batches_outlive_their_loader(textured: Path) -> None:
+    loader = fastpipe.loader(textured, 4, size=24, num_workers=2)
+    batches = list(loader)
+    copies = [images.clone() for images, _ in batches]
+    loader.close()
+    del loader
+    gc.collect()
+    assert all(torch.equal(images, copy) for (images, _), copy in zip(batches, copies, strict=True))
+
+
+def test_memory_is_used_again(loader: fastpipe.Loader) -> None:
+    addresses = {images.data_ptr() for _ in range(20) for images, _ in loader}
+    assert len(addresses) <= 8
+
+
+def test_breaking_out_leaks_nothing(textured: Path, large: Path) -> None:
+    with fastpipe.loader(large, 2, size=64, num_workers=3, prefetch_factor=4) as loader:
+        next(iter(loader))  # the shard is open from now on
+        before = threads(), descriptors()
+        for _ in range(50):
+            for _batch in loader:
+                break
+        assert (threads(), descriptors()) == before
+        assert len(list(loader)) == len(loader)
+
+
+def test_loaders_that_are_dropped_leak_nothing(textured: Path) -> None:
+    gc.collect()
+    before = threads(), descriptors()
+    for number in range(50):
+        loader = fastpipe.loader(textured, 4, size=24, num_workers=3)
+        iterator = iter(loader)
+        next(iterator)
+        if number % 3 == 0:
+            loader.close()
+        del loader, iterator
+    gc.collect()
+    assert (threads(), descriptors()) == before
+
+
+def test_no_thread_before_the_loader_and_none_after(textured: Path) -> None:
+    before = threads()
+    with fastpipe.loader(textured, 4, size=24, num_workers=5) as loader:
+        assert threads() == before + 5
+        list(loader)
+        assert threads() == before + 5
+    assert threads() == before
+
+
+def test_leaving_the_context_closes(textured: Path) -> None:
+    with contextlib.suppress(KeyError), fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        raise KeyError
+    with pytest.raises(EngineError, match="closed"):
+        next(iterator)
+
+
+def test_an_iterator_outlives_the_name_of_its_loader(textured: Path) -> None:
+    """`for batch in fastpipe.loader(...)` holds the iterator alone."""
+    assert len([1 for _ in fastpipe.loader(textured, 4, size=24, num_workers=2)]) == 5
+
+
+def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
+    def alone(dataset: Path) -> list[torch.Tensor]:
+        with fastpipe.loader(dataset, 4, size=24, num_workers=2) as loader:
+            return [images for images, _ in loader]
+
+    with (
+        fastpipe.loader(textured, 4, size=24, num_workers=2) as one,
+        fastpipe.loader(flat, 4, size=24, num_workers=2) as other,
+    ):
+        pairs = [(a.clone(), b.clone()) for (a, _), (b, _) in zip(one, other, strict=False)]
+    for got, expected in zip(zip(*pairs, strict=True), (alone(textured), alone(flat)), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=False))
+
+
+def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
+    expected = [[images.clone() for images, _ in loader] for _ in range(2)]
+    loader.set_epoch(0)
+    first, second = iter(loader), iter(loader)  # epochs 0 and 1
+    for number in range(len(loader)):
+        assert torch.equal(next(second)[0], expected[1][number])
+        assert torch.equal(next(first)[0], expected[0][number])
+    assert next(first, None) is next(second, None) is None
+
+
+def test_iteration_in_other_threads(textured: Path) -> None:
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        expected = [[images.clone() for images, _ in loader] for _ in range(4)]
+        loader.set_epoch(0)
+        iterators = [iter(loader) for _ in range(4)]
+        results: list[list[torch.Tensor]] = [[] for _ in iterators]
+
+        def work(number: int) -> None:
+            results[number] = [images for images, _ in iterators[number]]
+
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(30)
+            assert not worker.is_alive()
+    for got, wanted in zip(results, expected, strict=True):
+        assert len(got) == len(wanted)
+        assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
+
+
+def iterate_for_ever(loader: fastpipe.Loader, ended: list[BaseException]) -> None:
+    try:
+        while True:
+            list(loader)
+    except BaseException as problem:
+        ended.append(problem)
+
+
+def test_closing_in_another_thread_ends_the_iteration(large: Path) -> None:
+    """With EngineError, whatever the iterating thread is at: no sample is to blame."""
+    for attempt in range(10):
+        loader = fastpipe.loader(large, 6, size=512, num_workers=1, prefetch_factor=8, exact=True)
+        ended: list[BaseException] = []
+
+        worker = threading.Thread(target=iterate_for_ever, args=(loader, ended))
+        worker.start()
+        time.sleep(0.02 + 0.003 * attempt)
+        loader.close()
+        worker.join(10)
+        assert not worker.is_alive()
+        assert [type(problem) for problem in ended] == [EngineError], ended
+
+
+def test_stats_add_up(flat: Path) -> None:
+    jpeg_bytes = Index(flat).jpeg_bytes
+    with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
+        assert loader.stats() == fastpipe.Stats()
+        for epoch in range(3):
+            list(loader)
+            stats = loader.stats()
+            assert stats.epoch == epoch
+            assert stats.batches == 4 * (epoch + 1)
+            assert stats.samples == stats.images_decoded == FLAT_IMAGES * (epoch + 1)
+            assert stats.bytes_read == jpeg_bytes * (epoch + 1)
+            assert stats.replaced == 0
+        assert min(stats.plan_s, stats.read_s, stats.decode_s, stats.resize_s) > 0
+        assert stats.wait_s >= 0
+        next(iter(loader))
+        assert stats.batches == 12  # a snapshot
+        assert loader.stats().batches == 13
+    assert loader.stats().samples == 3 * FLAT_IMAGES + 10  # also after the end
+
+
+def test_ctrl_c_ends_the_program(large: Path) -> None:
+    script = """
+        import sys
+        import fastpipe
+        loader = fastpipe.loader(sys.argv[1], 6, size=1024, num_workers=1, prefetch_factor=8, exact=True)
+        while True:
+            for images, labels in loader:
+                print("batch", flush=True)
+    """
+    for delay_s in (0.0, 0.15):
+        program = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script), str(large)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == "batch\n"
+        time.sleep(delay_s)
+        started = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        _, stderr = program.communicate(timeout=30)
+        assert time.monotonic() - started < 2
+        assert program.returncode in (-signal.SIGINT, 130)
+        assert stderr.rstrip().endswith("KeyboardInterrupt")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "del loader; sys.exit()",
+        "loader.ring = loader; del batches[0]",
+    ],
+    ids=["falls off the end", "sys.exit", "cycle"],
+)
+def test_a_program_ends_cleanly_with_a_loader_in_mid_iteration(large: Path, rest: str) -> None:
+    script = f"""
+        import sys, time
+        import fastpipe
+        loader = fastpipe.loader(sys.argv[1], 2, size=512, num_workers=2, prefetch_factor=8)
+        batches = [iter(loader) for _ in range(40)]
+        for each in batches:
+            next(each)  # two more are in the works
+        print(time.time(), flush=True)
+        {rest}
+    """
+    done = run_script(script, large, timeout_s=30)
+    seconds = time.time() - float(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seconds < 2

@@ -1,0 +1,74 @@
+"""Tests of what packing refuses before it begins: destinations that are not its own, options out of range."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import pytest
+from pack_sources import digests, files, write_folder
+
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.pack.convert import Conversion
+from fastpipe.pack.job import PackOptions, pack
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "source")
+
+
+@pytest.mark.parametrize(
+    ("destination", "words"),
+    [("source", "contain one another"), ("source/inside", "contain one another"), (".", "contain one another")],
+)
+def test_source_and_destination_lie_apart(source: Path, destination: str, words: str) -> None:
+    before = digests(source)
+    with pytest.raises(ConfigError, match=words):
+        pack(source, source.parent / destination)
+    assert digests(source) == before
+
+
+def test_a_destination_that_is_not_ours_is_not_touched(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"precious")
+    with pytest.raises(PackError, match="file is a file; expected a folder"):
+        pack(source, tmp_path / "file")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.txt").write_bytes(b"precious")
+    for options in (PackOptions(), PackOptions(overwrite=True)):
+        with pytest.raises(PackError, match="foreign is not empty and holds no packed dataset"):
+            pack(source, tmp_path / "foreign", options)
+    assert files(tmp_path / "foreign") == {"thesis.txt": b"precious"}
+    with pytest.raises(PackError, match=r"cannot write to .*Not a directory"):
+        pack(source, tmp_path / "file" / "below")
+
+
+def test_an_empty_destination_is_fine(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "packed").mkdir()
+    assert pack(source, tmp_path / "packed").info["samples"] == 24
+
+
+def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "packed" / ".pack").mkdir(parents=True)
+    with open(tmp_path / "packed" / ".pack" / "lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(PackError, match="another pack is writing to"):
+            pack(source, tmp_path / "packed")
+    assert pack(source, tmp_path / "packed").info["samples"] == 24
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shard_size": 99_999},
+        {"seed": -1},
+        {"workers": 0},
+        {"conversion": Conversion(max_size=0)},
+        {"conversion": Conversion(quality=101)},
+        {"conversion": Conversion(max_pixels=0)},
+        {"conversion": Conversion(max_scans=0)},
+    ],
+)
+def test_options_out_of_range(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"expected [\d]+ to [\d]+, got"):
+        PackOptions(**wrong)  # type: ignore[arg-type]

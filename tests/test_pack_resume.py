@@ -1,0 +1,230 @@
+"""Tests of packs that are stopped, by a person, a kill or a full disk: they go on, and the bytes are the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from pack_sources import digests, write_large_folder
+
+from fastpipe.errors import DatasetError, PackError
+from fastpipe.index import Index
+from fastpipe.pack.job import PackOptions, Progress, pack
+
+SHARDS = PackOptions(shard_size=100_000, workers=2)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_large_folder(tmp_path_factory.mktemp("resume") / "source", images=16)
+    for name in ("bad", "worse"):
+        (folder / "class-0" / name).write_bytes(name.encode())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    destination = tmp_path_factory.mktemp("undisturbed") / "packed"
+    pack(source, destination, SHARDS)
+    return digests(destination)
+
+
+def shards(destination: Path) -> list[Path]:
+    return sorted(destination.glob("shard-*.tar"))
+
+
+def states(destination: Path) -> dict[str, tuple[int, int]]:
+    """What a file system tells of the finished shards: another inode or time, and they were written anew."""
+    return {shard.name: (shard.stat().st_ino, shard.stat().st_mtime_ns) for shard in shards(destination)}
+
+
+def assert_unfinished(destination: Path) -> None:
+    """No final name holds an unfinished file, and nobody takes the folder for a dataset."""
+    for shard in shards(destination):
+        with tarfile.open(shard) as tar:
+            assert len(tar.getmembers()) % 3 == 0
+    assert not (destination / "dataset.json").exists()
+    with pytest.raises(DatasetError, match="unfinished pack" if shards(destination) else None):
+        Index(destination)
+
+
+def stop_after(destination: Path, finished: int) -> None:
+    def stop(_: Progress) -> None:
+        if len(shards(destination)) >= finished:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(source_of(destination), destination, SHARDS, on_progress=stop)
+
+
+def source_of(destination: Path) -> Path:
+    return Path((destination.parent / "source").resolve())
+
+
+@pytest.fixture
+def destination(source: Path, tmp_path: Path) -> Path:
+    (tmp_path / "source").symlink_to(source)
+    return tmp_path / "packed"
+
+
+@pytest.mark.parametrize("finished", range(6))
+def test_an_interrupted_pack_goes_on(destination: Path, undisturbed: dict[str, str], finished: int) -> None:
+    stop_after(destination, finished)
+    assert_unfinished(destination)
+    before = states(destination)
+    assert len(before) == finished
+    summary = pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+    assert before.items() <= states(destination).items()
+    assert summary.resumed == finished
+    assert len(summary.tally.rejected) == 2
+    assert summary.info["source"]["files"] == 18
+
+
+def test_a_pack_interrupted_again_and_again(destination: Path, undisturbed: dict[str, str]) -> None:
+    for finished in range(1, 5):
+        stop_after(destination, finished)
+        assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+def test_another_number_of_workers_goes_on_too(destination: Path, undisturbed: dict[str, str]) -> None:
+    stop_after(destination, 3)
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, workers=1))
+    assert digests(destination) == undisturbed
+
+
+@pytest.mark.parametrize("harm", ["removed", "shortened"])
+def test_a_harmed_shard_of_an_unfinished_pack_is_made_anew(
+    destination: Path, undisturbed: dict[str, str], harm: str
+) -> None:
+    stop_after(destination, 4)
+    if harm == "removed":
+        shards(destination)[1].unlink()
+    else:
+        os.truncate(shards(destination)[1], 512)
+    assert pack(source_of(destination), destination, SHARDS).resumed == 1
+    assert digests(destination) == undisturbed
+
+
+PACK_SLOWLY = """
+    import sys, time
+    from pathlib import Path
+    from fastpipe.pack.job import PackOptions, pack
+
+    pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(shard_size=100_000, workers=2),
+         on_progress=lambda now: print(now.files, flush=True) or time.sleep(0.005))
+"""
+
+
+def test_a_killed_pack_goes_on(destination: Path, undisturbed: dict[str, str]) -> None:
+    for files, pause_s in [(3, 0.003), (9, 0.0), (14, 0.008), (18, 0.012)]:
+        command = [sys.executable, "-c", textwrap.dedent(PACK_SLOWLY), str(source_of(destination)), str(destination)]
+        with subprocess.Popen(command, cwd=destination.parent, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line) >= files:
+                    break
+            time.sleep(pause_s)
+            process.kill()
+        if process.returncode == -signal.SIGKILL and not (destination / "dataset.json").exists():
+            assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+@pytest.mark.parametrize("refused", range(1, 40, 3))
+def test_a_disk_that_refuses_at_any_point(
+    destination: Path, undisturbed: dict[str, str], monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    calls = 0
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls >= refused:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fsync)
+        with pytest.raises(PackError) as caught:
+            pack(source_of(destination), destination, SHARDS)
+    assert str(caught.value).startswith(f"cannot write {destination}")
+    assert "No space left on device" in str(caught.value)
+    if not (destination / "dataset.json").exists():  # only the very last sync comes after it
+        assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+LIMITED = """
+    import resource, sys
+    from pathlib import Path
+    from fastpipe.errors import PackError
+    from fastpipe.pack.job import PackOptions, pack
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+    try:
+        pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(shard_size=100_000, workers=2))
+    except PackError as problem:
+        print(problem)
+"""
+
+
+@pytest.mark.parametrize("limit", [50_000, 90_000])
+def test_a_shard_that_does_not_fit_the_disk(destination: Path, undisturbed: dict[str, str], limit: int) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(LIMITED),
+        str(source_of(destination)),
+        str(destination),
+        str(limit),
+    ]
+    run = subprocess.run(command, cwd=destination.parent, capture_output=True, text=True, timeout=60, check=False)
+    assert run.stderr == ""
+    assert run.stdout.startswith(f"cannot write {destination}/shard-000000.tar: File too large")
+    assert "run the same command again" in run.stdout
+    assert_unfinished(destination)
+    assert not list(destination.rglob("*.partial"))
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+def test_an_unfinished_pack_of_other_options_needs_overwrite(destination: Path, undisturbed: dict[str, str]) -> None:
+    stop_after(destination, 2)
+    before = states(destination)
+    with pytest.raises(PackError, match=r"unfinished pack of other sources or options \(seed 0 there, 1 now"):
+        pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1))
+    assert states(destination) == before
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1, overwrite=True))
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True))
+    assert digests(destination) == undisturbed
+
+
+def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed: dict[str, str]) -> None:
+    pack(source_of(destination), destination, PackOptions(shard_size=120_000))
+    seen = 0
+
+    def stop(_: Progress) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True), on_progress=stop)
+    assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
