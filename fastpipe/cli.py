@@ -30,6 +30,7 @@ from fastpipe.format import REJECTED_FILE
 from fastpipe.index import Index
 from fastpipe.inspection import inspect as inspect_index
 from fastpipe.inspection import write_contact_sheet
+from fastpipe.names import readable
 from fastpipe.pack.convert import MAX_PIXELS, MAX_SCANS, Conversion
 from fastpipe.pack.job import PackOptions, Summary
 from fastpipe.pack.job import pack as run_pack
@@ -42,8 +43,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, markup=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+_FEW_BATCHES = 8
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
 Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wrote.")]
@@ -68,18 +71,21 @@ def _exit_codes() -> Iterator[None]:
     try:
         yield
     except ConfigError as problem:
-        err.print(f"fastpipe: {problem}", markup=False)
+        err.print(f"fastpipe: {readable(str(problem))}")
         raise typer.Exit(2) from problem
     except FastpipeError as problem:
-        err.print(f"fastpipe: {problem}", markup=False)
+        err.print(f"fastpipe: {readable(str(problem))}")
         raise typer.Exit(1) from problem
     except KeyboardInterrupt as problem:
-        err.print("fastpipe: interrupted", markup=False)
+        err.print("fastpipe: interrupted")
         raise typer.Exit(130) from problem
+    except OSError as problem:  # of the terminal, or of what the output is piped to
+        err.print(f"fastpipe: cannot write the output: {problem.strerror or problem}")
+        raise typer.Exit(1) from problem
 
 
 def _print_json(content: object) -> None:
-    out.print(json.dumps(content, indent=1), markup=False)
+    out.print(json.dumps(content, indent=1))
 
 
 def _bytes(text: str) -> int:
@@ -100,7 +106,9 @@ def pack(
     max_size: Annotated[
         int | None, typer.Option(metavar="PX", help="Shrink pictures whose longest side is over PX pixels.")
     ] = None,
-    quality: Annotated[int | None, typer.Option(help="JPEG quality of shrunk pictures.", show_default="90")] = None,
+    quality: Annotated[
+        int | None, typer.Option(help="JPEG quality of shrunk pictures; 90 if not given.", show_default=False)
+    ] = None,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
     seed: Annotated[int, typer.Option(help="Picks the order of the samples.")] = 0,
     on_error: Annotated[
@@ -144,23 +152,32 @@ def pack(
             with pack_progress(err) as progress:
                 summary = run_pack(src, dst, options, on_progress=progress)
         except KeyboardInterrupt:
-            err.print("fastpipe: whole shards are kept; the same command goes on from there", markup=False)
+            err.print("fastpipe: whole shards are kept; the same command goes on from there")
             raise
         if as_json:
-            _print_json(_pack_json(summary))
+            _print_json(_pack_json(summary, dst))
         else:
             _tell_pack(summary, dst)
 
 
-def _pack_json(summary: Summary) -> dict[str, Any]:
+def _rejected(destination: Path) -> list[dict[str, str]]:
+    """What rejected.jsonl lists: path and reason of each file that was not packed."""
+    try:
+        return [json.loads(line) for line in (destination / REJECTED_FILE).read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
     info = {name: value for name, value in summary.info.items() if name not in ("shards", "classes", "class_counts")}
     return {
         **info,
         "classes": len(summary.info["classes"]),
         "shards": len(summary.info["shards"]),
         "packed_bytes": summary.info["jpeg_bytes"],
-        "rejected": [{"path": path, "reason": reason} for path, reason in sorted(summary.tally.rejected)],
-        "outside_classes": summary.stray,
+        "rejected": _rejected(destination),
+        "outside_classes": [readable(name) for name in summary.stray],
+        "files_read": summary.files,
         "seconds": summary.seconds,
         "resumed_shards": summary.resumed,
         "already_packed": summary.already_packed,
@@ -175,13 +192,13 @@ def _tell_pack(summary: Summary, destination: Path) -> None:
         )
         return
     if summary.resumed:
-        out.print(f"went on after {summary.resumed} shards of an earlier run")
+        out.print(f"went on after {tables.count(summary.resumed, 'shard')} of an earlier run")
     out.print(tables.packing(summary))
-    rejected = sorted(summary.tally.rejected)
+    rejected = _rejected(destination)
     if rejected:
-        out.print(f"rejected  {len(rejected):,} files, listed in {destination / REJECTED_FILE}:", markup=False)
-        for path, reason in rejected[:5]:
-            out.print(f"    {path.encode('utf-8', 'backslashreplace').decode()}: {reason}", markup=False)
+        out.print(f"rejected  {tables.count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
+        for entry in rejected[:5]:
+            out.print(f"    {entry['path']}: {entry['reason']}")
         if len(rejected) > 5:
             out.print(f"    ... and {len(rejected) - 5:,} more")
     else:
@@ -216,15 +233,22 @@ def bench(
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"seconds: expected 0.1 to 3600, got {seconds}")
         contenders, skipped = _contenders(against)
+        batch_size = min(batch_size, len(index))
         task = Task(str(data), batch_size, threads, size)
         if not as_json:
             out.print(
                 f"{len(index):,} samples, {index.jpeg_bytes / len(index) / 1e3:.0f} kB each; "
-                f"{threads} workers, batches of {batch_size}, {size} x {size}; {repeats} rounds of {seconds:g} s"
+                f"{tables.count(threads, 'worker')}, batches of {batch_size}, {size} x {size}; "
+                f"{tables.count(repeats, 'round')} of {seconds:g} s"
             )
+            if len(index) < _FEW_BATCHES * batch_size:
+                out.print(
+                    f"an epoch has fewer than {_FEW_BATCHES} batches: its end, where fastpipe stops and DataLoader is "
+                    "let run on, weighs more than in training"
+                )
 
         def tell(number: int, contender: str, figures: Figures) -> None:
-            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s", markup=False)
+            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
 
         results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell)
         if as_json:
@@ -238,7 +262,7 @@ def bench(
             return
         tables.show(out, tables.throughput(results), tables.stages(results[0].median, threads, batch_size))
         for name, reason in skipped.items():
-            out.print(f"not measured: {NAMES[name]}: {reason}", markup=False)
+            out.print(f"not measured: {NAMES[name]}: {reason}")
 
 
 def _contenders(against: str) -> tuple[list[str], dict[str, str]]:
@@ -277,9 +301,9 @@ def inspect(
         if as_json:
             _print_json({**found.as_dict(), "sheet": None if picture is None else str(picture)})
             return
-        out.print(tables.inspection(found))
+        out.print(tables.inspection(found, ascii_only=out.options.ascii_only))
         if picture is not None:
-            out.print(f"{shown} pictures drawn to {picture}", markup=False)
+            out.print(f"{shown} pictures drawn to {picture}")
 
 
 @app.command()
@@ -297,10 +321,9 @@ def demo(
         whole("photos", photos, least=1, most=1_000_000)
 
         def say(text: str) -> None:
-            out.print(f"* {text}", markup=False)
+            out.print(f"* {text}")
 
-        with pack_progress(err) as progress:
-            done = run_demo(folder, photos=photos, say=say, on_pack=progress)
+        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err))
         if not done.summary.already_packed:
             out.print(tables.packing(done.summary))
         out.print(
@@ -310,9 +333,9 @@ def demo(
         out.print()
         tables.show(out, tables.throughput(done.results))
         for name, reason in done.skipped.items():
-            out.print(f"not measured: {NAMES[name]}: {reason}", markup=False)
-        out.print(f"look at {done.sheet}: a training batch, as the model sees it", markup=False)
-        out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch", markup=False)
+            out.print(f"not measured: {NAMES[name]}: {reason}")
+        out.print(f"look at {done.sheet}: a training batch, as the model sees it")
+        out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch")
 
 
 def _version(wanted: bool) -> None:

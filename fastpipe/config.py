@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
+from numbers import Real
 
 from fastpipe.errors import ConfigError
 
@@ -52,9 +54,12 @@ Crop = RandomResizedCrop | CenterCrop | Resize
 
 def whole(name: str, value: object, *, least: int, most: int) -> int:
     """Checks a whole number; numpy's integers are accepted, True and False are not."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
         raise ConfigError(f"{name}: expected a whole number, got {value!r}")
-    number = int(value.__index__())
     if not least <= number <= most:
         raise ConfigError(f"{name}: expected {least} to {most}, got {number}")
     return number
@@ -113,16 +118,20 @@ def flip_probability(hflip: object, *, train: bool) -> float:
         return 0.5 if train else 0.0
     if isinstance(hflip, bool):
         return 0.5 if hflip else 0.0
-    if isinstance(hflip, (int, float)) and 0.0 <= hflip <= 1.0:
-        return float(hflip)
+    probability = _number(hflip)
+    if probability is not None and 0.0 <= probability <= 1.0:
+        return probability
     raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
 
 
 def _pair(name: str, value: object, *, most: float) -> tuple[float, float]:
     if isinstance(value, (tuple, list)) and len(value) == 2:
-        low, high = value
-        numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
-        if numbers and 0 < low <= high <= most and math.isfinite(high):
-            return float(low), float(high)
+        low, high = _number(value[0]), _number(value[1])
+        if low is not None and high is not None and 0 < low <= high <= most and math.isfinite(high):
+            return low, high
     bound = "" if most == math.inf else f" and at most {most:g}"
     raise ConfigError(f"{name}: expected two numbers (least, greatest), above 0{bound}, got {value!r}")

@@ -35,10 +35,10 @@ def _cgroup_quota() -> float | None:
     try:
         quota, period = CGROUP_V2_QUOTA.read_text().split()[:2]
         return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
+    except (OSError, ValueError, ZeroDivisionError):
         pass
     try:
         v1_quota = int(CGROUP_V1_QUOTA.read_text())
         return v1_quota / int(CGROUP_V1_PERIOD.read_text()) if v1_quota > 0 else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, ZeroDivisionError):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,8 @@ class Engine:
             ) from problem
         self._process = os.getpid()
         self._closed = False
+        # When nothing refers to the engine any more, or at the end of the program, its threads are joined.
+        self._finalizer = weakref.finalize(self, self._engine.close)
 
     def submit(
         self,
@@ -88,7 +91,7 @@ class Engine:
     def close(self) -> None:
         """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""
         self._closed = True
-        self._engine.close()
+        self._finalizer()
 
     def is_foreign(self) -> bool:
         """Whether this process is a forked child of the one that made the engine: its threads are not here."""

@@ -49,14 +49,16 @@ class Index:
         self.path = Path(path)
         self.info = _read_info(self.path)
         try:
-            self.classes: list[str] = list(self.info["classes"])
-            self.fingerprint: str = self.info["fingerprint"]
-            self.jpeg_bytes: int = int(self.info["jpeg_bytes"])
+            self.classes = [_text(name) for name in _list(self.info["classes"])]
+            self.fingerprint = _text(self.info["fingerprint"])
+            self.jpeg_bytes = _count(self.info["jpeg_bytes"])
             self.shards = [
-                Shard(self.path / entry["name"], int(entry["samples"]), int(entry["size_bytes"]))
-                for entry in self.info["shards"]
+                Shard(self.path / _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
+                for entry in _list(self.info["shards"])
             ]
-            samples = int(self.info["samples"])
+            samples = _count(self.info["samples"])
+            if samples != sum(shard.samples for shard in self.shards):
+                raise ValueError("samples is not the sum of the shards' samples")
         except (KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); pack the source again"
@@ -121,6 +123,32 @@ def open(path: str | os.PathLike[str]) -> Index:
     return Index(path)
 
 
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {value!r}")
+    return value
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"expected a whole number from 0, got {value!r}")
+    return value
+
+
+def _file_name(value: object) -> str:
+    """A name in the dataset's own folder: a dataset never makes anyone read a file elsewhere."""
+    name = _text(value)
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"expected the name of a file in the dataset's folder, got {value!r}")
+    return name
+
+
 def _words(record: np.void) -> str:
     return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
 
@@ -129,11 +157,11 @@ def _read_info(path: Path) -> dict[str, Any]:
     file = path / DATASET_FILE
     try:
         info = json.loads(file.read_bytes())
-    except FileNotFoundError as problem:
+    except (FileNotFoundError, NotADirectoryError) as problem:
         raise DatasetError(_explain_missing(path)) from problem
     except OSError as problem:
         raise DatasetError(f"{file} cannot be read: {problem.strerror}") from problem
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise DatasetError(f"{file} is not valid JSON ({problem}); pack the source again") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
@@ -163,15 +191,14 @@ def _explain_missing(path: Path) -> str:
 
 def _map_records(file: Path, samples: int) -> NDArray[np.void]:
     try:
-        records = np.load(file, mmap_mode="r", allow_pickle=False)
+        records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:
         raise DatasetError(f"{file} is missing; pack the source again") from problem
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, EOFError, OverflowError) as problem:
         raise DatasetError(f"{file} is not a whole .npy file ({problem}); pack the source again") from problem
-    if not isinstance(records, np.ndarray) or records.dtype != INDEX_DTYPE or records.shape != (samples,):
-        found = f"{getattr(records, 'shape', '?')} of {getattr(records, 'dtype', type(records).__name__)}"
+    if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
-            f"{file} holds {found}; expected ({samples},) of {INDEX_DTYPE}. "
+            f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "
             "The index and dataset.json are not of one pack: pack the source again"
         )
     return records

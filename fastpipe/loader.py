@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -147,7 +146,6 @@ class Loader:
         # One buffer is with the user, one with the batch being handed out, the rest are being filled.
         self._slots = SlotRing((recipe.batch_size, height, width, 3), keep=prefetch_factor + 2)
         self._engine = Engine(index, num_workers)
-        self._finalizer = weakref.finalize(self, self._engine.close)
 
     @property
     def classes(self) -> list[str]:
@@ -193,7 +191,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""
-        self._finalizer()
+        self._engine.close()
 
     def __enter__(self) -> Loader:
         return self
@@ -246,6 +244,7 @@ class _EpochIterator:
             labels = plan.labels
             errors = job.errors()
             if errors:
+                self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
                 self._handle(plan, images, labels, errors)
         except BaseException:
             self._works.clear()  # a job that is dropped is cancelled
@@ -284,10 +283,12 @@ class _EpochIterator:
         first_row, reason = errors[0]
         rows = np.array([row for row, _ in errors], dtype=np.int64)
         wanted = len(rows)
-        for attempt in range(_REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0):
+        attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
+        for attempt in range(attempts):
             others = self._plan.replacements(plan.samples[rows], attempt)
             job = self._engine.submit(others, images, exact=self._exact, rows=rows)
             self._wait(job)
+            self._engine.check_usable()
             labels[rows] = others.labels
             rows = rows[[row for row, _ in job.errors()]]
             if not len(rows):
@@ -295,6 +296,8 @@ class _EpochIterator:
                 return
         sample = int(plan.samples[first_row])
         shard, key, offset = self._index.where(sample)
-        if self._replace_bad:
-            reason += f" (and {_REPLACE_ATTEMPTS} other samples tried in its place failed too)"
+        if attempts:
+            reason += f" (and {attempts} other samples tried in its place failed too)"
+        elif self._replace_bad:
+            reason += " (and the dataset has no other sample to put in its place)"
         raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,6 +58,8 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
         partial.write_bytes(data.tobytes())
         os.replace(partial, path)
     except OSError as problem:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 

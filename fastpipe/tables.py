@@ -13,9 +13,9 @@ from fastpipe.bench.child import Figures
 from fastpipe.bench.contenders import NAMES
 from fastpipe.bench.measure import Result
 from fastpipe.inspection import Histogram, Inspection
+from fastpipe.names import readable
 from fastpipe.pack.job import Summary
 
-_BAR = "█"
 _BAR_WIDTH = 30
 _MOST_CLASSES = 20
 
@@ -66,58 +66,70 @@ def packing(summary: Summary) -> RenderableType:
     info, tally = summary.info, summary.tally
     files = info["source"]["files"]
     table = Table.grid(padding=(0, 2))
-    table.add_row("packed", f"{info['samples']:,} of {files:,} files, {len(info['classes']):,} classes")
-    table.add_row("shards", f"{len(info['shards']):,}, {sum(s['size_bytes'] for s in info['shards']):,} bytes")
+    table.add_row("packed", f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}")
+    shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
+    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
     if tally.source_bytes:
         share = tally.packed_bytes / tally.source_bytes
         table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes (as JPEG)")
-        speed = files / max(summary.seconds, 1e-9)
-        table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} images/s")
+        speed = summary.files / max(summary.seconds, 1e-9)
+        table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
     changes = info["counts"]["reencoded"]
     if changes:
-        kinds = ", ".join(f"{count:,} {reason}" for reason, count in changes.items())
+        kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())
         table.add_row("encoded anew", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
     if info["counts"]["exif_oriented"]:
-        turned = "turned upright" if info["pack"]["apply_exif"] else "left as stored, as torchvision does"
+        turned = "turned upright" if info["pack"]["apply_exif"] else "left as stored (--exif apply turns them upright)"
         table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} carry one; {turned}")
     if info["counts"]["stray_bytes"]:
         table.add_row("stray bytes", f"{info['counts']['stray_bytes']:,} had bytes of no segment; left out")
-    empty = [name for name, count in zip(info["classes"], info["class_counts"], strict=True) if not count]
+    empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
     if empty:
-        table.add_row("empty classes", ", ".join(empty[:10]) + (" ..." if len(empty) > 10 else ""))
+        table.add_row("empty classes", _names(empty))
     if summary.stray:
-        names = ", ".join(summary.stray[:5]) + (" ..." if len(summary.stray) > 5 else "")
-        table.add_row("no class", f"{len(summary.stray):,} beside the class folders left out: {names}")
+        where = f"{count(len(summary.stray), 'file')} beside the class folders, left out"
+        table.add_row("no class", f"{where}: {_names(summary.stray)}")
     return table
 
 
-def inspection(found: Inspection) -> RenderableType:
-    """Counts, classes and histograms of a dataset."""
+def _names(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(readable(name) for name in names[:most]) + (" ..." if len(names) > most else "")
+
+
+def count(number: int, word: str) -> str:
+    """A number and its word: 1 file, 2 files, 3 classes."""
+    ending = "" if number == 1 else "es" if word.endswith("s") else "s"
+    return f"{number:,} {word}{ending}"
+
+
+def inspection(found: Inspection, *, ascii_only: bool) -> RenderableType:
+    """Counts, classes and histograms of a dataset; ascii_only: for terminals that have no block characters."""
     head = Table.grid(padding=(0, 2))
-    head.add_row("dataset", found.path)
-    head.add_row("samples", f"{found.samples:,} in {found.shards:,} shards, {found.size_bytes:,} bytes")
+    head.add_row("dataset", readable(found.path))
+    head.add_row("samples", f"{found.samples:,} in {count(found.shards, 'shard')}, {found.size_bytes:,} bytes")
     head.add_row("fingerprint", found.fingerprint)
     head.add_row("rejected", f"{found.counts['rejected']:,} at packing")
-    classes = _table("class", "samples", title=f"{len(found.class_counts):,} classes")
+    classes = _table("class", "samples", title=count(len(found.class_counts), "class"))
     ordered = list(found.class_counts.items())
-    for name, count in ordered[:_MOST_CLASSES]:
-        classes.add_row(name, f"{count:,}")
+    for name, samples in ordered[:_MOST_CLASSES]:
+        classes.add_row(readable(name), f"{samples:,}")
     if len(ordered) > _MOST_CLASSES:
         rest = ordered[_MOST_CLASSES:]
-        low, high = min(count for _, count in rest), max(count for _, count in rest)
+        low, high = min(samples for _, samples in rest), max(samples for _, samples in rest)
         classes.add_row(f"... {len(rest):,} more", f"{low:,} to {high:,} each")
+    bar = "#" if ascii_only else "█"
     return Group(
         head,
         Text(),
         classes,
-        _histogram("size in kB", found.bytes, 1e-3),
-        _histogram("width in pixels", found.width, 1),
-        _histogram("height in pixels", found.height, 1),
-        _histogram("megapixels", found.megapixels, 1),
+        _histogram("size in kB", found.bytes, 1e-3, bar),
+        _histogram("width in pixels", found.width, 1, bar),
+        _histogram("height in pixels", found.height, 1, bar),
+        _histogram("megapixels", found.megapixels, 1, bar),
     )
 
 
-def _histogram(title: str, spread: Histogram, unit: float) -> RenderableType:
+def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> RenderableType:
     def number(value: float) -> str:
         scaled = value * unit
         return f"{scaled:,.0f}" if scaled >= 10 or scaled == round(scaled) else f"{scaled:.2f}"
@@ -132,9 +144,9 @@ def _histogram(title: str, spread: Histogram, unit: float) -> RenderableType:
     table.add_column(justify="right")
     table.add_column()
     most = max(spread.counts)
-    for left, right, count in zip(spread.edges, spread.edges[1:], spread.counts, strict=False):
-        bar = _BAR * -(-count * _BAR_WIDTH // most)
-        table.add_row(f"{number(left)} to {number(right)}", f"{count:,}", bar)
+    for left, right, samples in zip(spread.edges, spread.edges[1:], spread.counts, strict=False):
+        length = -(-samples * _BAR_WIDTH // most)
+        table.add_row(f"{number(left)} to {number(right)}", f"{samples:,}", bar * length)
     return Group(table, Text())
 
 

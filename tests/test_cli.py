@@ -113,7 +113,7 @@ def write_raw(path: bytes, content: bytes) -> None:
 
 def test_inspect(packed: Path, tmp_path: Path) -> None:
     text = succeeded("inspect", packed, "--sheet", tmp_path / "sheet.png")
-    assert re.search(r"samples +24 in 1 shards", text)
+    assert re.search(r"samples +24 in 1 shard,", text)
     assert re.search(r"ant +8 *\n", text)
     assert f"24 pictures drawn to {tmp_path / 'sheet.png'}" in text
     assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
     said: list[str] = []
     seen: list[int] = []
     folder = tmp_path / "new" / "demo"
-    done = run_demo(folder, photos=40, say=said.append, on_pack=lambda now: seen.append(now.files))
+    done = run_demo(folder, photos=40, say=said.append, packing=lambda: nullcontext(lambda now: seen.append(now.files)))
     assert done.written == 40
     assert done.summary.info["samples"] == done.epoch_images == len(Index(done.data)) == 40
     assert done.summary.info["counts"]["rejected"] == 0

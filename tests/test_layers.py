@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "sheet", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws"},  # L0
+    {"errors", "format", "cpus", "draws", "names"},  # L0
     {"index", "config"},  # L1
     {"crops", "order"},  # L2: what a plan is made of,
     {"plan"},  # the plan,

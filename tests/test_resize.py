@@ -1,4 +1,4 @@
-"""Tests of the resize: Pillow's antialiased BILINEAR but for rounding, the same bytes by every set of kernels."""
+"""Tests of the resize: Pillow's antialiased BILINEAR bit by bit, the same bytes by every set of kernels."""
 
 from __future__ import annotations
 
@@ -26,14 +26,20 @@ def pillow(
     return np.asarray(Image.fromarray(image).resize((width, height), BILINEAR, box=edges), dtype=np.int16)
 
 
-def assert_close(got: NDArray[np.uint8], expected: NDArray[np.int16]) -> None:
+def assert_same(got: NDArray[np.uint8], expected: NDArray[np.int16]) -> None:
+    """Bit by bit, for a whole picture; constraints.txt names the Pillow whose order of passes is followed."""
     assert got.dtype == np.uint8
     assert got.shape == expected.shape
-    # Both round to 8 bits twice, across and down; where the two roundings fall apart in the same direction, which is
-    # about once in ten million values of noise, the results differ by 2.
-    difference = np.abs(got - expected)
-    assert difference.max() <= 2
-    assert np.count_nonzero(difference > 1) <= 1 + difference.size // 10_000
+    assert np.array_equal(got, expected)
+
+
+def assert_close(got: NDArray[np.uint8], expected: NDArray[np.int16]) -> None:
+    """For a box within a picture: Pillow picks its order of passes by the box, we by the whole, as torchvision resizes
+    the whole and then cuts. Each order rounds to 8 bits in between; now and then that makes a difference of 1.
+    """
+    assert got.dtype == np.uint8
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= 1
 
 
 sides = st.one_of(st.integers(1, 9), st.integers(10, 150))
@@ -43,18 +49,13 @@ sides = st.one_of(st.integers(1, 9), st.integers(10, 150))
 @given(sides, sides, sides, sides)
 def test_any_size_to_any_size(width: int, height: int, out_width: int, out_height: int) -> None:
     image = noise(width, height)
-    assert_close(_engine.resize(image, out_height, out_width), pillow(image, out_height, out_width))
+    assert_same(_engine.resize(image, out_height, out_width), pillow(image, out_height, out_width))
 
 
-def test_no_value_is_further_than_1_from_pillow() -> None:
-    image = noise(48, 48)
-    assert np.abs(_engine.resize(image, 63, 63) - pillow(image, 63, 63)).max() <= 1
-
-
-@pytest.mark.parametrize("out", [(224, 224), (31, 57), (500, 400)])
-def test_few_values_differ_at_all(out: tuple[int, int]) -> None:
+@pytest.mark.parametrize("out", [(224, 224), (63, 63), (31, 57), (500, 400)])
+def test_a_picture_of_noise(out: tuple[int, int]) -> None:
     image = noise(320, 240)
-    assert np.mean(_engine.resize(image, *out) != pillow(image, *out)) < 0.03
+    assert_same(_engine.resize(image, *out), pillow(image, *out))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_few_values_differ_at_all(out: tuple[int, int]) -> None:
 )
 def test_extreme_shapes(size: tuple[int, int], out: tuple[int, int]) -> None:
     image = noise(*size)
-    assert_close(_engine.resize(image, out[1], out[0]), pillow(image, out[1], out[0]))
+    assert_same(_engine.resize(image, out[1], out[0]), pillow(image, out[1], out[0]))
 
 
 def test_the_same_size_is_a_copy() -> None:
@@ -104,7 +105,7 @@ def test_bounds_crop_before_the_resize(data: st.DataObject) -> None:
     got = _engine.resize(image, out_height, out_width, bounds=(x, y, w, h))
     cropped = np.ascontiguousarray(image[y : y + h, x : x + w])
     assert np.array_equal(got, _engine.resize(cropped, out_height, out_width))
-    assert_close(got, pillow(cropped, out_height, out_width))
+    assert_same(got, pillow(cropped, out_height, out_width))
 
 
 def test_a_box_without_bounds_sees_its_surroundings() -> None:
@@ -144,7 +145,7 @@ def test_flip_mirrors_the_picture(width: int, height: int, out_width: int, out_h
     mirrored_after = _engine.resize(image, out_height, out_width)[:, ::-1]
     mirrored_before = np.ascontiguousarray(image[:, ::-1])
     assert np.array_equal(flipped, mirrored_after)
-    assert_close(flipped, pillow(mirrored_before, out_height, out_width))
+    assert_same(flipped, pillow(mirrored_before, out_height, out_width))
 
 
 @settings(max_examples=100)
@@ -160,7 +161,7 @@ def test_a_constant_picture_stays_constant(
 def test_black_and_white_stay_in_range() -> None:
     image = np.where(np.indices((90, 70)).sum(0)[..., None] % 2, 255, 0).astype(np.uint8).repeat(3, axis=2)
     for out in ((3, 5), (89, 69), (200, 333)):
-        assert_close(_engine.resize(image, *out), pillow(image, *out))
+        assert_same(_engine.resize(image, *out), pillow(image, *out))
 
 
 def test_images_that_are_not_contiguous() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import write_photos
 from fastpipe.inspection import write_contact_sheet
 from fastpipe.loader import loader
-from fastpipe.pack.job import Progress, Summary, pack
+from fastpipe.pack.job import PackOptions, Progress, Summary, pack
 
 PHOTOS = 600
 _BATCH_SIZE = 64
@@ -52,7 +53,7 @@ def run_demo(
     *,
     photos: int = PHOTOS,
     say: Callable[[str], None] = lambda _: None,
-    on_pack: Callable[[Progress], None] = lambda _: None,
+    packing: Callable[[], AbstractContextManager[Callable[[Progress], None]]] = lambda: nullcontext(lambda _: None),
 ) -> Demo:
     """Does the main job in `folder`. What an earlier run made is used again.
 
@@ -60,7 +61,7 @@ def run_demo(
         folder: new, empty, or an earlier demo's.
         photos: how many to generate.
         say: called with a line before each step.
-        on_pack: called with packing's progress.
+        packing: opens what shows packing's progress.
     """
     workers = granted_cpus()
     source, data, sheet = folder / "photos", folder / "packed", folder / "batch.png"
@@ -69,7 +70,8 @@ def run_demo(
     say(f"making {photos} photos in {source} (generated: 1/f noise, lit shapes, texture; ten classes)")
     written = write_photos(source, photos, workers=workers)
     say(f"packing them into {data}")
-    summary = pack(source, data, on_progress=on_pack)
+    with packing() as on_progress:
+        summary = pack(source, data, PackOptions(overwrite=written > 0), on_progress=on_progress)
 
     say("iterating one training epoch")
     started = time.perf_counter()

@@ -9,7 +9,7 @@ from fastpipe.errors import ImageError
 from fastpipe.format import MAX_SAMPLE_BYTES
 from fastpipe.pack.pixels import apply_orientation, decode_rgb, encode_jpeg, shrink
 from fastpipe.pack.probe import Probe, probe
-from fastpipe.pack.segments import Segment, kept_segments
+from fastpipe.pack.segments import Segment, is_icc, kept_segments
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
@@ -85,7 +85,7 @@ def convert(data: bytes, how: Conversion) -> Packed:
 
     change: str | None = "shrunk" if shrinks else "turned upright" if turns else None
     segments: list[Segment] = []
-    stray_bytes = False
+    stray_bytes = gray = False
     if source.format == "jpeg":
         segments = kept_segments(data, keep_metadata=how.keep_metadata, upright=turns)
         jpeg, info, kind = _transcode_source(data, segments, how, check_only=change is not None)
@@ -93,11 +93,14 @@ def convert(data: bytes, how: Conversion) -> Packed:
         if jpeg is not None and change is None:
             return Packed(jpeg, source.width, source.height, kind, oriented, stray_bytes)
         data = jpeg or data
+        gray = info["components"] == 1
+        if info["components"] == 4:
+            segments = [segment for segment in segments if not is_icc(segment)]  # it speaks of CMYK
         change = change or kind
     else:
         change = change or _FORMAT_NAMES[source.format]
 
-    return _reencode(data, source, segments, how, turns, change, stray_bytes)
+    return _reencode(data, source, segments, how, turns, change, gray, stray_bytes)
 
 
 def _reencode(
@@ -107,6 +110,7 @@ def _reencode(
     how: Conversion,
     turns: bool,
     change: str | None,
+    gray: bool,
     stray_bytes: bool,
 ) -> Packed:
     image = decode_rgb(data, source, max_pixels=how.max_pixels)
@@ -114,11 +118,11 @@ def _reencode(
         image = apply_orientation(image, source.orientation)
     if how.max_size is not None and change == "shrunk":
         image = shrink(image, how.max_size)
-        encoded = encode_jpeg(image, quality=how.quality, subsampling="420")
+        encoded = encode_jpeg(image, quality=how.quality, subsampling="gray" if gray else "420")
     else:
-        encoded = encode_jpeg(image, quality=REENCODE_QUALITY, subsampling="444")
+        encoded = encode_jpeg(image, quality=REENCODE_QUALITY, subsampling="gray" if gray else "444")
     jpeg, _ = _transcode(encoded, segments, how, check_only=False)
-    assert jpeg is not None  # it was asked for, and the encoder makes three components
+    assert jpeg is not None  # it was asked for, and the encoder makes one or three components
     height, width = image.shape[:2]
     return Packed(jpeg, width, height, change, source.orientation != 1, stray_bytes)
 

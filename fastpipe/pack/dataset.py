@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from fastpipe.format import (
     INDEX_FILE,
     REJECTED_FILE,
 )
+from fastpipe.names import readable
 from fastpipe.pack.files import whole_file
 from fastpipe.pack.journal import Journal, ShardEntry, Tally
 from fastpipe.pack.sources import Listing
@@ -99,5 +99,5 @@ def _write_rejected(journal: Journal, tally: Tally) -> None:
         return
     with whole_file(final, journal.folder) as file:
         for path, reason in sorted(tally.rejected):
-            readable = os.fsencode(path).decode("utf-8", "backslashreplace")
-            file.write(json.dumps({"path": readable, "reason": reason}, ensure_ascii=False).encode() + b"\n")
+            entry = {"path": readable(path), "reason": reason}
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from fastpipe.cpus import granted_cpus
 from fastpipe.errors import ConfigError, ImageError, PackError
 from fastpipe.format import DATASET_FILE, shard_name
 from fastpipe.index import Index
+from fastpipe.names import readable
 from fastpipe.pack.convert import Conversion, Packed, convert
 from fastpipe.pack.dataset import publish_dataset
 from fastpipe.pack.files import cannot_write
@@ -80,8 +82,9 @@ class Summary:
 
     Attributes:
         info: the content of dataset.json.
-        tally: what became of the sources.
-        seconds: it took.
+        tally: what became of the sources, those of earlier runs included.
+        files: source files that this run read.
+        seconds: this run took.
         stray: files beside the class folders, which have no class and are left out.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
@@ -89,6 +92,7 @@ class Summary:
 
     info: dict[str, Any]
     tally: Tally
+    files: int
     seconds: float
     stray: list[str]
     resumed: int = 0
@@ -122,17 +126,17 @@ def pack(
     _check_apart(source, destination)
     listing = list_sources(source, options.seed)
     _check_destination(destination)
+    if not options.overwrite and (done := _finished(destination, listing, options)) is not None:
+        return Summary(done.info, Tally(), 0, time.monotonic() - started, listing.stray, already_packed=True)
     journal = Journal(destination)
     try:
-        done = _claim(journal, listing, options)
-        if done is not None:
-            journal.remove()
-            return Summary(done.info, Tally(), time.monotonic() - started, listing.stray, already_packed=True)
+        _claim(journal, listing, options)
         tally = Tally()
         shards = journal.finished()
         for shard in shards:
             tally.add(shard.tally)
         resumed = len(shards)
+        files = len(listing.sources) - (shards[-1].next_source if shards else 0)
         _pack_shards(journal, listing, options, shards, tally, on_progress)
         if not any(shard.samples for shard in shards):
             raise PackError(_nothing_packed(listing, tally))
@@ -140,7 +144,7 @@ def pack(
         journal.remove()
     finally:
         journal.close()
-    return Summary(info, tally, time.monotonic() - started, listing.stray, resumed)
+    return Summary(info, tally, files, time.monotonic() - started, listing.stray, resumed)
 
 
 def _check_apart(source: Path, destination: Path) -> None:
@@ -163,40 +167,43 @@ def _check_destination(destination: Path) -> None:
         raise PackError(f"{destination} is not empty and holds no packed dataset; choose a new or empty folder")
 
 
-def _claim(journal: Journal, listing: Listing, options: PackOptions) -> Index | None:
-    """Decides between a new pack, an unfinished one and a finished one, which is returned."""
-    destination = journal.destination
-    plan = {"listing": listing.digest_with_times(), "options": options.shaping()}
+def _finished(destination: Path, listing: Listing, options: PackOptions) -> Index | None:
+    """The dataset in the destination, if it is what this pack would make; None if there is none."""
     dataset_file = destination / DATASET_FILE
-    if dataset_file.exists() and not options.overwrite:
-        index = Index(destination)
-        same = (
-            index.info.get("pack") == plan["options"]
-            and index.info.get("source", {}).get("xxh3_128") == listing.digest()
-            and listing.newest_ns() <= dataset_file.stat().st_mtime_ns
-        )
-        if same:
-            return index
-        raise PackError(
-            f"{destination} holds a dataset of other sources or options ({_differences(index.info, plan)}). "
-            "Choose another folder, or pass --overwrite to replace it"
-        )
-    unfinished = journal.read_plan()
-    if unfinished == plan and not dataset_file.exists():
+    if not dataset_file.exists():
         return None
+    index = Index(destination)
+    same = (
+        index.info.get("pack") == options.shaping()
+        and index.info.get("source", {}).get("xxh3_128") == listing.digest()
+        and listing.newest_ns() <= dataset_file.stat().st_mtime_ns
+    )
+    if same:
+        return index
+    raise PackError(
+        f"{destination} holds a dataset of other sources or options ({_differences(index.info.get('pack'), options)}). "
+        "Choose another folder, or pass --overwrite to replace it"
+    )
+
+
+def _claim(journal: Journal, listing: Listing, options: PackOptions) -> None:
+    """Goes on with an unfinished pack of the same sources and options, or begins anew."""
+    plan = {"listing": listing.digest_with_times(), "options": options.shaping()}
+    unfinished = journal.read_plan()
+    if unfinished == plan and not (journal.destination / DATASET_FILE).exists():
+        return
     if unfinished is not None and not options.overwrite:
         raise PackError(
-            f"{destination} holds an unfinished pack of other sources or options "
-            f"({_differences({'pack': unfinished.get('options')}, plan)}). Run that one again to finish it, "
+            f"{journal.destination} holds an unfinished pack of other sources or options "
+            f"({_differences(unfinished.get('options'), options)}). Run that one again to finish it, "
             "choose another folder, or pass --overwrite to start anew"
         )
     journal.clear()
     journal.write_plan(plan)
-    return None
 
 
-def _differences(info: dict[str, Any], plan: dict[str, Any]) -> str:
-    old, new = info.get("pack") or {}, plan["options"]
+def _differences(there: dict[str, Any] | None, options: PackOptions) -> str:
+    old, new = there or {}, options.shaping()
     changed = [f"{name} {old.get(name)!r} there, {new[name]!r} now" for name in new if old.get(name) != new[name]]
     return "; ".join(changed) or "the source files have changed"
 
@@ -213,18 +220,26 @@ def _pack_shards(
     start = shards[-1].next_source if shards else 0
     total_bytes = sum(source.size_bytes for source in listing.sources)
     done_bytes = sum(source.size_bytes for source in listing.sources[:start])
-    samples = sum(shard.samples for shard in shards)
     writer: ShardWriter | None = None
     tally = Tally()  # since the last whole shard
 
     def finish(next_source: int) -> None:
-        nonlocal writer, tally, samples
+        nonlocal writer, tally
         assert writer is not None
-        shard = writer.finish()
-        samples += len(shard.records)
-        shards.append(journal.publish_shard(len(shards), shard, next_source, tally))
+        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, tally))
         total.add(tally)
         writer, tally = None, Tally()
+
+    def write(position: int, source: Source, packed: Packed) -> None:
+        nonlocal writer
+        writer = writer or _new_writer(journal, shards, options)
+        if not writer.add(packed, source.label, source.path):
+            finish(position)
+            writer = _new_writer(journal, shards, options)
+            writer.add(packed, source.label, source.path)
+
+    def disk() -> contextlib.AbstractContextManager[None]:
+        return _disk_errors(journal.destination / shard_name(len(shards)))
 
     converted = _converted(listing, start, options)
     try:
@@ -232,38 +247,38 @@ def _pack_shards(
             if isinstance(outcome, str):
                 if options.fail_fast:
                     raise PackError(
-                        f"{listing.root / source.path} cannot be packed: {outcome}. Mend or remove it, "
+                        f"{readable(str(listing.root / source.path))} cannot be packed: {outcome}. Mend or remove it, "
                         "or pack without --on-error fail to leave such files out"
                     )
                 tally.rejected.append((source.path, outcome))
             else:
-                if writer is None:
-                    writer = _new_writer(journal, len(shards), samples, options)
-                if not writer.add(outcome, source.label, source.path):
-                    finish(position)
-                    writer = _new_writer(journal, len(shards), samples, options)
-                    writer.add(outcome, source.label, source.path)
-                tally.packed_bytes += len(outcome.jpeg)
-                if outcome.change is not None:
-                    tally.changes[outcome.change] = tally.changes.get(outcome.change, 0) + 1
-                tally.oriented += outcome.oriented
-                tally.stray_bytes += outcome.stray_bytes
+                with disk():
+                    write(position, source, outcome)
+                tally.count(outcome)
             tally.source_bytes += source.size_bytes
             done_bytes += source.size_bytes
             rejected = len(total.rejected) + len(tally.rejected)
             on_progress(Progress(position + 1, len(listing.sources), done_bytes, total_bytes, rejected))
         if writer is not None:
-            finish(len(listing.sources))
+            with disk():
+                finish(len(listing.sources))
         total.add(tally)
-    except OSError as problem:
-        raise cannot_write(journal.destination / shard_name(len(shards)), problem) from problem
     finally:
         converted.close()  # now, not when the traceback is let go of: its threads stop
         if writer is not None:
             writer.discard()
 
 
-def _new_writer(journal: Journal, number: int, first_sample: int, options: PackOptions) -> ShardWriter:
+@contextlib.contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise cannot_write(path, problem) from problem
+
+
+def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:
+    number, first_sample = len(shards), sum(shard.samples for shard in shards)
     return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import PackError
 from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
+from fastpipe.pack.convert import Packed
 from fastpipe.pack.files import publish, whole_file
 from fastpipe.pack.shards import FinishedShard
 
@@ -49,6 +50,14 @@ class Tally:
     oriented: int = 0
     stray_bytes: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
+
+    def count(self, packed: Packed) -> None:
+        """Adds one picture."""
+        self.packed_bytes += len(packed.jpeg)
+        if packed.change is not None:
+            self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
+        self.oriented += packed.oriented
+        self.stray_bytes += packed.stray_bytes
 
     def add(self, other: Tally) -> None:
         """Adds another run's."""

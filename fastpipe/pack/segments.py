@@ -28,13 +28,19 @@ def kept_segments(jpeg: bytes, *, keep_metadata: bool, upright: bool) -> list[Se
     """
     kept = []
     for marker, payload in _segments(jpeg):
-        if marker == _APP2 and payload.startswith(_ICC_PREFIX):
+        if is_icc((marker, payload)):
             kept.append((marker, payload))
         elif keep_metadata and not _encoders_own(marker, payload):
             if upright and marker == _APP1 and payload.startswith(EXIF_PREFIX):
                 payload = _set_upright(payload)
             kept.append((marker, payload))
     return kept
+
+
+def is_icc(segment: Segment) -> bool:
+    """Whether a segment is a piece of an ICC profile."""
+    marker, payload = segment
+    return marker == _APP2 and payload.startswith(_ICC_PREFIX)
 
 
 def _encoders_own(marker: int, payload: bytes) -> bool:

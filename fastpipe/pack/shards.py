@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format import INDEX_DTYPE, sample_key
+from fastpipe.names import readable
 from fastpipe.pack.convert import Packed
 from fastpipe.pack.files import PARTIAL
 
@@ -88,7 +90,7 @@ class ShardWriter:
 
     def add(self, packed: Packed, label: int, path: str) -> bool:
         """Appends a sample; False, and nothing written, if it would overfill the shard. An empty shard takes any."""
-        note = {"path": os.fsencode(path).decode("utf-8", "backslashreplace")}
+        note = {"path": readable(path)}
         if packed.change is not None:
             note["reencoded"] = packed.change
         members = {
@@ -120,5 +122,6 @@ class ShardWriter:
 
     def discard(self) -> None:
         """Removes the temporary file."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
+            self._file.close()
         self._path.unlink(missing_ok=True)
