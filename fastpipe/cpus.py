@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-CGROUP_V2_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-CGROUP_V1_QUOTA = Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-CGROUP_V1_PERIOD = Path("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def granted_cpus() -> int:
-    """CPUs granted by the affinity mask and by the cgroup's quota, whichever is less; at least 1.
+    """CPUs granted by the affinity mask and by the cgroups' quotas, whichever is less; at least 1.
 
     A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle.
     """
-    quota = _cgroup_quota()
-    cpus = _affinity()
-    return max(1, cpus if quota is None else min(cpus, math.ceil(quota)))
+    limits = [float(_affinity()), *_quotas()]
+    return max(1, math.ceil(min(limits)))
 
 
 def _affinity() -> int:
@@ -27,18 +27,39 @@ def _affinity() -> int:
     return os.cpu_count() or 1
 
 
-def _cgroup_quota() -> float | None:
-    """CPUs' worth of time per period, or None where there is no limit.
+def _quotas() -> Iterator[float]:
+    """CPUs' worth of time that each limited cgroup around this process may use.
 
-    Source: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us).
+    Sources: the kernel's documentation of cgroup v2 (cpu.max), v1 (cpu.cfs_quota_us) and cgroups(7) (/proc/self/cgroup).
     """
-    try:
-        quota, period = CGROUP_V2_QUOTA.read_text().split()[:2]
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        pass
-    try:
-        v1_quota = int(CGROUP_V1_QUOTA.read_text())
-        return v1_quota / int(CGROUP_V1_PERIOD.read_text()) if v1_quota > 0 else None
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
+    with contextlib.suppress(OSError, ValueError):
+        for line in OWN_CGROUPS.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _along(CGROUP_ROOT, path, _v2_quota)
+            elif "cpu" in controllers.split(","):
+                yield from _along(CGROUP_ROOT / "cpu", path, _v1_quota)
+
+
+def _along(mount: Path, path: str, read: Callable[[Path], float | None]) -> Iterator[float]:
+    """The quotas of a cgroup and of those that hold it. In a container the path may be that of the host: then only the
+    mount point, which is the container's own cgroup, is there.
+    """
+    cgroup = mount / path.lstrip("/")
+    for folder in [cgroup, *cgroup.parents]:
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            quota = read(folder)
+            if quota is not None:
+                yield quota
+        if folder == mount:
+            return
+
+
+def _v2_quota(folder: Path) -> float | None:
+    quota, period = (folder / "cpu.max").read_text().split()[:2]
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _v1_quota(folder: Path) -> float | None:
+    quota = int((folder / "cpu.cfs_quota_us").read_text())
+    return quota / int((folder / "cpu.cfs_period_us").read_text()) if quota > 0 else None
