@@ -80,14 +80,15 @@ FASTPIPE_AVX2 void horizontal_avx2(const std::uint8_t* rgbx, std::uint8_t* rgb, 
                                          2, -1, 6, -1, 2, -1, 6, -1, 3, -1, 7, -1, 3, -1, 7, -1);
   const __m256i upper_shift = _mm256_setr_epi32(kLowerBits, 0, kLowerBits, 0, kLowerBits, 0, kLowerBits, 0);
   const __m256i half = _mm256_set1_epi32(static_cast<int>(kHalf));
-  for (int i = 0; i < weights.outputs; ++i) {
-    const Tap tap = weights.taps[i];
-    const std::uint8_t* in = rgbx + static_cast<std::ptrdiff_t>(tap.first) * 4;
-    const SplitWeight* values = weights.of(i);
+  const Tap* const end = weights.taps + weights.outputs;
+  const SplitWeight* row = weights.values;
+  for (const Tap* tap = weights.taps; tap != end; ++tap, row += 2 * weights.per_output, rgb += 3) {
+    const std::uint8_t* in = rgbx + static_cast<std::ptrdiff_t>(tap->first) * 4;
+    const SplitWeight* values = row;
     __m256i sum = _mm256_setzero_si256();
-    for (int j = 0; j < tap.count; j += 2) {
-      const __m256i two = _mm256_shuffle_epi8(_mm256_set1_epi64x(load<long long>(in + 4 * j)), pairs);
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi64x(load<long long>(values + 2 * j))));
+    for (int left = tap->count; left > 0; left -= 2, in += 8, values += 4) {
+      const __m256i two = _mm256_shuffle_epi8(_mm256_set1_epi64x(load<long long>(in)), pairs);
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi64x(load<long long>(values))));
     }
     sum = _mm256_sllv_epi32(sum, upper_shift);
     sum = _mm256_hadd_epi32(sum, sum);  // R G R G | B X B X
@@ -95,7 +96,7 @@ FASTPIPE_AVX2 void horizontal_avx2(const std::uint8_t* rgbx, std::uint8_t* rgb, 
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     const __m128i bytes = _mm_packus_epi16(words, words);  // R G R G B X B X ...
     const std::int32_t pixel = _mm_cvtsi128_si32(_mm_shufflelo_epi16(bytes, _MM_SHUFFLE(3, 1, 2, 0)));
-    std::memcpy(rgb + 3 * static_cast<std::ptrdiff_t>(i), &pixel, sizeof pixel);  // the next pixel covers the X
+    std::memcpy(rgb, &pixel, sizeof pixel);  // the next pixel covers the X
   }
 }
 

@@ -30,7 +30,7 @@ def _affinity() -> int:
 def _quotas() -> Iterator[float]:
     """CPUs' worth of time that each limited cgroup around this process may use.
 
-    Sources: the kernel's documentation of cgroup v2 (cpu.max), v1 (cpu.cfs_quota_us) and cgroups(7) (/proc/self/cgroup).
+    Sources: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us); cgroups(7).
     """
     with contextlib.suppress(OSError, ValueError):
         for line in OWN_CGROUPS.read_text().splitlines():
