@@ -18,16 +18,10 @@ import turbojpeg
 from numpy.typing import NDArray
 from PIL import Image
 
+from fastpipe.pack.turbo import SUBSAMPLINGS
+
 Pixels = NDArray[np.uint8]
 
-_SAMPLINGS = {
-    "444": turbojpeg.TJSAMP_444,
-    "422": turbojpeg.TJSAMP_422,
-    "420": turbojpeg.TJSAMP_420,
-    "440": turbojpeg.TJSAMP_440,
-    "411": turbojpeg.TJSAMP_411,
-    "gray": turbojpeg.TJSAMP_GRAY,
-}
 _TURBO = turbojpeg.TurboJPEG()
 EOI = b"\xff\xd9"
 
@@ -44,7 +38,7 @@ def jpeg_bytes(size: tuple[int, int] = (70, 45), sampling: str = "420", *, quali
     """A baseline JPEG with the standard's Huffman tables."""
     rgb = pixels(*size, seed=seed)
     encoded: bytes = _TURBO.encode(
-        rgb, quality=quality, pixel_format=turbojpeg.TJPF_RGB, jpeg_subsample=_SAMPLINGS[sampling]
+        rgb, quality=quality, pixel_format=turbojpeg.TJPF_RGB, jpeg_subsample=SUBSAMPLINGS[sampling]
     )
     return encoded
 

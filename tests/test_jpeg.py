@@ -14,16 +14,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe import _engine
+from fastpipe.pack.turbo import SUBSAMPLINGS
 
 TURBO = turbojpeg.TurboJPEG()
-SAMPLINGS = {
-    "444": turbojpeg.TJSAMP_444,
-    "422": turbojpeg.TJSAMP_422,
-    "420": turbojpeg.TJSAMP_420,
-    "440": turbojpeg.TJSAMP_440,
-    "411": turbojpeg.TJSAMP_411,
-    "gray": turbojpeg.TJSAMP_GRAY,
-}
 EDGES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 DENOMINATORS = (1, 2, 4, 8)
 
@@ -33,7 +26,7 @@ def noise_jpeg(width: int, height: int, sampling: str, quality: int = 85) -> byt
     kind = turbojpeg.TJPF_RGB
     if sampling == "gray":
         pixels, kind = np.ascontiguousarray(pixels[:, :, :1]), turbojpeg.TJPF_GRAY
-    return bytes(TURBO.encode(pixels, quality=quality, pixel_format=kind, jpeg_subsample=SAMPLINGS[sampling]))
+    return bytes(TURBO.encode(pixels, quality=quality, pixel_format=kind, jpeg_subsample=SUBSAMPLINGS[sampling]))
 
 
 def full_decode(jpeg: bytes, denominator: int = 1) -> NDArray[np.uint8]:
@@ -62,7 +55,7 @@ def regions(draw: st.DrawFn, width: int, height: int) -> tuple[int, int, int, in
     return x, y, draw(st.integers(1, width - x)), draw(st.integers(1, height - y))
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
 @pytest.mark.parametrize("denominator", DENOMINATORS)
 def test_whole_pictures_around_block_borders(sampling: str, denominator: int) -> None:
     for width in EDGES:
@@ -76,7 +69,7 @@ def test_whole_pictures_around_block_borders(sampling: str, denominator: int) ->
             assert np.array_equal(got, expected), (width, height)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("sampling", SUBSAMPLINGS)
 @pytest.mark.parametrize("denominator", DENOMINATORS)
 def test_crops_around_block_borders(sampling: str, denominator: int) -> None:
     rng = np.random.default_rng(denominator)
@@ -94,7 +87,7 @@ def test_crops_around_block_borders(sampling: str, denominator: int) -> None:
 @settings(max_examples=300)
 @given(st.data())
 def test_any_crop_of_any_picture(data: st.DataObject) -> None:
-    sampling = data.draw(st.sampled_from(sorted(SAMPLINGS)))
+    sampling = data.draw(st.sampled_from(sorted(SUBSAMPLINGS)))
     width, height = data.draw(st.integers(1, 130)), data.draw(st.integers(1, 130))
     denominator = data.draw(st.sampled_from(DENOMINATORS))
     assume(has_one_scale(width, height, denominator))
