@@ -8,7 +8,7 @@ TESTS ?= tests
 native := $(wildcard csrc/*.cc csrc/*.h tests/native/*.cc tests/native/*.h)
 
 help:
-	@echo "make demo [DIR=folder]     pack pictures (made here, or your folder) and load them as batches"
+	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
 	@echo "make test                  the whole gate: format, lint, types, tests"
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"

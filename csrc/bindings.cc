@@ -14,6 +14,7 @@
 
 #include "engine.h"
 #include "jpeg.h"
+#include "jpeg_errors.h"
 #include "resize.h"
 #include "transcode.h"
 
@@ -289,6 +290,7 @@ PYBIND11_MODULE(_engine, m) {
   m.doc() = "The native engine; fastpipe.engine and fastpipe.pack are its users.";
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("MAX_PIXELS") = kMaxPixels;
+  m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
       .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,

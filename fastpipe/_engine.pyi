@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 TASK_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
+LIBJPEG_TURBO_VERSION: str
 
 class Engine:
     def __init__(self, shards: list[tuple[bytes, int]], threads: int, max_open_files: int) -> None: ...

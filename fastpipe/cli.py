@@ -79,8 +79,8 @@ def _exit_codes() -> Iterator[None]:
     except KeyboardInterrupt as problem:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from problem
-    except OSError as problem:  # of the terminal, or of what the output is piped to
-        err.print(f"fastpipe: cannot write the output: {problem.strerror or problem}")
+    except OSError as problem:
+        err.print(f"fastpipe: the system refused: {readable(str(problem))}")
         raise typer.Exit(1) from problem
 
 
@@ -122,7 +122,9 @@ def pack(
     ] = False,
     max_pixels: Annotated[int, typer.Option(help="Refuse larger pictures.")] = MAX_PIXELS,
     max_scans: Annotated[int, typer.Option(help="Refuse progressive JPEGs with more scans.")] = MAX_SCANS,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the dataset in DST.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another dataset, or a damaged one, in DST.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn a folder of images into tar shards with an index.
@@ -186,10 +188,10 @@ def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
 
 def _tell_pack(summary: Summary, destination: Path) -> None:
     if summary.already_packed:
-        out.print(
-            f"{destination} is already packed from these sources with these options; nothing to do",
-            markup=False,
-        )
+        out.print(f"{destination} is already packed from these sources with these options; nothing to do")
+        before = summary.info["counts"]["rejected"]
+        if before:
+            out.print(f"{tables.count(before, 'file')} had been rejected: see {destination / REJECTED_FILE}")
         return
     if summary.resumed:
         out.print(f"went on after {tables.count(summary.resumed, 'shard')} of an earlier run")
@@ -226,12 +228,12 @@ def bench(
     """
     with _exit_codes():
         index = Index(data)
-        threads = granted_cpus() if workers is None else whole("workers", workers, least=1, most=1024)
-        whole("repeats", repeats, least=1, most=1000)
-        whole("size", size, least=1, most=4096)
-        whole("batch-size", batch_size, least=1, most=2**20)
+        threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+        whole("--repeats", repeats, least=1, most=1000)
+        whole("--size", size, least=1, most=4096)
+        whole("--batch-size", batch_size, least=1, most=2**20)
         if not 0.1 <= seconds <= 3600:
-            raise ConfigError(f"seconds: expected 0.1 to 3600, got {seconds}")
+            raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
         contenders, skipped = _contenders(against)
         batch_size = min(batch_size, len(index))
         task = Task(str(data), batch_size, threads, size)
@@ -297,13 +299,20 @@ def inspect(
         index = Index(data)
         found = inspect_index(index)
         picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")
-        shown = 0 if picture is None else write_contact_sheet(data, picture, seed=seed)
+        shown, replaced = (0, 0) if picture is None else write_contact_sheet(data, picture, seed=seed)
         if as_json:
-            _print_json({**found.as_dict(), "sheet": None if picture is None else str(picture)})
+            _print_json(
+                {**found.as_dict(), "sheet": None if picture is None else str(picture), "undecodable": replaced}
+            )
             return
         out.print(tables.inspection(found, ascii_only=out.options.ascii_only))
         if picture is not None:
-            out.print(f"{shown} pictures drawn to {picture}")
+            out.print(f"{tables.count(shown, 'picture')} drawn to {picture}")
+        if replaced:
+            err.print(
+                f"fastpipe: {tables.count(replaced, 'picture')} could not be decoded; others are shown instead. "
+                "The dataset is damaged: pack its source again with --overwrite"
+            )
 
 
 @app.command()
@@ -318,12 +327,15 @@ def demo(
     Packs them, iterates an epoch, compares the throughput with torch's DataLoader and draws a training batch.
     """
     with _exit_codes():
-        whole("photos", photos, least=1, most=1_000_000)
+        whole("--photos", photos, least=1, most=1_000_000)
 
         def say(text: str) -> None:
             out.print(f"* {text}")
 
-        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err))
+        def tell(number: int, contender: str, figures: Figures) -> None:
+            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
+
+        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell)
         if not done.summary.already_packed:
             out.print(tables.packing(done.summary))
         out.print(

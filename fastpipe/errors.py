@@ -56,7 +56,8 @@ class SampleError(DatasetError):
         super().__init__(
             f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
             f"  at byte {offset} of {shard}\n"
-            "  to go on without it pass on_error='replace'; to mend the dataset pack its source again"
+            "  to train without it: fastpipe.loader(..., on_error='replace'); "
+            "to mend the dataset: fastpipe pack SRC DST --overwrite"
         )
 
 

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError
 from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
 
+_REPACK = "pack the source again, with --overwrite"
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -40,6 +42,8 @@ class Index:
         path: the dataset's folder.
         info: the content of dataset.json.
         classes: class names; a label is a position in it.
+        class_counts: samples a class.
+        counts: what packing counted: "rejected" files and others; docs/format.md lists them.
         shards: the tar files.
         records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, memory-mapped, read-only.
         fingerprint: hex digest that names this dataset's content and order.
@@ -57,11 +61,16 @@ class Index:
                 for entry in _list(self.info["shards"])
             ]
             samples = _count(self.info["samples"])
+            self.class_counts = [_count(count) for count in _list(self.info["class_counts"])]
+            self.counts: dict[str, Any] = self.info["counts"]
+            _count(self.counts["rejected"])
+            if len(self.class_counts) != len(self.classes):
+                raise ValueError("class_counts is not as long as classes")
             if samples != sum(shard.samples for shard in self.shards):
                 raise ValueError("samples is not the sum of the shards' samples")
         except (KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
-                f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); pack the source again"
+                f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
             ) from problem
         self._shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
         self.records = _map_records(self.path / INDEX_FILE, samples)
@@ -101,7 +110,7 @@ class Index:
                 f"{self.path / INDEX_FILE}: the record of sample {int(samples[first])} is impossible: "
                 f"{_words(records[first])}; expected a shard below {len(self.shards)}, a range inside it, "
                 f"a size of at least 1 x 1 and a label below {len(self.classes)}. The index is damaged: "
-                "pack the source again"
+                f"{_REPACK}"
             )
         return records
 
@@ -162,13 +171,13 @@ def _read_info(path: Path) -> dict[str, Any]:
     except OSError as problem:
         raise DatasetError(f"{file} cannot be read: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
-        raise DatasetError(f"{file} is not valid JSON ({problem}); pack the source again") from problem
+        raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
     if info.get("version") != DATASET_VERSION:
         raise DatasetError(
             f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
-            "Install the fastpipe that packed it, or pack the source again"
+            f"Install the fastpipe that packed it, or {_REPACK}"
         )
     return info
 
@@ -193,12 +202,12 @@ def _map_records(file: Path, samples: int) -> NDArray[np.void]:
     try:
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:
-        raise DatasetError(f"{file} is missing; pack the source again") from problem
+        raise DatasetError(f"{file} is missing; {_REPACK}") from problem
     except (OSError, ValueError, EOFError, OverflowError) as problem:
-        raise DatasetError(f"{file} is not a whole .npy file ({problem}); pack the source again") from problem
+        raise DatasetError(f"{file} is not a whole .npy file ({problem}); {_REPACK}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
             f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "
-            "The index and dataset.json are not of one pack: pack the source again"
+            f"The index and dataset.json are not of one pack: {_REPACK}"
         )
     return records

@@ -75,8 +75,8 @@ def inspect(index: Index) -> Inspection:
         samples=len(index),
         shards=len(index.shards),
         size_bytes=sum(shard.size_bytes for shard in index.shards),
-        class_counts=dict(zip(index.classes, index.info["class_counts"], strict=True)),
-        counts=index.info["counts"],
+        class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
+        counts=index.counts,
         bytes=_histogram(rows["size"].astype(np.float64)),
         width=_histogram(width),
         height=_histogram(height),
@@ -100,7 +100,7 @@ def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
 
 def write_contact_sheet(
     data: Path, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
-) -> int:
+) -> tuple[int, int]:
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
     Args:
@@ -111,7 +111,7 @@ def write_contact_sheet(
         count: pictures.
 
     Returns:
-        How many pictures the sheet shows.
+        How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
     with loader(
         data,
@@ -127,5 +127,6 @@ def write_contact_sheet(
     ) as batches:
         images, labels = next(iter(batches))
         captions = [batches.classes[label] for label in labels.tolist()]
+        replaced = batches.stats().replaced
     write_png(out, contact_sheet(images.permute(0, 2, 3, 1).contiguous().numpy(), captions))
-    return len(captions)
+    return len(captions), replaced

@@ -30,7 +30,7 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 def throughput(results: Sequence[Result]) -> RenderableType:
     """Loaders against each other: images/s and what they take."""
-    table = _table("loader", "images/s", "range", "fastpipe is", "CPUs", "1st batch", "memory")
+    table = _table("loader", "images/s", "range", "fastpipe is", "CPUs", "1st batch", "memory (PSS)")
     for result in results:
         figures = result.median
         table.add_row(

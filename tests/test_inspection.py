@@ -84,7 +84,7 @@ def cells(sheet: Path, count: int) -> list[np.ndarray[tuple[int, ...], np.dtype[
 
 
 def test_the_sheet_shows_pictures_of_the_dataset(flat: Path, tmp_path: Path) -> None:
-    assert write_contact_sheet(flat, tmp_path / "sheet.png") == 37
+    assert write_contact_sheet(flat, tmp_path / "sheet.png") == (37, 0)
     colours = {tuple(np.rint(cell.mean((0, 1)) / 5).astype(int) * 5) for cell in cells(tmp_path / "sheet.png", 37)}
     assert colours == {flat_colour(number) for number in range(37)}, "each picture once"
 
@@ -98,7 +98,7 @@ def test_captions_are_the_classes(flat: Path, tmp_path: Path, monkeypatch: pytes
         return real(images, captions)  # type: ignore[arg-type]
 
     monkeypatch.setattr(inspection, "contact_sheet", record)
-    assert write_contact_sheet(flat, tmp_path / "sheet.png", count=12) == 12
+    assert write_contact_sheet(flat, tmp_path / "sheet.png", count=12) == (12, 0)
     blues = [round((float(cell[..., 2].mean()) - 40) / 80) for cell in cells(tmp_path / "sheet.png", 12)]
     assert [FLAT_CLASSES[blue] for blue in blues] == drawn[0]
 
@@ -121,4 +121,4 @@ def test_a_sheet_as_training_sees_it(textured: Path, tmp_path: Path) -> None:
 def test_a_damaged_sample_does_not_stop_the_sheet(flat: Path, copied: Callable[[Path], Path], tmp_path: Path) -> None:
     broken = copied(flat)
     damage(broken, 3)
-    assert write_contact_sheet(broken, tmp_path / "sheet.png") == 37
+    assert write_contact_sheet(broken, tmp_path / "sheet.png") == (37, 1)

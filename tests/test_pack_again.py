@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -85,3 +86,53 @@ def test_fewer_shards_than_before(tmp_path: Path) -> None:
     (source / "class-0" / "bad").unlink()
     pack(source, packed, PackOptions(overwrite=True))
     assert sorted(os.listdir(packed)) == ["dataset.json", "index.npy", "shard-000000.tar"]
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "index", "json"])
+def test_a_damaged_dataset_is_not_taken_for_packed(tmp_path: Path, damage: str) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    pack(source, packed)
+    whole = digests(packed)
+    if damage == "gone":
+        (packed / "shard-000000.tar").unlink()
+    elif damage == "cut":
+        os.truncate(packed / "shard-000000.tar", 5000)
+    elif damage == "index":
+        os.truncate(packed / "index.npy", 300)
+    else:
+        info = json.loads((packed / "dataset.json").read_text())
+        del info["class_counts"]
+        (packed / "dataset.json").write_text(json.dumps(info))
+    with pytest.raises(PackError, match=r"or a damaged one: .*--overwrite"):
+        pack(source, packed)
+    pack(source, packed, PackOptions(overwrite=True))
+    assert digests(packed) == whole
+
+
+def test_overwrite_has_nothing_to_do_where_nothing_differs(tmp_path: Path) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    pack(source, packed)
+    before = states(packed)
+    assert pack(source, packed, PackOptions(overwrite=True)).already_packed
+    assert states(packed) == before
+
+
+def test_the_old_dataset_stays_until_a_new_shard_is_there(tmp_path: Path) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    pack(source, packed)
+    whole = digests(packed)
+    bad = tmp_path / "bad"
+    (bad / "a").mkdir(parents=True)
+    (bad / "a" / "1.jpg").write_bytes(b"no image")
+    with pytest.raises(PackError, match="none of the 1 files"):
+        pack(bad, packed, PackOptions(overwrite=True))
+    assert {name: digest for name, digest in digests(packed).items() if ".pack" not in name} == whole
+    assert pack(source, packed).already_packed
+
+
+def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(tmp_path: Path) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    (source / "ant" / "bad.jpg").write_bytes(b"no image")
+    pack(source, packed)
+    with pytest.raises(PackError, match=r"1 files were left out.*--overwrite"):
+        pack(source, packed, PackOptions(fail_fast=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from pack_sources import digests, files, write_folder
 
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.pack import pipeline
 from fastpipe.pack.convert import Conversion
 from fastpipe.pack.job import PackOptions, pack
+from fastpipe.pack.sources import Source
 
 
 @pytest.fixture
@@ -72,3 +75,35 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
 def test_options_out_of_range(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"expected [\d]+ to [\d]+, got"):
         PackOptions(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("theirs", ["dataset.json", ".pack/notes.txt"])
+def test_files_of_the_same_names_that_are_not_ours_are_never_touched(
+    tmp_path: Path, theirs: str, overwrite: bool
+) -> None:
+    source, folder = write_folder(tmp_path / "source"), tmp_path / "theirs"
+    for name in (theirs, "index.npy", "shard-000000.tar", "shard-mine.tar"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('{"name": "nobody else\'s"}')
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    with pytest.raises(PackError, match="not empty and holds no packed dataset"):
+        pack(source, folder, PackOptions(overwrite=overwrite))
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
+def test_a_systems_error_stops_the_pack_and_rejects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    real = pipeline.read_source
+
+    def fail(root: Path, file: Source) -> bytes:
+        if file.path == "ant/00.jpg":
+            raise OSError(errno.EIO, "Input/output error")
+        return real(root, file)
+
+    monkeypatch.setattr(pipeline, "read_source", fail)
+    with pytest.raises(PackError, match=r"cannot read .*ant/00.jpg: Input/output error.*run the same command again"):
+        pack(source, packed)
+    monkeypatch.undo()
+    pack(source, packed)
+    assert not (packed / "rejected.jsonl").exists()

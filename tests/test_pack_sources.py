@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -195,4 +196,13 @@ def test_digests_tell_changes(tmp_path: Path) -> None:
     assert list_sources(tmp_path, 0).digest_with_times() != times
     (tmp_path / "a" / "1.jpg").write_bytes(b"longer than before")
     assert list_sources(tmp_path, 0).digest() != before.digest()
-    assert list_sources(tmp_path, 0).newest_ns() > 5
+
+
+def test_a_file_moved_into_anothers_place_is_a_change_however_old_it_is(tmp_path: Path) -> None:
+    tree(tmp_path, "a/1.jpg", "b/2.jpg")
+    before = list_sources(tmp_path, 0).last_change_ns()
+    (tmp_path / "old.jpg").write_bytes((tmp_path / "a" / "1.jpg").read_bytes())
+    os.utime(tmp_path / "old.jpg", ns=(5, 5))
+    time.sleep(0.02)  # a file system's clock may be that coarse
+    (tmp_path / "old.jpg").rename(tmp_path / "a" / "1.jpg")
+    assert list_sources(tmp_path, 0).last_change_ns() > before

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fastpipe.bench.contenders import Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.errors import FastpipeError
 from fastpipe.loader import Loader
 
 _MIN_BATCHES = 4
@@ -25,7 +26,7 @@ class Figures:
         first_batch_s: from asking for the loader to its first batch; imports excluded.
         cpus: CPUs' worth of work, user and system, of the process and its workers.
         memory_mb: proportional set size of the process and its workers, in MB, at the end; shared pages count once.
-        read_us, decode_us, resize_us: thread time an image in each stage of fastpipe's engine; else None.
+        read_us, decode_us, resize_us: wall time of a thread for an image in each stage of fastpipe's engine; else None.
         plan_us: main thread's time an image for planning and handing over; else None.
     """
 
@@ -125,7 +126,10 @@ def _memory_mb() -> float | None:
 def main() -> None:
     """Reads the order, measures, and ends without waiting for worker processes that have batches left to send."""
     order = json.load(sys.stdin)
-    figures = measure(order["contender"], Task(**order["task"]), order["warmup_s"], order["seconds"])
+    try:
+        figures = measure(order["contender"], Task(**order["task"]), order["warmup_s"], order["seconds"])
+    except FastpipeError as problem:
+        sys.exit(str(problem))
     sys.stdout.write(json.dumps(asdict(figures)) + "\n")
 
 

@@ -1,7 +1,8 @@
 """A packed dataset -> an endless stream of batches, by fastpipe and by what people use with PyTorch today.
 
 All do one task: a random-resized crop (scale 0.08 to 1, ratio 3/4 to 4/3) to `size` pixels, mirrored half of the time,
-collated to a uint8 batch (N, 3, size, size) on the CPU, with integer labels. All read the same JPEGs from the shards.
+collated to a uint8 batch (N, 3, size, size), channels_last, on the CPU, with integer labels. All read the same JPEGs
+from the shards and decode them at full size (fastpipe: exact=True).
 The PyTorch ones are what a careful user writes: one process a worker, workers kept alive, library threads limited.
 """
 
@@ -53,6 +54,7 @@ def fastpipe_loader(task: Task) -> Loader:
         size=task.size,
         seed=task.seed,
         num_workers=task.workers,
+        exact=True,
         drop_last=len(Index(task.data)) >= task.batch_size,
     )
 
@@ -65,18 +67,18 @@ def endless(batches: Loader) -> Iterator[Batch]:
 
 def torch_pil(task: Task) -> Iterator[Batch]:
     """torch.utils.data.DataLoader with Pillow, as torchvision's ImageFolder recipe does it."""
-    return iter(_data_loader(_PilDataset(task), task))
+    return _channels_last(_data_loader(_PilDataset(task), task))
 
 
 def torch_cv2(task: Task) -> Iterator[Batch]:
     """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize."""
-    return iter(_data_loader(_Cv2Dataset(task), task))
+    return _channels_last(_data_loader(_Cv2Dataset(task), task))
 
 
 NAMES = {
     "fastpipe": "fastpipe",
-    "torch-pil": "DataLoader + PIL",
-    "torch-cv2": "DataLoader + PyTurboJPEG + cv2",
+    "torch-pil": "DataLoader, PIL",
+    "torch-cv2": "DataLoader, turbo, cv2",
 }
 GROUPS = {"torch": ("torch-pil", "torch-cv2")}
 
@@ -111,6 +113,12 @@ def _data_loader(dataset: Dataset[Any], task: Task) -> DataLoader[Any]:
     )
 
 
+def _channels_last(batches: DataLoader[Any]) -> Iterator[Batch]:
+    """Rows are collated as decoders give them, (height, width, 3), and the batch is seen as (N, 3, height, width)."""
+    for images, labels in batches:
+        yield images.permute(0, 3, 1, 2), labels
+
+
 class _Shards(Dataset[Any]):
     """Reads samples' bytes from the shards by the index, as cheaply as Python can."""
 
@@ -141,7 +149,7 @@ class _PilDataset(_Shards):
         image = image.crop((x, y, x + w, y + h)).resize((self._size, self._size), Image.Resampling.BILINEAR)
         if random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous(), label
+        return torch.from_numpy(np.array(image)), label
 
 
 class _Cv2Dataset(_Shards):
@@ -161,7 +169,7 @@ class _Cv2Dataset(_Shards):
         out = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)
         if random.random() < 0.5:
             out = cv2.flip(out, 1)
-        return torch.from_numpy(out).permute(2, 0, 1).contiguous(), label
+        return torch.from_numpy(out), label
 
 
 def _random_crop(width: int, height: int) -> tuple[int, int, int, int]:

@@ -66,6 +66,11 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -
     return len(missing)
 
 
+def is_photo_folder(folder: Path) -> bool:
+    """Whether `write_photos` made the folder, or began to."""
+    return (folder / MANIFEST).exists() or (folder / _UNFINISHED).exists()
+
+
 def _photo_path(folder: Path, index: int) -> Path:
     return folder / CLASSES[index % len(CLASSES)] / f"{index:05d}.jpg"
 

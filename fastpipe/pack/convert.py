@@ -48,7 +48,7 @@ class Packed:
         jpeg: baseline JPEG of one scan.
         width, height: in pixels.
         change: why the picture had to be encoded anew; None: its coefficients are the source's.
-        oriented: the source carries an EXIF orientation other than upright.
+        oriented: the source carries an EXIF orientation other than upright (not counting TIFF's own).
         stray_bytes: the source has bytes that belong to no segment; they were left out.
     """
 
@@ -80,10 +80,11 @@ def convert(data: bytes, how: Conversion) -> Packed:
         raise ImageError(
             f"{source.width} x {source.height} has a side over JPEG's {MAX_SIDE:,} pixels; --max-size shrinks it"
         )
-    turns = how.apply_exif and source.orientation != 1
-    oriented = source.orientation != 1
+    # A TIFF's orientation is part of the format, and Pillow turns it when it loads one.
+    oriented = source.orientation != 1 and source.format != "tiff"
+    turns = source.orientation != 1 and (how.apply_exif or source.format == "tiff")
 
-    change: str | None = "shrunk" if shrinks else "turned upright" if turns else None
+    change: str | None = "shrunk" if shrinks else "turned upright" if turns and oriented else None
     segments: list[Segment] = []
     stray_bytes = gray = False
     if source.format == "jpeg":
@@ -100,7 +101,7 @@ def convert(data: bytes, how: Conversion) -> Packed:
     else:
         change = change or _FORMAT_NAMES[source.format]
 
-    return _reencode(data, source, segments, how, turns, change, gray, stray_bytes)
+    return _reencode(data, source, segments, how, turns, change, gray, oriented, stray_bytes)
 
 
 def _reencode(
@@ -111,6 +112,7 @@ def _reencode(
     turns: bool,
     change: str | None,
     gray: bool,
+    oriented: bool,
     stray_bytes: bool,
 ) -> Packed:
     image = decode_rgb(data, source, max_pixels=how.max_pixels)
@@ -124,7 +126,7 @@ def _reencode(
     jpeg, _ = _transcode(encoded, segments, how, check_only=False)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
     height, width = image.shape[:2]
-    return Packed(jpeg, width, height, change, source.orientation != 1, stray_bytes)
+    return Packed(jpeg, width, height, change, oriented, stray_bytes)
 
 
 def _transcode_source(

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fastpipe.config import whole
 from fastpipe.cpus import granted_cpus
-from fastpipe.errors import ConfigError, ImageError, PackError
-from fastpipe.format import DATASET_FILE, shard_name
-from fastpipe.index import Index
+from fastpipe.errors import PackError
+from fastpipe.format import shard_name
 from fastpipe.names import readable
-from fastpipe.pack.convert import Conversion, Packed, convert
+from fastpipe.pack.convert import Conversion, Packed
 from fastpipe.pack.dataset import publish_dataset
+from fastpipe.pack.destination import check_apart, check_ours, settle
 from fastpipe.pack.files import cannot_write
-from fastpipe.pack.journal import WORK_FOLDER, Journal, ShardEntry, Tally
+from fastpipe.pack.journal import Journal, ShardEntry, Tally
+from fastpipe.pack.pipeline import converted
 from fastpipe.pack.shards import ShardWriter
-from fastpipe.pack.sources import Listing, Source, list_sources, read_source
+from fastpipe.pack.sources import Listing, Source, list_sources
 
 MIN_SHARD_BYTES = 100_000
 DEFAULT_SHARD_BYTES = 256_000_000
-_AHEAD_PER_WORKER = 4
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class PackOptions:
         shard_size: bytes a shard is filled up to.
         seed: picks the order of the samples.
         fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
-        overwrite: replace a dataset that is in the destination.
+        overwrite: replace another dataset, or a damaged one, that is in the destination.
         workers: threads; None: the CPUs granted to this process.
     """
 
@@ -50,15 +48,15 @@ class PackOptions:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        whole("shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
-        whole("seed", self.seed, least=0, most=2**64 - 1)
+        whole("--shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
+        whole("--seed", self.seed, least=0, most=2**64 - 1)
         if self.workers is not None:
-            whole("workers", self.workers, least=1, most=1024)
+            whole("--workers", self.workers, least=1, most=1024)
         if self.conversion.max_size is not None:
-            whole("max-size", self.conversion.max_size, least=1, most=65500)
-        whole("quality", self.conversion.quality, least=1, most=100)
-        whole("max-pixels", self.conversion.max_pixels, least=1, most=65500 * 65500)
-        whole("max-scans", self.conversion.max_scans, least=1, most=2**31 - 1)
+            whole("--max-size", self.conversion.max_size, least=1, most=65500)
+        whole("--quality", self.conversion.quality, least=1, most=100)
+        whole("--max-pixels", self.conversion.max_pixels, least=1, most=65500 * 65500)
+        whole("--max-scans", self.conversion.max_scans, least=1, most=2**31 - 1)
 
     def shaping(self) -> dict[str, Any]:
         """The options that decide the dataset's bytes."""
@@ -123,89 +121,26 @@ def pack(
     """
     started = time.monotonic()
     options = options or PackOptions()
-    _check_apart(source, destination)
+    check_apart(source, destination)
     listing = list_sources(source, options.seed)
-    _check_destination(destination)
-    if not options.overwrite and (done := _finished(destination, listing, options)) is not None:
-        return Summary(done.info, Tally(), 0, time.monotonic() - started, listing.stray, already_packed=True)
-    journal = Journal(destination)
-    try:
-        _claim(journal, listing, options)
-        tally = Tally()
+    check_ours(destination)
+    shaping = options.shaping()
+    tally = Tally()
+    with Journal(destination) as journal:
+        done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
+        if done is not None:
+            return Summary(done.info, tally, 0, time.monotonic() - started, listing.stray, already_packed=True)
         shards = journal.finished()
         for shard in shards:
             tally.add(shard.tally)
         resumed = len(shards)
         files = len(listing.sources) - (shards[-1].next_source if shards else 0)
         _pack_shards(journal, listing, options, shards, tally, on_progress)
-        if not any(shard.samples for shard in shards):
+        if not shards:
             raise PackError(_nothing_packed(listing, tally))
-        info = publish_dataset(journal, shards, listing, tally, options.shaping())
-        journal.remove()
-    finally:
-        journal.close()
+        info = publish_dataset(journal, shards, listing, tally, shaping)
+        journal.clear()
     return Summary(info, tally, files, time.monotonic() - started, listing.stray, resumed)
-
-
-def _check_apart(source: Path, destination: Path) -> None:
-    inner, outer = destination.resolve(), source.resolve()
-    if inner == outer or outer in inner.parents or inner in outer.parents:
-        raise ConfigError(
-            f"SRC {source} and DST {destination} must not contain one another; choose another DST, "
-            f"for example {outer.with_name(outer.name + '-packed')}"
-        )
-
-
-def _check_destination(destination: Path) -> None:
-    """Refuses folders that hold something else: packing never touches files that are not its own."""
-    if not destination.exists():
-        return
-    if not destination.is_dir():
-        raise PackError(f"{destination} is a file; expected a folder to pack into")
-    ours = (destination / DATASET_FILE).exists() or (destination / WORK_FOLDER).exists()
-    if not ours and any(destination.iterdir()):
-        raise PackError(f"{destination} is not empty and holds no packed dataset; choose a new or empty folder")
-
-
-def _finished(destination: Path, listing: Listing, options: PackOptions) -> Index | None:
-    """The dataset in the destination, if it is what this pack would make; None if there is none."""
-    dataset_file = destination / DATASET_FILE
-    if not dataset_file.exists():
-        return None
-    index = Index(destination)
-    same = (
-        index.info.get("pack") == options.shaping()
-        and index.info.get("source", {}).get("xxh3_128") == listing.digest()
-        and listing.newest_ns() <= dataset_file.stat().st_mtime_ns
-    )
-    if same:
-        return index
-    raise PackError(
-        f"{destination} holds a dataset of other sources or options ({_differences(index.info.get('pack'), options)}). "
-        "Choose another folder, or pass --overwrite to replace it"
-    )
-
-
-def _claim(journal: Journal, listing: Listing, options: PackOptions) -> None:
-    """Goes on with an unfinished pack of the same sources and options, or begins anew."""
-    plan = {"listing": listing.digest_with_times(), "options": options.shaping()}
-    unfinished = journal.read_plan()
-    if unfinished == plan and not (journal.destination / DATASET_FILE).exists():
-        return
-    if unfinished is not None and not options.overwrite:
-        raise PackError(
-            f"{journal.destination} holds an unfinished pack of other sources or options "
-            f"({_differences(unfinished.get('options'), options)}). Run that one again to finish it, "
-            "choose another folder, or pass --overwrite to start anew"
-        )
-    journal.clear()
-    journal.write_plan(plan)
-
-
-def _differences(there: dict[str, Any] | None, options: PackOptions) -> str:
-    old, new = there or {}, options.shaping()
-    changed = [f"{name} {old.get(name)!r} there, {new[name]!r} now" for name in new if old.get(name) != new[name]]
-    return "; ".join(changed) or "the source files have changed"
 
 
 def _pack_shards(
@@ -241,9 +176,9 @@ def _pack_shards(
     def disk() -> contextlib.AbstractContextManager[None]:
         return _disk_errors(journal.destination / shard_name(len(shards)))
 
-    converted = _converted(listing, start, options)
+    pictures = converted(listing.root, listing.sources, start, options.conversion, options.workers or granted_cpus())
     try:
-        for position, source, outcome in converted:
+        for position, source, outcome in pictures:
             if isinstance(outcome, str):
                 if options.fail_fast:
                     raise PackError(
@@ -264,7 +199,7 @@ def _pack_shards(
                 finish(len(listing.sources))
         total.add(tally)
     finally:
-        converted.close()  # now, not when the traceback is let go of: its threads stop
+        pictures.close()  # now, not when the traceback is let go of: its threads stop
         if writer is not None:
             writer.discard()
 
@@ -280,41 +215,6 @@ def _disk_errors(path: Path) -> Iterator[None]:
 def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:
     number, first_sample = len(shards), sum(shard.samples for shard in shards)
     return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
-
-
-def _converted(
-    listing: Listing, start: int, options: PackOptions
-) -> Generator[tuple[int, Source, Packed | str], None, None]:
-    """Converts sources in threads and gives them in order: (position, source, picture or why there is none)."""
-    workers = options.workers or granted_cpus()
-
-    def work(source: Source) -> Packed | str:
-        if source.problem is not None:
-            return source.problem
-        try:
-            data = read_source(listing.root, source)
-        except OSError as problem:
-            return f"cannot be read: {problem.strerror}"
-        try:
-            return convert(data, options.conversion)
-        except ImageError as problem:
-            return str(problem)
-
-    pending: deque[tuple[int, Source, Future[Packed | str]]] = deque()
-    with ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack") as threads:
-        try:
-            for position in range(start, len(listing.sources)):
-                source = listing.sources[position]
-                pending.append((position, source, threads.submit(work, source)))
-                if len(pending) >= workers * _AHEAD_PER_WORKER:
-                    position, source, future = pending.popleft()
-                    yield position, source, future.result()
-            while pending:
-                position, source, future = pending.popleft()
-                yield position, source, future.result()
-        finally:
-            for _, _, future in pending:
-                future.cancel()
 
 
 def _nothing_packed(listing: Listing, tally: Tally) -> str:

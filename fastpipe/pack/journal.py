@@ -8,10 +8,11 @@ never holds an unfinished file, a shard without an entry is made again, and a fo
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,6 +30,7 @@ from fastpipe.pack.shards import FinishedShard
 WORK_FOLDER = ".pack"
 _PLAN_FILE = "plan.json"
 _LOCK_FILE = "lock"
+_REPLACED_FILE = "replaced.json"
 
 
 @dataclass
@@ -99,21 +101,36 @@ class Journal:
     def __init__(self, destination: Path) -> None:
         self.destination = destination
         self.folder = destination / WORK_FOLDER
+        lock = self.folder / _LOCK_FILE
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(self.folder / _LOCK_FILE, "wb")  # noqa: SIM115 (held until close)
+            self._lock: BinaryIO = open(lock, "wb")  # noqa: SIM115 (held until close)
         except OSError as problem:
             raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as problem:
+            if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(lock)):
+                raise BlockingIOError  # the pack that made it has just ended and removed it
+        except (BlockingIOError, FileNotFoundError) as problem:
             self._lock.close()
             raise PackError(
                 f"another pack is writing to {destination}; wait for it, or choose another folder"
             ) from problem
+        except OSError as problem:
+            self._lock.close()
+            raise PackError(
+                f"cannot lock {lock}: {problem.strerror}; DST must be on a file system that knows flock"
+            ) from problem
 
-    def close(self) -> None:
-        """Lets go of the lock."""
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets go of the lock, and removes the work folder if there is no work in it."""
+        with contextlib.suppress(OSError):
+            if [file.name for file in self.folder.iterdir()] == [_LOCK_FILE]:
+                (self.folder / _LOCK_FILE).unlink()
+                self.folder.rmdir()
         self._lock.close()
 
     def read_plan(self) -> dict[str, Any] | None:
@@ -124,8 +141,14 @@ class Journal:
             return None
         return plan if isinstance(plan, dict) else None
 
-    def write_plan(self, plan: dict[str, Any]) -> None:
-        """Begins a pack."""
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Begins a pack; the work of an earlier one is removed. A finished dataset stays until there is a new shard."""
+        if (self.folder / _REPLACED_FILE).exists():
+            self._remove_replaced()
+        for entry in self.folder.glob("shard-*.json"):
+            if not (self.destination / DATASET_FILE).exists():
+                (self.destination / f"{entry.stem}.tar").unlink(missing_ok=True)
+        self.clear()
         with whole_file(self.folder / _PLAN_FILE, self.folder) as file:
             file.write(json.dumps(plan, sort_keys=True).encode())
 
@@ -143,6 +166,7 @@ class Journal:
             np.save(file, shard.records, allow_pickle=False)
         with whole_file(self._entry_file(number), self.folder) as file:
             file.write(json.dumps(asdict(entry)).encode())
+        self._remove_replaced()
         publish(shard.file, self.destination / entry.name)
         return entry
 
@@ -152,26 +176,29 @@ class Journal:
             yield np.load(self._records_file(number), allow_pickle=False)
 
     def clear(self) -> None:
-        """Removes what earlier packs left: unfinished work and a finished dataset, dataset.json first."""
-        (self.destination / DATASET_FILE).unlink(missing_ok=True)
-        for file in [
-            self.destination / INDEX_FILE,
-            self.destination / REJECTED_FILE,
-            *self.destination.glob("shard-*.tar"),
-        ]:
-            file.unlink(missing_ok=True)
-        self.clear_work()
-
-    def clear_work(self) -> None:
         """Empties the work folder, but for the lock."""
         for file in self.folder.iterdir():
             if file.name != _LOCK_FILE:
                 file.unlink()
 
-    def remove(self) -> None:
-        """Removes the work folder; the pack is done."""
-        self.close()
-        shutil.rmtree(self.folder)
+    def _remove_replaced(self) -> None:
+        """Removes the dataset that this pack replaces, if there is one: the files that its dataset.json names.
+
+        dataset.json is moved away first, so the folder is unfinished from then on; after a stop in between, the
+        next shard goes on with the removal.
+        """
+        current, moved = self.destination / DATASET_FILE, self.folder / _REPLACED_FILE
+        if current.exists():
+            os.replace(current, moved)
+        if not moved.exists():
+            return
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            for shard in json.loads(moved.read_bytes())["shards"]:
+                if re.fullmatch(r"shard-\d{6,}\.tar", shard["name"]):
+                    (self.destination / shard["name"]).unlink(missing_ok=True)
+        for name in (INDEX_FILE, REJECTED_FILE):
+            (self.destination / name).unlink(missing_ok=True)
+        moved.unlink()
 
     def _entry_file(self, number: int) -> Path:
         return self.folder / f"shard-{number:06d}.json"

@@ -20,7 +20,7 @@ class Source:
     Attributes:
         path: relative to the source folder, with "/".
         label: position of its class in the sorted list of classes.
-        size_bytes, mtime_ns: as the file system had them.
+        size_bytes, mtime_ns, ctime_ns: as the file system had them.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
     """
 
@@ -28,6 +28,7 @@ class Source:
     label: int
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int
     problem: str | None = None
 
 
@@ -55,9 +56,12 @@ class Listing:
         """Names the content and its state: files that were written again count as changed."""
         return self._digest(with_mtime=True)
 
-    def newest_ns(self) -> int:
-        """The latest time at which one of the files was written, in nanoseconds since 1970."""
-        return max((source.mtime_ns for source in self.sources), default=0)
+    def last_change_ns(self) -> int:
+        """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
+
+        By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
+        """
+        return max((source.ctime_ns for source in self.sources), default=0)
 
     def _digest(self, *, with_mtime: bool) -> str:
         digest = xxhash.xxh3_128()
@@ -129,10 +133,11 @@ def _source(root: Path, path: str, label: int) -> Source:
     try:
         info = os.stat(root / path)
     except OSError as problem:
-        return Source(path, label, 0, 0, f"cannot be read: {problem.strerror}")
+        return Source(path, label, 0, 0, 0, f"cannot be read: {problem.strerror}")
     if not stat.S_ISREG(info.st_mode):
-        return Source(path, label, 0, info.st_mtime_ns, "not a regular file (a pipe, socket or device)")
-    return Source(path, label, info.st_size, info.st_mtime_ns)
+        why = "not a regular file (a pipe, socket or device)"
+        return Source(path, label, 0, info.st_mtime_ns, info.st_ctime_ns, why)
+    return Source(path, label, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
 
 
 def read_source(root: Path, source: Source) -> bytes:
