@@ -5,10 +5,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -35,6 +39,18 @@ void raise_if(const Status& status) {
   if (!status.ok()) throw py::value_error(words_of(status));
 }
 
+// Note [the end of the program]
+// When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
+// not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep
+// it once the engine is stopping, which it is by then: no worker needs the GIL, so the wait is short and cannot
+// deadlock.
+template <typename Work>
+void without_gil(Work work) {
+  PyThreadState* const state = PyEval_SaveThread();
+  work();
+  PyEval_RestoreThread(state);
+}
+
 // Note [fork]
 // After a fork the child has the engine's memory and none of its threads: its locks may be held for ever, and a join
 // would wait for nobody. A child therefore touches nothing of it, and lets it leak.
@@ -50,15 +66,23 @@ class PyEngine {
   ~PyEngine() {
     if (foreign()) {
       static_cast<void>(engine_.release());  // Note [fork]
-      return;
+    } else {
+      close();
     }
-    const py::gil_scoped_release release;  // workers never need the GIL; other Python threads do
-    engine_.reset();
   }
   PyEngine(const PyEngine&) = delete;
   PyEngine& operator=(const PyEngine&) = delete;
 
   bool foreign() const { return ::getpid() != process_; }
+
+  void close() const {
+    if (foreign()) return;  // Note [fork]
+    if (engine_->stopping()) {
+      engine_->close();  // Note [the end of the program]
+    } else {
+      without_gil([this] { engine_->close(); });
+    }
+  }
 
   Engine& core() const {
     if (foreign()) throw py::value_error("the engine belongs to another process");
@@ -87,10 +111,9 @@ class PyJob {
       if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
     }
     job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out, exact);  // throws if not writable
-    engine_->core().submit(job_);
+    if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
   ~PyJob() {
-    if (engine_->foreign()) return;  // Note [fork]
     cancel();
   }
   PyJob(const PyJob&) = delete;
@@ -104,11 +127,8 @@ class PyJob {
     while (true) {
       const auto left = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
       const milliseconds slice = std::max(std::min(left, milliseconds(100)), milliseconds(0));
-      bool done;
-      {
-        const py::gil_scoped_release release;
-        done = engine.wait(*job_, slice);
-      }
+      bool done = false;
+      without_gil([&] { done = engine.wait(*job_, slice); });
       if (done) return true;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (left <= milliseconds(0)) return false;
@@ -116,9 +136,14 @@ class PyJob {
   }
 
   void cancel() const {
+    if (engine_->foreign()) return;  // Note [fork]
     Engine& engine = engine_->core();
-    const py::gil_scoped_release release;
-    engine.cancel(*job_);
+    if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
+    if (engine.stopping()) {
+      engine.cancel(*job_);  // Note [the end of the program]
+    } else {
+      without_gil([&] { engine.cancel(*job_); });
+    }
   }
 
   py::list errors() const {
@@ -296,12 +321,7 @@ PYBIND11_MODULE(_engine, m) {
       .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,
            "threads"_a, "max_open_files"_a)
       .def("counters", &counters)
-      .def("close", [](const PyEngine& engine) {
-        if (engine.foreign()) return;  // Note [fork]
-        Engine& core = engine.core();
-        const py::gil_scoped_release release;
-        core.close();
-      });
+      .def("close", &PyEngine::close);
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool>(),

@@ -40,13 +40,14 @@ Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_file
 
 Engine::~Engine() { close(); }
 
-void Engine::submit(std::shared_ptr<Job> job) {
-  if (job->tasks_.empty()) return;
+bool Engine::submit(std::shared_ptr<Job> job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    queue_.push_back(std::move(job));
+    if (stopping_) return false;
+    if (!job->tasks_.empty()) queue_.push_back(std::move(job));
   }
   work_came_.notify_all();
+  return true;
 }
 
 bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
@@ -88,6 +89,11 @@ void Engine::stop() {
     queue_.clear();
   }
   work_came_.notify_all();
+}
+
+bool Engine::stopping() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopping_;
 }
 
 void Engine::close() noexcept {

@@ -50,7 +50,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  void submit(std::shared_ptr<Job> job);
+  // False, and nothing done, once the engine is closed.
+  bool submit(std::shared_ptr<Job> job);
 
   // True when no thread will touch the job any more.
   bool wait(const Job& job, std::chrono::milliseconds timeout);
@@ -66,6 +67,9 @@ class Engine {
 
   // Cancels everything and joins the threads. Safe to call twice.
   void close() noexcept;
+
+  // Whether close has begun.
+  bool stopping();
 
  private:
   void work(int number);

@@ -17,12 +17,13 @@ std::string errno_words(int number) { return std::generic_category().message(num
 Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
   int fd;
   do {
-    fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC);
+    fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
   auto opened = std::make_shared<const File>(fd);
   struct stat info;
   if (::fstat(fd, &info) != 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+  if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
     return error(Code::shard_changed, "expected %llu bytes, found %llu",
                  static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size));
@@ -78,7 +79,12 @@ Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
     return {};
   }
   recent_.push_front({shard, *file});
-  where_[shard] = recent_.begin();
+  try {
+    where_[shard] = recent_.begin();
+  } catch (...) {
+    recent_.pop_front();
+    throw;
+  }
   if (recent_.size() > max_open_) {
     closing = std::move(recent_.back().file);
     where_.erase(recent_.back().shard);

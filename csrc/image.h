@@ -47,6 +47,9 @@ struct PixelSpan {
   std::uint8_t* row(int y) const { return data + y * stride; }
 };
 
+// A thread's scratch buffer that one giant picture made larger than this is given back.
+constexpr std::size_t kKeptBytes = 64 << 20;
+
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace fastpipe

@@ -120,6 +120,7 @@ void Resizer::finish(PixelSpan out) {
       kernels_->vertical(rows, between_stride_, down.of(y), tap.count, out.row(y), output_bytes);
     }
   }
+  if (between_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(between_);
 }
 
 }  // namespace fastpipe

@@ -1,7 +1,7 @@
 #include "row.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 
 namespace fastpipe {
@@ -59,7 +59,9 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
   if (!status.ok()) return status;
 
   const std::uint64_t read = now_ns();
-  status = decoder_.open(bytes_.data(), bytes_.size());
+  // A user who let pack take larger pictures wants to load them: then the index is the limit.
+  const std::int64_t pixels = std::max(kMaxPixels, static_cast<std::int64_t>(task.width) * task.height);
+  status = decoder_.open(bytes_.data(), bytes_.size(), pixels);
   if (!status.ok()) return status;
   const Size size = decoder_.size();
   if (size.width != task.width || size.height != task.height) {
@@ -83,6 +85,7 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
   resizer_.finish(out);
   const std::uint64_t finished = now_ns();
 
+  if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
   counters->add({1, task.size, read - started, decoded - read - sink.ns, finished - decoded + sink.ns});
   return status;
 }

@@ -12,6 +12,7 @@ class BlockSignals {
   BlockSignals() {
     sigset_t all;
     sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);  // faulthandler reports those
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~BlockSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

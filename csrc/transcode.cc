@@ -123,6 +123,9 @@ struct Transcoder::State {
   Status convert(const std::uint8_t* data, std::size_t size, const std::vector<Segment>& segments,
                  const TranscodeOptions& options, JpegInfo* info) {
     if (setjmp(errors.jump)) {  // Note [libjpeg errors]
+      // A memory destination that has grown has freed the buffer that `output` still names; ending it names the new
+      // one.
+      if (output != nullptr) (*out.dest->term_destination)(&out);
       jpeg_abort_decompress(&in);
       jpeg_abort_compress(&out);
       return errors.status;

@@ -52,16 +52,17 @@ class Resize:
 Crop = RandomResizedCrop | CenterCrop | Resize
 
 
-def whole(name: str, value: object, *, least: int, most: int) -> int:
-    """Checks a whole number; numpy's integers are accepted, True and False are not."""
+def whole(name: str, value: object, *, least: int, most: int, hint: str = "") -> int:
+    """Checks a whole number; numpy's integers are accepted, True and False are not. The hint ends the message."""
+    hint = hint and f"; {hint}"
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = None
     if number is None or isinstance(value, bool) or "bool" in str(getattr(value, "dtype", "")):
-        raise ConfigError(f"{name}: expected a whole number, got {value!r}")
+        raise ConfigError(f"{name}: expected a whole number, got {value!r}{hint}")
     if not least <= number <= most:
-        raise ConfigError(f"{name}: expected {least} to {most}, got {number}")
+        raise ConfigError(f"{name}: expected {least} to {most}, got {number}{hint}")
     return number
 
 
@@ -87,9 +88,10 @@ def output_size(value: object) -> tuple[int, int]:
         height, width = value
     else:
         height = width = value
+    hint = "pass a number for a square, or (height, width)"
     return (
-        whole("size", height, least=1, most=MAX_OUTPUT_PIXELS),
-        whole("size", width, least=1, most=MAX_OUTPUT_PIXELS),
+        whole("size", height, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
+        whole("size", width, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
     )
 
 

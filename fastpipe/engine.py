@@ -15,6 +15,7 @@ from fastpipe.index import Index
 from fastpipe.plan import BatchPlan
 
 _MOST_OPEN_SHARDS = 256
+_CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
 
 
 class Job:
@@ -52,7 +53,8 @@ class Engine:
         max_open = _MOST_OPEN_SHARDS
         if soft_limit != resource.RLIM_INFINITY:
             max_open = max(1, min(max_open, soft_limit // 4))
-        shards = [(os.fsencode(shard.path), shard.size_bytes) for shard in index.shards]
+        # Absolute: shards are opened when they are needed, and programs change their folder.
+        shards = [(os.fsencode(os.path.abspath(shard.path)), shard.size_bytes) for shard in index.shards]
         try:
             self._engine = _engine.Engine(shards, num_workers, max_open)
         except RuntimeError as problem:
@@ -61,7 +63,6 @@ class Engine:
                 "on processes (ulimit -u, or the container's pids limit)"
             ) from problem
         self._process = os.getpid()
-        self._closed = False
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined.
         self._finalizer = weakref.finalize(self, self._engine.close)
 
@@ -82,7 +83,10 @@ class Engine:
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
         self.check_usable()
-        return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact))
+        try:
+            return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact))
+        except RuntimeError as problem:  # closed by another thread meanwhile
+            raise EngineError(_CLOSED) from problem
 
     def counters(self) -> dict[str, float]:
         """Rows and bytes done and the threads' seconds in each stage, since the start."""
@@ -90,7 +94,6 @@ class Engine:
 
     def close(self) -> None:
         """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""
-        self._closed = True
         self._finalizer()
 
     def is_foreign(self) -> bool:
@@ -104,8 +107,8 @@ class Engine:
                 f"this loader was made in process {self._process} and is used in its forked child {os.getpid()}, "
                 "where its threads do not exist; make the loader in the process that iterates it"
             )
-        if self._closed:
-            raise EngineError("this loader is closed; make a new one with fastpipe.loader(...)")
+        if not self._finalizer.alive:
+            raise EngineError(_CLOSED)
 
 
 def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import os
-import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import NoReturn
 
 from fastpipe import config
 from fastpipe.cpus import granted_cpus
-from fastpipe.engine import Engine, Job
-from fastpipe.errors import ConfigError, SampleError
+from fastpipe.engine import Engine
+from fastpipe.epoch import Batch, EpochIterator
+from fastpipe.errors import ConfigError, EngineError
 from fastpipe.index import Index
-from fastpipe.plan import BatchPlan, EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.slots import SlotRing
 from fastpipe.stats import Stats
 
-Batch = tuple[torch.Tensor, torch.Tensor]
-
-_REPLACE_ATTEMPTS = 16
-_WAIT_S = 1.0
+_WORKERS_HINT = "they are threads in this process: pass 1 for the fewest, or leave it out for the CPUs granted"
+_PREFETCH_HINT = "batches made ahead; leave it out for 2"
 
 _REFUSED = {
     "collate_fn": "images are collated in C++, straight into the batch; combine tensors after the loader",
@@ -35,6 +29,9 @@ _REFUSED = {
     "batch_sampler": "the order comes from seed=, shuffle= and set_epoch()",
     "generator": "pass seed=, a whole number",
     "multiprocessing_context": "there are no worker processes; leave it out",
+    "in_order": "batches always come in order; leave it out",
+    "pin_memory_device": "the loader owns its buffers; leave it out",
+    "dataset": "the first argument is the folder that `fastpipe pack` wrote",
     "timeout": "a wait for a batch can always be interrupted; leave it out",
     "transform": "choose crop=, hflip= and size=, and transform the batch of tensors after the loader",
 }
@@ -104,8 +101,8 @@ def loader(
     return Loader(
         Index(data),
         recipe,
-        num_workers=config.whole("num_workers", threads, least=1, most=1024),
-        prefetch_factor=config.whole("prefetch_factor", prefetch_factor, least=1, most=1024),
+        num_workers=config.whole("num_workers", threads, least=1, most=1024, hint=_WORKERS_HINT),
+        prefetch_factor=config.whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT),
         exact=config.flag("exact", exact),
         on_error=config.choice("on_error", on_error, ("raise", "replace")),
     )
@@ -130,6 +127,8 @@ class Loader:
         exact: bool,
         on_error: str,
     ) -> None:
+        if len(index) == 0:
+            raise ConfigError(f"{index.path} has no samples; pack a source that has")
         if batches_per_epoch(len(index), recipe) == 0:
             raise ConfigError(
                 f"batch_size={recipe.batch_size} with drop_last=True leaves no batch: {index.path} has "
@@ -157,12 +156,16 @@ class Loader:
         return batches_per_epoch(len(self._index), self._recipe)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins the next epoch: the one that `set_epoch` named, else one more than the last."""
+        """Begins the next epoch: the one that `set_epoch` named, else one more than the last.
+
+        A look at one batch, next(iter(loader)), takes an epoch too. An iterator that raised is over: later calls raise
+        EngineError, never StopIteration, so that no epoch is cut short unnoticed.
+        """
         self._engine.check_usable()
         plan = EpochPlan(self._index, self._recipe, self._next_epoch)
         self._stats.epoch = self._next_epoch
         self._next_epoch += 1
-        return _EpochIterator(
+        return EpochIterator(
             self._index,
             plan,
             self._engine,
@@ -193,111 +196,14 @@ class Loader:
         """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""
         self._engine.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise EngineError(
+            "a loader owns threads and cannot be copied or pickled; "
+            "call fastpipe.loader(...) in the process that iterates it"
+        )
+
     def __enter__(self) -> Loader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _EpochIterator:
-    """One pass over an epoch: keeps `ahead` batches in the works and hands them out in order."""
-
-    def __init__(
-        self,
-        index: Index,
-        plan: EpochPlan,
-        engine: Engine,
-        slots: SlotRing,
-        stats: Stats,
-        *,
-        ahead: int,
-        exact: bool,
-        replace_bad: bool,
-    ) -> None:
-        self._index = index
-        self._plan = plan
-        self._engine = engine
-        self._slots = slots
-        self._stats = stats
-        self._ahead = ahead
-        self._exact = exact
-        self._replace_bad = replace_bad
-        self._submitted = 0
-        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
-
-    def __iter__(self) -> _EpochIterator:
-        return self
-
-    def __len__(self) -> int:
-        """Batches still to come."""
-        return len(self._plan) - self._submitted + len(self._works)
-
-    def __next__(self) -> Batch:
-        self._engine.check_usable()
-        try:
-            self._submit_up_to(self._ahead + 1)
-            if not self._works:
-                raise StopIteration
-            plan, images, job = self._works[0]
-            self._wait(job)
-            labels = plan.labels
-            errors = job.errors()
-            if errors:
-                self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
-                self._handle(plan, images, labels, errors)
-        except BaseException:
-            self._works.clear()  # a job that is dropped is cancelled
-            self._submitted = len(self._plan)
-            raise
-        self._works.popleft()
-        del job  # it holds the slot
-        self._stats.batches += 1
-        self._stats.samples += len(plan)
-        batch = torch.from_numpy(images)[: len(plan)]  # sliced by torch: see SlotRing.take
-        return batch.permute(0, 3, 1, 2), torch.from_numpy(labels)
-
-    def _submit_up_to(self, count: int) -> None:
-        while len(self._works) < count and self._submitted < len(self._plan):
-            started = time.perf_counter()
-            plan = self._plan.batch(self._submitted)
-            images = self._slots.take()
-            self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
-            self._submitted += 1
-            self._stats.plan_s += time.perf_counter() - started
-
-    def _wait(self, job: Job) -> None:
-        started = time.perf_counter()
-        while not job.wait(_WAIT_S):
-            self._engine.check_usable()
-        self._stats.wait_s += time.perf_counter() - started
-
-    def _handle(
-        self,
-        plan: BatchPlan,
-        images: NDArray[np.uint8],
-        labels: NDArray[np.int64],
-        errors: list[tuple[int, str]],
-    ) -> None:
-        """Raises for the first bad row, or fills all bad rows with other samples."""
-        first_row, reason = errors[0]
-        rows = np.array([row for row, _ in errors], dtype=np.int64)
-        wanted = len(rows)
-        attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
-        for attempt in range(attempts):
-            others = self._plan.replacements(plan.samples[rows], attempt)
-            job = self._engine.submit(others, images, exact=self._exact, rows=rows)
-            self._wait(job)
-            self._engine.check_usable()
-            labels[rows] = others.labels
-            rows = rows[[row for row, _ in job.errors()]]
-            if not len(rows):
-                self._stats.replaced += wanted
-                return
-        sample = int(plan.samples[first_row])
-        shard, key, offset = self._index.where(sample)
-        if attempts:
-            reason += f" (and {attempts} other samples tried in its place failed too)"
-        elif self._replace_bad:
-            reason += " (and the dataset has no other sample to put in its place)"
-        raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)

@@ -16,8 +16,8 @@ class Stats:
         replaced: samples that could not be decoded and were replaced (on_error="replace").
         wait_s: seconds that the training loop waited for batches.
         plan_s: seconds spent planning batches, in the training loop's thread.
-        bytes_read: compressed bytes read by the engine, prefetched batches included.
-        images_decoded: rows finished by the engine, prefetched batches included.
+        images_decoded: rows finished by the engine, prefetched batches included, failed ones not.
+        bytes_read: compressed bytes of those rows.
         read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads.
     """
 

@@ -21,7 +21,8 @@ LAYERS: tuple[set[str], ...] = (
     {"plan"},  # the plan,
     {"engine"},  # and what carries it out
     {"slots", "transfer", "augment", "stats"},  # L3
-    {"loader", "dataset"},  # L4
+    {"epoch"},  # L4: an epoch's batches,
+    {"loader", "dataset"},  # and what hands out epochs
     {"__init__"},  # the public names
     TOP,  # L5
     {"cli", "__main__"},

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import torch
@@ -263,3 +266,84 @@ def test_a_program_ends_cleanly_with_a_loader_in_mid_iteration(large: Path, rest
     seconds = time.time() - float(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
     assert seconds < 2
+
+
+def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(flat.parent)
+    with fastpipe.loader(flat.name, 4, size=16) as loader:
+        monkeypatch.chdir(tmp_path)
+        assert sum(1 for _ in loader) == len(loader)
+
+
+def interrupted_at(loader: fastpipe.Loader, line: int) -> tuple[bool, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
+    """Raises KeyboardInterrupt at the n-th line that handing out the second batch runs; says whether it came so far."""
+    lines = 0
+    came = False
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal lines, came
+        if not frame.f_code.co_filename.endswith(("epoch.py", "engine.py")):
+            return None
+        lines += event == "line"
+        if lines == line and not came:
+            came = True
+            raise KeyboardInterrupt
+        return trace
+
+    iterator = iter(loader)
+    next(iterator)
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        next(iterator)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(None)
+    return came, iterator
+
+
+def test_an_interrupt_anywhere_never_leaves_a_silent_gap(flat: Path) -> None:
+    with fastpipe.loader(flat, 8, size=16, train=False, num_workers=1) as loader:
+        second = [labels.tolist() for _, labels in loader][1]
+        for line in range(1, 1000):
+            came, iterator = interrupted_at(loader, line)
+            if not came:
+                break
+            try:
+                labels = next(iterator)[1].tolist()
+            except EngineError as error:
+                assert "ended by an error" in str(error)
+            else:
+                assert labels == second, "it went on as if nothing had been"
+        assert line > 10
+
+
+def test_an_iterator_that_has_ended_stays_ended(flat: Path) -> None:
+    with fastpipe.loader(flat, 8, size=16) as loader:
+        iterator = iter(loader)
+        assert len(list(iterator)) == len(loader)
+    assert list(iterator) == []
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_loader_is_not_copied(loader: fastpipe.Loader, duplicate: Callable[[object], object]) -> None:
+    with pytest.raises(EngineError, match="cannot be copied or pickled"):
+        duplicate(loader)
+
+
+def test_a_daemon_thread_that_iterates_does_not_abort_the_program(textured: Path) -> None:
+    script = """
+        import sys, threading, time, fastpipe
+        loader = fastpipe.loader(sys.argv[1], 2, size=64, num_workers=2)
+        def run():
+            try:
+                while True:
+                    for _ in loader: pass
+            except fastpipe.EngineError:
+                pass
+        for _ in range(2):
+            threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.3)
+    """
+    for _ in range(3):
+        assert run_script(script, textured, timeout_s=60).returncode == 0

@@ -174,3 +174,30 @@ def test_bytes_cut_out_or_put_in(data: st.DataObject) -> None:
 def test_noise_behind_the_header(noise: bytes) -> None:
     start = BASELINE.index(b"\xff\xda") + 14
     converted_or_refused(BASELINE[:start] + noise + EOI)
+
+
+def test_an_error_after_a_large_segment_was_written() -> None:
+    """libjpeg finds a coefficient that it cannot write only after the segments are out and its buffer has grown."""
+
+    def segment(marker: int, payload: bytes) -> bytes:
+        return bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload
+
+    bits = "0" + "1" * 12 + "0" + "0"  # the one DC code, category 13; its value; end of block
+    bits += "1" * (-len(bits) % 8)
+    jpeg = b"".join(
+        (
+            b"\xff\xd8",
+            segment(0xE2, b"ICC_PROFILE\0\1\1" + bytes(20_000)),
+            segment(0xDB, bytes([0]) + bytes([1] * 64)),
+            segment(0xC0, bytes([8, 0, 8, 0, 8, 1, 1, 0x11, 0])),
+            segment(0xC4, bytes([0x00, 1, *[0] * 15, 13])),
+            segment(0xC4, bytes([0x10, 1, *[0] * 15, 0])),
+            segment(0xDA, bytes([1, 1, 0, 0, 63, 0])),
+            int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00"),
+            b"\xff\xd9",
+        )
+    )
+    for _ in range(20):
+        packed = convert(jpeg, PLAIN)  # its pixels are sound and are encoded anew
+        assert packed.change == "unusual JPEG structure"
+        assert (packed.width, packed.height) == (8, 8)

@@ -129,6 +129,7 @@ def pack(
     with Journal(destination) as journal:
         done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
         if done is not None:
+            journal.clear()  # a pack that was killed at its very end leaves its work behind
             return Summary(done.info, tally, 0, time.monotonic() - started, listing.stray, already_packed=True)
         shards = journal.finished()
         for shard in shards:

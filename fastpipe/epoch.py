@@ -1,0 +1,134 @@
+"""The plan of an epoch -> its batches of tensors, made ahead by the engine and handed out in order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.engine import Engine, Job
+from fastpipe.errors import EngineError, SampleError
+from fastpipe.index import Index
+from fastpipe.plan import BatchPlan, EpochPlan
+from fastpipe.slots import SlotRing
+from fastpipe.stats import Stats
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+_REPLACE_ATTEMPTS = 16
+_WAIT_S = 1.0
+
+
+class EpochIterator:
+    """One pass over an epoch: keeps `ahead` batches in the works and hands them out in order."""
+
+    def __init__(
+        self,
+        index: Index,
+        plan: EpochPlan,
+        engine: Engine,
+        slots: SlotRing,
+        stats: Stats,
+        *,
+        ahead: int,
+        exact: bool,
+        replace_bad: bool,
+    ) -> None:
+        self._index = index
+        self._plan = plan
+        self._engine = engine
+        self._slots = slots
+        self._stats = stats
+        self._ahead = ahead
+        self._exact = exact
+        self._replace_bad = replace_bad
+        self._submitted = 0
+        self._handed_out = 0
+        self._failed = False
+        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
+
+    def __iter__(self) -> EpochIterator:
+        return self
+
+    def __len__(self) -> int:
+        """Batches still to come."""
+        return len(self._plan) - self._handed_out
+
+    def __next__(self) -> Batch:
+        if self._failed:
+            raise EngineError("this epoch was ended by an error; begin a new one: for images, labels in loader")
+        if self._handed_out == len(self._plan):
+            raise StopIteration
+        try:
+            return self._next()
+        except BaseException:
+            # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
+            self._failed = True
+            while self._works:
+                self._works.popleft()[2].cancel()
+            raise
+
+    def _next(self) -> Batch:
+        self._engine.check_usable()
+        self._submit_up_to(self._ahead + 1)
+        plan, images, job = self._works[0]
+        self._wait(job)
+        labels = plan.labels
+        errors = job.errors()
+        if errors:
+            self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
+            self._handle(plan, images, labels, errors)
+        self._stats.batches += 1
+        self._stats.samples += len(plan)
+        self._handed_out += 1
+        self._works.popleft()
+        batch = torch.from_numpy(images)[: len(plan)]  # sliced by torch: see SlotRing.take
+        return batch.permute(0, 3, 1, 2), torch.from_numpy(labels)
+
+    def _submit_up_to(self, count: int) -> None:
+        while len(self._works) < count and self._submitted < len(self._plan):
+            started = time.perf_counter()
+            plan = self._plan.batch(self._submitted)
+            images = self._slots.take()
+            self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+            self._submitted += 1
+            self._stats.plan_s += time.perf_counter() - started
+
+    def _wait(self, job: Job) -> None:
+        started = time.perf_counter()
+        while not job.wait(_WAIT_S):
+            self._engine.check_usable()
+        self._stats.wait_s += time.perf_counter() - started
+
+    def _handle(
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        labels: NDArray[np.int64],
+        errors: list[tuple[int, str]],
+    ) -> None:
+        """Raises for the first bad row, or fills all bad rows with other samples."""
+        first_row, reason = errors[0]
+        rows = np.array([row for row, _ in errors], dtype=np.int64)
+        wanted = len(rows)
+        attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
+        for attempt in range(attempts):
+            others = self._plan.replacements(plan.samples[rows], attempt)
+            job = self._engine.submit(others, images, exact=self._exact, rows=rows)
+            self._wait(job)
+            self._engine.check_usable()
+            labels[rows] = others.labels
+            rows = rows[[row for row, _ in job.errors()]]
+            if not len(rows):
+                self._stats.replaced += wanted
+                return
+        sample = int(plan.samples[first_row])
+        shard, key, offset = self._index.where(sample)
+        if attempts:
+            reason += f" (and {attempts} other samples tried in its place failed too)"
+        elif self._replace_bad:
+            reason += " (and the dataset has no other sample to put in its place)"
+        raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
