@@ -117,6 +117,7 @@ def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
 
 
 def test_threads_end_with_close(large: Path) -> None:
+    time.sleep(0.1)  # the system may still be clearing away threads that were joined just before
     before = threads()
     pool = Engine(Index(large), 7)
     assert threads() == before + 7
@@ -171,3 +172,31 @@ def test_a_forked_child_gets_an_error_and_ends(large: Path) -> None:
     """
     done = run_script(script, large, timeout_s=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path) -> None:
+    script = """
+        import sys, threading, time
+        import numpy as np
+        from fastpipe.config import Resize
+        from fastpipe.engine import Engine
+        from fastpipe.errors import EngineError
+        from fastpipe.index import Index
+        from fastpipe.plan import EpochPlan, Recipe
+        index = Index(sys.argv[1])
+        engine = Engine(index, 2)
+        plan = EpochPlan(index, Recipe(8, (64, 64), Resize(), 0.0, True, False, 0), 0).batch(0)
+        def run():
+            images = np.empty((8, 64, 64, 3), np.uint8)
+            try:
+                while True:
+                    engine.submit(plan, images, exact=True).wait(1)
+            except EngineError:
+                pass
+        for _ in range(3):
+            threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.2)
+    """
+    for _ in range(4):
+        done = run_script(script, flat, timeout_s=60)
+        assert (done.returncode, done.stderr) == (0, "")
