@@ -5,7 +5,6 @@ MAKEFLAGS += --no-print-directory
 
 DIR ?=
 TESTS ?= tests
-native := $(wildcard csrc/*.cc csrc/*.h tests/native/*.cc tests/native/*.h)
 
 help:
 	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
@@ -25,7 +24,7 @@ test:
 
 format:
 	@scripts/bootstrap --tools
-	@$(if $(native),.venv/bin/clang-format -i $(native))
+	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h
 	@.venv/bin/ruff check --quiet --select I --fix .
 	@.venv/bin/ruff format .
 

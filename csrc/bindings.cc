@@ -113,9 +113,7 @@ class PyJob {
     job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out, exact);  // throws if not writable
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
-  ~PyJob() {
-    cancel();
-  }
+  ~PyJob() { cancel(); }
   PyJob(const PyJob&) = delete;
   PyJob& operator=(const PyJob&) = delete;
 
