@@ -29,8 +29,8 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 
 def throughput(results: Sequence[Result]) -> RenderableType:
-    """Loaders against each other: images/s and what they take."""
-    table = _table("loader", "images/s", "range", "fastpipe is", "CPUs", "1st batch", "memory (PSS)")
+    """Loaders against each other: images/s and what they take; the ratio is fastpipe's images/s by theirs."""
+    table = _table("loader", "images/s", "range", "ratio", "CPUs", "1st batch", "PSS")
     for result in results:
         figures = result.median
         table.add_row(
