@@ -20,7 +20,7 @@ from rich.console import Console
 import fastpipe
 from fastpipe import tables
 from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import GROUPS, NAMES, Task, missing
+from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import compare
 from fastpipe.config import whole
 from fastpipe.cpus import granted_cpus
@@ -274,8 +274,7 @@ def _contenders(against: str) -> tuple[list[str], dict[str, str]]:
         if group not in GROUPS:
             raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {group!r}")
         contenders.extend(name for name in GROUPS[group] if name not in contenders)
-    skipped = {name: reason for name in contenders if (reason := missing(name)) is not None}
-    return [name for name in contenders if name not in skipped], skipped
+    return runnable(contenders)
 
 
 @app.command()

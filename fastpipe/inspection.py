@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.cpus import granted_cpus
 from fastpipe.index import Index
 from fastpipe.loader import loader
 from fastpipe.sheet import contact_sheet, write_png
@@ -121,7 +120,6 @@ def write_contact_sheet(
         shuffle=True,
         seed=seed,
         drop_last=False,
-        num_workers=granted_cpus(),
         prefetch_factor=1,
         on_error="replace",
     ) as batches:

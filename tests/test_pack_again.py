@@ -11,6 +11,7 @@ import pytest
 from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 
 from fastpipe.errors import PackError
+from fastpipe.pack import journal
 from fastpipe.pack.convert import Conversion
 from fastpipe.pack.job import PackOptions, pack
 
@@ -136,3 +137,23 @@ def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(tmp_p
     pack(source, packed)
     with pytest.raises(PackError, match=r"1 files were left out.*--overwrite"):
         pack(source, packed, PackOptions(fail_fast=True))
+
+
+def test_a_stop_while_replacing_never_takes_an_old_shard_for_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another seed the only shard has the same size; only its content tells it from the old one."""
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    pack(source, packed)
+    other = PackOptions(seed=1, overwrite=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal.Journal, "_remove_replaced", stop)
+    with pytest.raises(KeyboardInterrupt):
+        pack(source, packed, other)
+    monkeypatch.undo()
+    pack(source, packed, other)
+    pack(source, tmp_path / "fresh", other)
+    assert digests(packed) == digests(tmp_path / "fresh")

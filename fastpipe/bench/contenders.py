@@ -13,7 +13,7 @@ import io
 import math
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,12 @@ def missing(contender: str) -> str | None:
     if contender == "torch-pil" and importlib.util.find_spec("PIL") is None:
         return "Pillow is not installed (pip install 'fastpipe[bench]')"
     return None
+
+
+def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Those of the contenders that can run here, and why each other one cannot."""
+    skipped = {name: reason for name in names if (reason := missing(name)) is not None}
+    return [name for name in names if name not in skipped], skipped
 
 
 class _Endless(Sampler[int]):

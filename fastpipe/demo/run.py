@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import GROUPS, NAMES, Task, missing
+from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import Result, compare
 from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import is_photo_folder, write_photos
@@ -88,9 +88,7 @@ def run_demo(
     say(f"drawing a training batch to {sheet}")
     write_contact_sheet(data, sheet, train=True)
 
-    contenders = ["fastpipe", *GROUPS["torch"]]
-    skipped = {name: reason for name in contenders if (reason := missing(name)) is not None}
-    contenders = [name for name in contenders if name not in skipped]
+    contenders, skipped = runnable(["fastpipe", *GROUPS["torch"]])
     say(f"measuring in turn, {_REPEATS} times each, {workers} workers: {', '.join(NAMES[name] for name in contenders)}")
     task = Task(str(data), _BATCH_SIZE, workers, 224)
     results = compare(task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=on_run)

@@ -161,12 +161,12 @@ class Journal:
 
     def publish_shard(self, number: int, shard: FinishedShard, next_source: int, tally: Tally) -> ShardEntry:
         """Records a shard and gives it its final name. Note [publishing]"""
+        self._remove_replaced()  # before the entry: else the old shard of that name could pass for the new one
         entry = ShardEntry(shard_name(number), len(shard.records), shard.size_bytes, shard.xxh3_64, next_source, tally)
         with whole_file(self._records_file(number), self.folder) as file:
             np.save(file, shard.records, allow_pickle=False)
         with whole_file(self._entry_file(number), self.folder) as file:
             file.write(json.dumps(asdict(entry)).encode())
-        self._remove_replaced()
         publish(shard.file, self.destination / entry.name)
         return entry
 
