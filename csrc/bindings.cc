@@ -255,7 +255,7 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
 }
 
 py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::bytes>>& segments,
-                    std::int64_t max_pixels, int max_scans, bool check_only) {
+                    std::int64_t max_pixels, int max_scans, bool check_only, int tile) {
   const Bytes bytes(jpeg);
   std::vector<Segment> list;
   list.reserve(segments.size());
@@ -265,7 +265,7 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
     if (!known || piece.size > 65533) throw py::value_error("segments: expected APPn or COM of at most 65533 bytes");
     list.push_back({marker, piece.data, piece.size});
   }
-  const TranscodeOptions options = {max_pixels, max_scans, check_only};
+  const TranscodeOptions options = {max_pixels, max_scans, tile, check_only};
   JpegInfo info;
   Status status;
   std::unique_ptr<Transcoder> transcoder;
@@ -340,5 +340,5 @@ PYBIND11_MODULE(_engine, m) {
     return names;
   });
   m.def("transcode", &transcode, "jpeg"_a, "segments"_a = std::vector<std::pair<int, py::bytes>>(),
-        "max_pixels"_a = kMaxPixels, "max_scans"_a = 256, "check_only"_a = false);
+        "max_pixels"_a = kMaxPixels, "max_scans"_a = 256, "check_only"_a = false, "tile"_a = 0);
 }

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "jpeg_errors.h"
+#include "splice.h"
 
 namespace fastpipe {
 namespace {
@@ -16,7 +17,9 @@ constexpr std::size_t kRowPadding = 16;  // RowSink's promise
 // Fancy upsampling makes each pixel from two neighbouring chroma samples in each direction, and treats the edge of
 // what it is given as the edge of the picture. A crop with one chroma sample to spare on each side (two pixels) has the
 // right neighbours; libjpeg widens it further, to whole blocks.
+// Pictures of at most two chroma samples across get no fancy upsampling, so a part may not be that narrow.
 constexpr int kMargin = 2;
+constexpr int kFancyWidth = 5;
 
 // Note [row alignment]
 // Where a row of output begins at a multiple of 16 bytes (SSE2) or 32 (AVX2), libjpeg-turbo writes it past the caches,
@@ -24,6 +27,8 @@ constexpr int kMargin = 2;
 // begin 4 bytes beside such a multiple.
 constexpr std::size_t kAlignment = 32;
 constexpr std::size_t kBesideAlignment = 4;
+
+constexpr std::int64_t kMaxPartPixels = INT64_MAX;  // the whole picture has been let in
 
 }  // namespace
 
@@ -39,6 +44,12 @@ struct JpegDecoder::State {
   ~State() { jpeg_destroy_decompress(&cinfo); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
+
+  // Of the minimum coded unit, in pixels. A scan of one component has MCUs of one block, whatever its sampling factors.
+  Size mcu_size() const {
+    if (cinfo.num_components == 1) return {DCTSIZE, DCTSIZE};
+    return {DCTSIZE * cinfo.max_h_samp_factor, DCTSIZE * cinfo.max_v_samp_factor};
+  }
 };
 
 JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
@@ -46,6 +57,12 @@ JpegDecoder::~JpegDecoder() = default;
 JpegDecoder::JpegDecoder(JpegDecoder&&) noexcept = default;
 
 Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels) {
+  data_ = data;
+  size_ = size;
+  return read_header(data, size, max_pixels);
+}
+
+Status JpegDecoder::read_header(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels) {
   State& state = *state_;
   jpeg_decompress_struct& cinfo = state.cinfo;
   state.errors.reset();
@@ -82,13 +99,53 @@ Size JpegDecoder::scaled_size(int denominator) const {
 }
 
 Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
-  State& state = *state_;
-  jpeg_decompress_struct& cinfo = state.cinfo;
   const Size whole = scaled_size(denominator);
   if (!region.inside(whole)) {
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
+  const Status status = cut_out(denominator, &region);
+  return status.ok() ? decode_rows(denominator, region, sink) : status;
+}
+
+// Note [cutting out]
+// Where restart markers make a grid of tiles, the tiles that a region touches (and the pixels around it that
+// upsampling looks at) are a smaller JPEG with the same tables: libjpeg-turbo never sees the bits of the others. What
+// it decodes of the region is the same bit by bit. Restart markers that make no grid, or not the right one, leave the
+// picture whole: libjpeg-turbo reads all of it and says what is wrong.
+Status JpegDecoder::cut_out(int denominator, Rect* region) {
+  const jpeg_decompress_struct& cinfo = state_->cinfo;
+  const Size image = size();
+  const Size mcu = state_->mcu_size();
+  const int mcus_per_row = ceil_div(image.width, mcu.width);
+  const int rows = ceil_div(image.height, mcu.height);
+  const int interval = static_cast<int>(cinfo.restart_interval);
+  if (interval == 0 || mcus_per_row % interval != 0) return {};
+
+  const Size tile = {interval * mcu.width, mcu.height};
+  const int columns = mcus_per_row / interval;
+  int left = std::max(region->x - kMargin, 0) * denominator / tile.width;
+  const int top = std::max(region->y - kMargin, 0) * denominator / tile.height;
+  int right = std::min(ceil_div((region->x + region->width + kMargin) * denominator, tile.width), columns);
+  const int bottom = std::min(ceil_div((region->y + region->height + kMargin) * denominator, tile.height), rows);
+  const auto width = [&] { return std::min(right * tile.width, image.width) - left * tile.width; };
+  while (width() < kFancyWidth * denominator && right - left < columns) left > 0 ? --left : ++right;
+  if (right - left == columns && bottom - top == rows) return {};
+
+  const auto header_bytes = static_cast<std::size_t>(cinfo.src->next_input_byte - data_);
+  if (!map_.scan(data_ + header_bytes, size_ - header_bytes, static_cast<std::size_t>(columns) * rows)) return {};
+  const Size part = {width(), std::min(bottom * tile.height, image.height) - top * tile.height};
+  const TileRange range = {columns, left, right - left, top, bottom - top};
+  if (!splice(data_, header_bytes, map_, range, part, &part_)) return {};
+  region->x -= left * tile.width / denominator;
+  region->y -= top * tile.height / denominator;
+  return read_header(part_.data(), part_.size(), kMaxPartPixels);
+}
+
+Status JpegDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
+  State& state = *state_;
+  jpeg_decompress_struct& cinfo = state.cinfo;
+  const Size whole = scaled_size(denominator);
   const std::size_t row_bytes = static_cast<std::size_t>(whole.width) * kBytesPerPixel + kRowPadding;
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>((row_bytes + kAlignment - 1) / kAlignment * kAlignment);
   rows_.resize(static_cast<std::size_t>(stride) * kRowsPerCall + 2 * kAlignment);

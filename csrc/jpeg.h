@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "image.h"
+#include "restart_map.h"
 #include "status.h"
 
 namespace fastpipe {
@@ -15,7 +16,8 @@ namespace fastpipe {
 constexpr std::int64_t kMaxPixels = 178'956'970;
 
 // Takes decoded rows, top down: `count` rows of RGBX (the fourth byte has no meaning), `stride` bytes apart, the first
-// of which is row `y` of the region. May not throw. After the last pixel of a row, 16 bytes are readable.
+// of which is row `y` of the region. May not throw. After the last pixel of a row, 16 bytes are readable. A decode that
+// is begun again by other means gives its rows again, from the first.
 struct RowSink {
   void* context;
   void (*take)(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
@@ -40,12 +42,22 @@ class JpegDecoder {
   // The size at scale 1/denominator (1, 2, 4 or 8).
   Size scaled_size(int denominator) const;
 
-  // Decodes `region`, given in pixels of the scaled image. One decode an open.
+  // Decodes `region`, given in pixels of the scaled image. One decode an open. Where restart markers make tiles, only
+  // those that the region touches are read.
   Status decode(int denominator, Rect region, RowSink sink);
 
  private:
   struct State;
+
+  Status read_header(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels);
+  Status decode_rows(int denominator, Rect region, RowSink sink);
+  Status cut_out(int denominator, Rect* region);
+
   std::unique_ptr<State> state_;
+  const std::uint8_t* data_ = nullptr;
+  std::size_t size_ = 0;
+  RestartMap map_;
+  std::vector<std::uint8_t> part_;  // the JPEG of the tiles needed
   std::vector<std::uint8_t> rows_;
 };
 

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "jpeg_errors.h"
+#include "tiling.h"
 
 namespace fastpipe {
 namespace {
@@ -96,6 +97,16 @@ struct Transcoder::State {
     }
   }
 
+  // A scan of one component has MCUs of one block, whatever its sampling factors.
+  int interval(std::size_t source_bytes, int tile_width) const {
+    const bool alone = in.num_components == 1;
+    const int mcu_width = DCTSIZE * (alone ? 1 : in.max_h_samp_factor);
+    const int mcu_height = DCTSIZE * (alone ? 1 : in.max_v_samp_factor);
+    return restart_interval({ceil_div(static_cast<int>(in.image_width), mcu_width),
+                             ceil_div(static_cast<int>(in.image_height), mcu_height), mcu_width, tile_width,
+                             source_bytes});
+  }
+
   // Note [12-bit JPEG]
   void requantise(jvirt_barray_ptr* coefficients) {
     jpeg_set_quality(&out, kRequantiseQuality, TRUE);
@@ -157,6 +168,7 @@ struct Transcoder::State {
       if (info->precision == kTwelveBits) requantise(coefficients);
       info->exact = info->precision != kTwelveBits;
       out.optimize_coding = TRUE;
+      out.restart_interval = static_cast<unsigned>(interval(size, options.tile_width));
       jpeg_write_coefficients(&out, coefficients);
       for (std::size_t i = 0; i < segments.size(); ++i) {
         const Segment& segment = segments[i];

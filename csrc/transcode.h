@@ -1,5 +1,5 @@
-// Any JPEG that libjpeg-turbo can read -> baseline JPEG with the same coefficients, optimised Huffman tables and one
-// scan.
+// Any JPEG that libjpeg-turbo can read -> baseline JPEG with the same coefficients, optimised Huffman tables, one scan
+// and restart markers between tiles.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,7 @@ struct Segment {
 struct TranscodeOptions {
   std::int64_t max_pixels = kMaxPixels;
   int max_scans = 256;
+  int tile_width = 0;       // pixels between restart markers, about; 0: none. Note [tile width]
   bool check_only = false;  // read the whole file and judge it, write nothing
 };
 

@@ -38,4 +38,5 @@ def transcode(
     max_pixels: int = ...,
     max_scans: int = 256,
     check_only: bool = False,
+    tile: int = 0,
 ) -> tuple[bytes | None, dict[str, int]]: ...

@@ -31,7 +31,7 @@ from fastpipe.index import Index
 from fastpipe.inspection import inspect as inspect_index
 from fastpipe.inspection import write_contact_sheet
 from fastpipe.names import readable
-from fastpipe.pack.convert import MAX_PIXELS, MAX_SCANS, Conversion
+from fastpipe.pack.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
 from fastpipe.pack.job import PackOptions, Summary
 from fastpipe.pack.job import pack as run_pack
 from fastpipe.pack.progress import pack_progress
@@ -109,6 +109,12 @@ def pack(
     quality: Annotated[
         int | None, typer.Option(help="JPEG quality of shrunk pictures; 90 if not given.", show_default=False)
     ] = None,
+    tile: Annotated[
+        int,
+        typer.Option(
+            metavar="PX", help="Width, about, of the tiles that can be decoded alone (restart markers); 0: none."
+        ),
+    ] = TILE,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
     seed: Annotated[int, typer.Option(help="Picks the order of the samples.")] = 0,
     on_error: Annotated[
@@ -141,6 +147,7 @@ def pack(
             keep_metadata=keep_metadata,
             max_pixels=max_pixels,
             max_scans=max_scans,
+            tile=tile,
         )
         options = PackOptions(
             conversion=conversion,

@@ -30,7 +30,7 @@ from fastpipe import _engine
 from fastpipe.pack.convert import Conversion, Packed, convert
 from fastpipe.pack.turbo import decode_jpeg
 
-PLAIN = Conversion()
+PLAIN = Conversion(tile=0)
 SOF0, DHT, SOS, DRI, EOI = 0xC0, 0xC4, 0xDA, 0xDD, 0xD9
 APP1, APP2, APP13, COMMENT = 0xE1, 0xE2, 0xED, 0xFE
 METADATA = frozenset([*range(0xE1, 0xEE), 0xEF, COMMENT])  # without JFIF's APP0 and Adobe's APP14

@@ -15,6 +15,7 @@ MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
 MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 REENCODE_QUALITY = 95
+TILE = 32
 
 _FORMAT_NAMES = {"png": "PNG", "webp": "WebP", "bmp": "BMP", "tiff": "TIFF"}
 
@@ -30,6 +31,7 @@ class Conversion:
         keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
         max_pixels: refuse larger pictures.
         max_scans: refuse progressive JPEGs with more scans.
+        tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
     """
 
     max_size: int | None = None
@@ -38,6 +40,7 @@ class Conversion:
     keep_metadata: bool = False
     max_pixels: int = MAX_PIXELS
     max_scans: int = MAX_SCANS
+    tile: int = TILE
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,12 @@ def _transcode(
 ) -> tuple[bytes | None, dict[str, int]]:
     try:
         jpeg, info = _engine.transcode(
-            data, segments, max_pixels=how.max_pixels, max_scans=how.max_scans, check_only=check_only
+            data,
+            segments,
+            max_pixels=how.max_pixels,
+            max_scans=how.max_scans,
+            check_only=check_only,
+            tile=how.tile,
         )
     except ValueError as problem:
         raise ImageError(str(problem)) from problem

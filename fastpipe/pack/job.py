@@ -55,6 +55,7 @@ class PackOptions:
         if self.conversion.max_size is not None:
             whole("--max-size", self.conversion.max_size, least=1, most=65500)
         whole("--quality", self.conversion.quality, least=1, most=100)
+        whole("--tile", self.conversion.tile, least=0, most=65500)
         whole("--max-pixels", self.conversion.max_pixels, least=1, most=65500 * 65500)
         whole("--max-scans", self.conversion.max_scans, least=1, most=2**31 - 1)
 

@@ -1,0 +1,35 @@
+#include "tiling.h"
+
+#include <algorithm>
+
+namespace fastpipe {
+namespace {
+
+constexpr double kTileBytes = 3.5;  // mean over photos of quality 75 to 96
+constexpr double kMostAdded = 1.0 / 32;
+
+}  // namespace
+
+int restart_interval(const TilingInput& input) {
+  if (input.target_width == 0) return 0;
+  const double budget = kMostAdded * static_cast<double>(input.source_bytes);
+  int best = 0;
+  double best_ratio = 0;
+  for (int interval = 1; interval <= input.mcus_per_row; ++interval) {
+    if (input.mcus_per_row % interval != 0) continue;
+    const int tiles_per_row = input.mcus_per_row / interval;
+    const double width = static_cast<double>(interval) * input.mcu_width;
+    const double target = input.target_width;
+    const bool whole_row = interval == input.mcus_per_row;
+    if (!whole_row && 3 * width < 2 * target) continue;
+    if (kTileBytes * tiles_per_row * input.mcu_rows > budget) continue;
+    const double ratio = std::max(width / target, target / width);
+    if (best == 0 || ratio < best_ratio) {
+      best = interval;
+      best_ratio = ratio;
+    }
+  }
+  return best == input.mcus_per_row && input.mcu_rows == 1 ? 0 : best;
+}
+
+}  // namespace fastpipe
