@@ -45,6 +45,40 @@ struct JpegDecoder::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  // What StripDecoder needs to know; false where the picture is not of its kinds.
+  bool describe(ScanHeader* header) const {
+    const int components = cinfo.num_components;
+    const bool gray = components == 1 && cinfo.jpeg_color_space == JCS_GRAYSCALE;
+    const bool colour = components == 3 && cinfo.jpeg_color_space == JCS_YCbCr;
+    const bool one_pass = cinfo.Ss == 0 && cinfo.Se == DCTSIZE2 - 1 && cinfo.Ah == 0 && cinfo.Al == 0;
+    if (!(gray || colour) || !one_pass || cinfo.comps_in_scan != components) return false;
+    header->size = {static_cast<int>(cinfo.image_width), static_cast<int>(cinfo.image_height)};
+    header->components = components;
+    header->interval = static_cast<int>(cinfo.restart_interval);
+    for (int c = 0; c < components; ++c) {
+      const jpeg_component_info& component = cinfo.comp_info[c];
+      if (cinfo.cur_comp_info[c] != &component) return false;
+      if (component.quant_tbl_no < 0 || component.quant_tbl_no >= NUM_QUANT_TBLS) return false;
+      const JQUANT_TBL* const quant = cinfo.quant_tbl_ptrs[component.quant_tbl_no];
+      if (quant == nullptr) return false;
+      header->quant[c] = quant->quantval;
+      header->tables.dc_of[c] = static_cast<std::size_t>(component.dc_tbl_no);
+      header->tables.ac_of[c] = static_cast<std::size_t>(component.ac_tbl_no);
+      const bool chroma = c > 0;
+      if (chroma && (component.h_samp_factor != 1 || component.v_samp_factor != 1)) return false;
+    }
+    for (int i = 0; i < ScanTables::kMost && i < NUM_HUFF_TBLS; ++i) {
+      const JHUFF_TBL *const dc = cinfo.dc_huff_tbl_ptrs[i], *const ac = cinfo.ac_huff_tbl_ptrs[i];
+      if (dc != nullptr) header->tables.dc[i] = {dc->bits, dc->huffval};
+      if (ac != nullptr) header->tables.ac[i] = {ac->bits, ac->huffval};
+    }
+    if (gray) return true;
+    header->across = cinfo.comp_info[0].h_samp_factor;
+    header->down = cinfo.comp_info[0].v_samp_factor;
+    const bool fancy = header->across == 1 || header->size.width >= kFancyWidth;
+    return header->across <= 2 && header->down <= 2 && fancy;
+  }
+
   // Of the minimum coded unit, in pixels. A scan of one component has MCUs of one block, whatever its sampling factors.
   Size mcu_size() const {
     if (cinfo.num_components == 1) return {DCTSIZE, DCTSIZE};
@@ -104,8 +138,27 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
+  if (denominator == 1 && decode_strips(region, sink)) return {};
   const Status status = cut_out(denominator, &region);
   return status.ok() ? decode_rows(denominator, region, sink) : status;
+}
+
+// False where libjpeg-turbo has to do it.
+bool JpegDecoder::decode_strips(Rect region, RowSink sink) {
+  const jpeg_decompress_struct& cinfo = state_->cinfo;
+  ScanHeader header;
+  if (!StripDecoder::available() || !state_->describe(&header)) return false;
+  const Size image = size();
+  const Size mcu = state_->mcu_size();
+  const int mcus_per_row = ceil_div(image.width, mcu.width);
+  const int mcus = mcus_per_row * ceil_div(image.height, mcu.height);
+  if (header.interval >= mcus) header.interval = 0;
+  if (header.interval != 0 && mcus_per_row % header.interval != 0) return false;
+  const int intervals = header.interval == 0 ? 1 : mcus / header.interval;
+  const std::uint8_t* const scan = cinfo.src->next_input_byte;
+  const std::uint8_t* const end = data_ + size_;
+  return map_.scan(scan, static_cast<std::size_t>(end - scan), static_cast<std::size_t>(intervals)) &&
+         strips_.decode(header, map_, end, region, sink);
 }
 
 // Note [cutting out]

@@ -7,21 +7,15 @@
 #include <vector>
 
 #include "image.h"
+#include "jpeg_rows.h"
 #include "restart_map.h"
 #include "status.h"
+#include "strips.h"
 
 namespace fastpipe {
 
 // Pillow's decompression-bomb error level: a quarter of a GiB of 24-bit pixels, twice over.
 constexpr std::int64_t kMaxPixels = 178'956'970;
-
-// Takes decoded rows, top down: `count` rows of RGBX (the fourth byte has no meaning), `stride` bytes apart, the first
-// of which is row `y` of the region. May not throw. After the last pixel of a row, 16 bytes are readable. A decode that
-// is begun again by other means gives its rows again, from the first.
-struct RowSink {
-  void* context;
-  void (*take)(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
-};
 
 // Decodes one image at a time; a thread keeps one and reuses its memory. What is decoded of a region is bit-identical
 // to the same region of a full libjpeg-turbo decode (accurate integer DCT, fancy upsampling).
@@ -52,11 +46,13 @@ class JpegDecoder {
   Status read_header(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels);
   Status decode_rows(int denominator, Rect region, RowSink sink);
   Status cut_out(int denominator, Rect* region);
+  bool decode_strips(Rect region, RowSink sink);
 
   std::unique_ptr<State> state_;
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
   RestartMap map_;
+  StripDecoder strips_;
   std::vector<std::uint8_t> part_;  // the JPEG of the tiles needed
   std::vector<std::uint8_t> rows_;
 };

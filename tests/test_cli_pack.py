@@ -63,7 +63,7 @@ def test_pack_as_json(source: Path, tmp_path: Path) -> None:
 
 def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
-    options = "--workers 1 --max-size 40 --quality 70 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
+    options = "--workers 1 --max-size 40 --quality 70 --tile 16 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
     limits = "--max-pixels 1000000 --max-scans 20 --on-error report"
     packed = tmp_path / "packed"
     content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
@@ -76,6 +76,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
         "keep_metadata": True,
         "max_pixels": 1_000_000,
         "max_scans": 20,
+        "tile": 16,
     }
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")

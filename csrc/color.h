@@ -1,0 +1,27 @@
+// Planes of brightness and colour -> rows of RGBX, as libjpeg-turbo's fancy upsampling and colour conversion make them.
+#pragma once
+
+#include <cstdint>
+
+namespace fastpipe {
+
+// All of these work in steps: they read and write up to kColorStep elements beyond `count`, which mean nothing.
+constexpr int kColorStep = 32;
+
+// Rows of half the height: 3/4 of the nearer row and 1/4 of the farther.
+//   twice_as_high_avx2   out = (3 near + far + bias) / 4; bias 1 for the upper of two rows made of `near`, 2 for the
+//   lower three_to_one_avx2    out = 3 near + far, for twice_as_wide_sums_avx2
+void twice_as_high_avx2(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out, int count);
+void three_to_one_avx2(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count);
+
+// Rows of half the width -> 2 * count elements: 3/4 of the nearer element and 1/4 of the farther, its neighbour on that
+// side; elements -1 and count are read.
+void twice_as_wide_avx2(const std::uint8_t* in, std::uint8_t* out, int count);
+void twice_as_wide_sums_avx2(const std::uint16_t* in, std::uint8_t* out, int count);
+
+// ITU-R BT.601 as JFIF uses it, in 16-bit fixed point.
+void ycc_to_rgbx_avx2(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr, std::uint8_t* rgbx,
+                      int count);
+void gray_to_rgbx_avx2(const std::uint8_t* y, std::uint8_t* rgbx, int count);
+
+}  // namespace fastpipe
