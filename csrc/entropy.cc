@@ -111,8 +111,8 @@ struct EntropyDecoder::Lane {
   std::int16_t* block = nullptr;
   const AcTable* ac = nullptr;
   McuRun* run = nullptr;
-  int mcu = 0;                                                     // of the run
-  int index = 0;                                                   // of the block in the MCU
+  int mcu = 0;                                         // of the run
+  int index = 0;                                       // of the block in the MCU
   std::int16_t nowhere[CoefficientRows::kPairStride];  // what is skipped
 
   Lane(const EntropyDecoder& reader, const std::array<CoefficientRows, kMostComponents>& places)

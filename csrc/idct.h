@@ -1,5 +1,5 @@
-// Quantised DCT coefficients of two neighbouring blocks -> their pixels, as libjpeg-turbo's accurate integer inverse
-// DCT makes them.
+// Quantised DCT coefficients of two neighbouring blocks -> their pixels at full, half, quarter or eighth size, as
+// libjpeg-turbo's accurate integer inverse DCT makes them.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,19 @@ namespace fastpipe {
 // Two blocks side by side, row by row: row r of the left block is at [16 * r], of the right one at [16 * r + 8].
 constexpr int kPairCoefficients = 128;
 
-// Coefficients whose first row, dequantised, is larger than this can overflow 16 bits; decoders then differ.
-constexpr int kMostFirstRow = 8191;
+// Dequantised coefficients larger than this, which no 8-bit picture has, can overflow 16 bits; decoders then differ.
+constexpr int kMostCoefficient = 8191;
 
-// coefficients: kPairCoefficients of them, 32-byte aligned. quant: 64 steps, row by row. Writes 8 rows of 16 pixels,
-// `stride` bytes apart. Returns false where the values overflow; the pixels then mean nothing.
-// The arithmetic is that of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT algorithms with 11
+// Writes `size` rows (8, 4, 2 or 1: the blocks' sides in pixels) of 2 * size pixels, `stride` bytes apart.
+//   coefficients: kPairCoefficients of them, 32-byte aligned
+//   quant: 64 steps, row by row
+// Returns false where the values overflow; the pixels then mean nothing.
+// At 8 the arithmetic is that of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT algorithms with 11
 // multiplications" (ICASSP 1989) in 13-bit fixed point, columns first, two bits more between the passes: the IJG
-// library's "islow".
-bool idct_pair_avx2(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
-                    std::ptrdiff_t stride);
+// library's "islow". The smaller sizes are that with the result's neighbours averaged, as in the IJG library's reduced
+// transforms: multipliers and rounding are theirs.
+using IdctPair = bool (*)(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
+                          std::ptrdiff_t stride);
+IdctPair idct_pair_avx2(int size);
 
 }  // namespace fastpipe

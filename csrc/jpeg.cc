@@ -75,8 +75,7 @@ struct JpegDecoder::State {
     if (gray) return true;
     header->across = cinfo.comp_info[0].h_samp_factor;
     header->down = cinfo.comp_info[0].v_samp_factor;
-    const bool fancy = header->across == 1 || header->size.width >= kFancyWidth;
-    return header->across <= 2 && header->down <= 2 && fancy;
+    return header->across <= 2 && header->down <= 2;
   }
 
   // Of the minimum coded unit, in pixels. A scan of one component has MCUs of one block, whatever its sampling factors.
@@ -138,13 +137,13 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
-  if (denominator == 1 && decode_strips(region, sink)) return {};
+  if (decode_strips(denominator, region, sink)) return {};
   const Status status = cut_out(denominator, &region);
   return status.ok() ? decode_rows(denominator, region, sink) : status;
 }
 
 // False where libjpeg-turbo has to do it.
-bool JpegDecoder::decode_strips(Rect region, RowSink sink) {
+bool JpegDecoder::decode_strips(int denominator, Rect region, RowSink sink) {
   const jpeg_decompress_struct& cinfo = state_->cinfo;
   ScanHeader header;
   if (!StripDecoder::available() || !state_->describe(&header)) return false;
@@ -158,7 +157,7 @@ bool JpegDecoder::decode_strips(Rect region, RowSink sink) {
   const std::uint8_t* const scan = cinfo.src->next_input_byte;
   const std::uint8_t* const end = data_ + size_;
   return map_.scan(scan, static_cast<std::size_t>(end - scan), static_cast<std::size_t>(intervals)) &&
-         strips_.decode(header, map_, end, region, sink);
+         strips_.decode(header, denominator, map_, end, region, sink);
 }
 
 // Note [cutting out]

@@ -46,7 +46,7 @@ class JpegDecoder {
   Status read_header(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels);
   Status decode_rows(int denominator, Rect region, RowSink sink);
   Status cut_out(int denominator, Rect* region);
-  bool decode_strips(Rect region, RowSink sink);
+  bool decode_strips(int denominator, Rect region, RowSink sink);
 
   std::unique_ptr<State> state_;
   const std::uint8_t* data_ = nullptr;

@@ -13,7 +13,7 @@ namespace fastpipe {
 
 namespace {
 
-constexpr int kBlock = 8;
+constexpr int kBlock = 8;  // the side of a block in pixels, at full size
 constexpr int kRowsPerCall = 8;
 constexpr int kBytesPerPixel = 4;
 
@@ -44,9 +44,10 @@ bool StripDecoder::available() {
   return has;
 }
 
-bool StripDecoder::decode(const ScanHeader& header, const RestartMap& map, const std::uint8_t* readable_end,
-                          Rect region, RowSink sink) {
+bool StripDecoder::decode(const ScanHeader& header, int denominator, const RestartMap& map,
+                          const std::uint8_t* readable_end, Rect region, RowSink sink) {
   header_ = header;
+  if (!scale(denominator)) return false;
   map_ = &map;
   readable_end_ = readable_end;
   region_ = region;
@@ -73,7 +74,7 @@ bool StripDecoder::decode(const ScanHeader& header, const RestartMap& map, const
     if (!read_strip(top, bottom) || !transform(bottom - top)) return false;
     mend_edges(top, bottom);
     // The last row of a strip is upsampled with the first of the next.
-    const int held_back = header.down == 2 && bottom < window_.bottom ? 1 : 0;
+    const int held_back = high_ == 2 && bottom < window_.bottom ? 1 : 0;
     const int end = std::min(bottom * window_.mcu.height - held_back, region.y + region.height);
     y = give_rows(y, end, top, sink);
     keep_last_rows(bottom - top);
@@ -81,12 +82,38 @@ bool StripDecoder::decode(const ScanHeader& header, const RestartMap& map, const
   return true;
 }
 
+// Reduced, a block of brightness becomes smaller; one of colour too, unless it can have its full size and save the
+// upsampling: libjpeg doubles it as long as it fits in both directions.
+bool StripDecoder::scale(int denominator) {
+  const int light = kBlock / denominator;
+  int colour = light;
+  while (colour < kBlock && header_.across * light % (2 * colour) == 0 && header_.down * light % (2 * colour) == 0) {
+    colour *= 2;
+  }
+  planes_[0].block = light;
+  planes_[1].block = planes_[2].block = colour;
+  wide_ = header_.across * light / colour;
+  high_ = header_.down * light / colour;
+  if (header_.components == 1 || wide_ * high_ == 1) return true;
+  // Where there is but one pixel a block, or at most two samples in a row, libjpeg repeats samples; that is too rare.
+  constexpr int kMostRepeated = 2;
+  return light > 1 && (wide_ == 1 || colour_size().width > kMostRepeated);
+}
+
+// Of the planes of colour, in samples.
+Size StripDecoder::colour_size() const {
+  const int block = planes_[1].block;
+  return {ceil_div(header_.size.width * block, header_.across * kBlock),
+          ceil_div(header_.size.height * block, header_.down * kBlock)};
+}
+
 void StripDecoder::plan_window() {
   Window& window = window_;
-  window.mcu = {kBlock * header_.across, kBlock * header_.down};
-  window.per_row = ceil_div(header_.size.width, window.mcu.width);
-  const int rows = ceil_div(header_.size.height, window.mcu.height);
-  const int beside = header_.across == 2 ? 2 : 0, above = header_.down == 2 ? 2 : 0;  // Note [upsampling margin]
+  const int light = planes_[0].block;
+  window.mcu = {light * header_.across, light * header_.down};
+  window.per_row = ceil_div(header_.size.width, kBlock * header_.across);
+  const int rows = ceil_div(header_.size.height, kBlock * header_.down);
+  const int beside = wide_ == 2 ? 2 : 0, above = high_ == 2 ? 2 : 0;  // Note [upsampling margin]
   window.left = std::max(region_.x - beside, 0) / window.mcu.width;
   window.top = std::max(region_.y - above, 0) / window.mcu.height;
   window.right = std::min(ceil_div(region_.x + region_.width + beside, window.mcu.width), window.per_row);
@@ -105,12 +132,12 @@ void StripDecoder::lay_out() {
     const int across = c == 0 ? header_.across : 1, down = c == 0 ? header_.down : 1;
     Plane& plane = planes_[c];
     plane.blocks = mcus * across;
-    plane.rows = window_.rows_at_once * down * kBlock;
+    plane.rows = window_.rows_at_once * down * plane.block;
     coefficients_[c].pairs = (plane.blocks + 1) / 2;
     coefficients_at[c] = coefficients;
     coefficients +=
-        static_cast<std::size_t>(coefficients_[c].pairs) * (plane.rows / kBlock) * CoefficientRows::kPairStride;
-    plane.stride = static_cast<std::ptrdiff_t>(coefficients_[c].pairs) * 2 * kBlock + 2 * kSlack;
+        static_cast<std::size_t>(coefficients_[c].pairs) * (plane.rows / plane.block) * CoefficientRows::kPairStride;
+    plane.stride = static_cast<std::ptrdiff_t>(coefficients_[c].pairs) * 2 * plane.block + 2 * kSlack;
     samples_at[c] = samples + static_cast<std::size_t>(plane.stride + kSlack);
     samples += static_cast<std::size_t>(plane.stride) * (plane.rows + 2);
   }
@@ -167,7 +194,7 @@ bool StripDecoder::read_on(int top, int bottom) {
     if (!entropy_.read(&only_, 1, coefficients_)) return false;
     only_at_ = row * window_.per_row + window_.right;
   }
-  return only_.stream.well_read(only_at_ == window_.per_row * ceil_div(header_.size.height, window_.mcu.height));
+  return only_.stream.well_read(only_at_ == window_.per_row * ceil_div(header_.size.height, kBlock * header_.down));
 }
 
 std::size_t StripDecoder::room(std::size_t interval) const {
@@ -185,11 +212,12 @@ bool StripDecoder::transform(int rows) {
   bool good = true;
   for (std::size_t c = 0; c < static_cast<std::size_t>(header_.components); ++c) {
     const Plane& plane = planes_[c];
+    const IdctPair idct = idct_pair_avx2(plane.block);
     const int block_rows = rows * (c == 0 ? header_.down : 1);
     for (int row = 0; row < block_rows; ++row) {
       for (int column = 0; column < plane.blocks; column += 2) {
-        good &= idct_pair_avx2(coefficients_[c].block(row, column), header_.quant[c],
-                               plane.row(row * kBlock) + column * kBlock, plane.stride);
+        good &= idct(coefficients_[c].block(row, column), header_.quant[c],
+                     plane.row(row * plane.block) + column * plane.block, plane.stride);
       }
     }
   }
@@ -201,31 +229,32 @@ void StripDecoder::mend_edges(int top, int bottom) {
   if (header_.components == 1) return;
   for (std::size_t c = 1; c < kMostComponents; ++c) {
     const Plane& plane = planes_[c];
-    if (header_.across == 2) {
-      const int columns = ceil_div(header_.size.width, 2) - window_.left * kBlock;
-      for (int y = 0; y < (bottom - top) * kBlock; ++y) {
+    const int rows = (bottom - top) * plane.block;
+    if (wide_ == 2) {
+      const int real = colour_size().width - window_.left * plane.block;
+      for (int y = 0; y < rows; ++y) {
         std::uint8_t* const row = plane.row(y);
         if (window_.left == 0) row[-1] = row[0];
-        if (columns <= plane.blocks * kBlock) row[columns] = row[columns - 1];
+        if (real <= plane.blocks * plane.block) row[real] = row[real - 1];
       }
     }
-    if (header_.down == 2) {
-      const int rows = ceil_div(header_.size.height, 2) - top * kBlock;
+    if (high_ == 2) {
+      const int real = colour_size().height - top * plane.block;
       if (top == 0) copy_row(plane, 0, -1);
-      if (rows <= (bottom - top) * kBlock) copy_row(plane, rows - 1, rows);
+      if (real <= rows) copy_row(plane, real - 1, real);
     }
   }
 }
 
 void StripDecoder::keep_last_rows(int rows) {
-  if (header_.down != 2) return;
-  copy_row(planes_[0], rows * 2 * kBlock - 1, -1);
-  copy_row(planes_[1], rows * kBlock - 1, -1);
-  copy_row(planes_[2], rows * kBlock - 1, -1);
+  if (high_ != 2) return;
+  copy_row(planes_[0], rows * header_.down * planes_[0].block - 1, -1);
+  copy_row(planes_[1], rows * planes_[1].block - 1, -1);
+  copy_row(planes_[2], rows * planes_[2].block - 1, -1);
 }
 
 void StripDecoder::copy_row(const Plane& plane, int from, int to) {
-  std::memcpy(plane.row(to) - 1, plane.row(from) - 1, static_cast<std::size_t>(plane.blocks) * kBlock + 2);
+  std::memcpy(plane.row(to) - 1, plane.row(from) - 1, static_cast<std::size_t>(plane.blocks) * plane.block + 2);
 }
 
 int StripDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
@@ -250,18 +279,18 @@ void StripDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
 // A row of a colour at full size.
 const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip_top,
                                             std::vector<std::uint8_t>* memory) {
-  const int columns = plane.blocks * kBlock;
-  const int row = y / header_.down - strip_top * kBlock;
-  if (header_.across == 1 && header_.down == 1) return plane.row(row);
-  std::uint8_t* const out = at_least(memory, static_cast<std::size_t>(columns * header_.across + kSlack));
-  if (header_.down == 1) {
+  const int columns = plane.blocks * plane.block;
+  const int row = y / high_ - strip_top * plane.block;
+  if (wide_ == 1 && high_ == 1) return plane.row(row);
+  std::uint8_t* const out = at_least(memory, static_cast<std::size_t>(columns * wide_ + kSlack));
+  if (high_ == 1) {
     twice_as_wide_avx2(plane.row(row), out, columns);
     return out;
   }
   const bool upper = y % 2 == 0;
   const std::uint8_t* const near = plane.row(row);
   const std::uint8_t* const far = plane.row(upper ? row - 1 : row + 1);
-  if (header_.across == 1) {
+  if (wide_ == 1) {
     twice_as_high_avx2(near, far, upper ? 1 : 2, out, columns);
   } else {
     std::uint16_t* const sums = at_least(&sums_, static_cast<std::size_t>(columns + kSlack));
@@ -275,7 +304,9 @@ const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip
 
 bool StripDecoder::available() { return false; }
 
-bool StripDecoder::decode(const ScanHeader&, const RestartMap&, const std::uint8_t*, Rect, RowSink) { return false; }
+bool StripDecoder::decode(const ScanHeader&, int, const RestartMap&, const std::uint8_t*, Rect, RowSink) {
+  return false;
+}
 
 #endif
 

@@ -36,15 +36,17 @@ class StripDecoder {
   // Whether this machine has the instructions.
   static bool available();
 
-  // Decodes `region`. The map is of the scan's restart intervals (one, where there are no markers), `readable_end` the
-  // end of the file's bytes. False where it gives up; rows may then have been given already.
-  bool decode(const ScanHeader& header, const RestartMap& map, const std::uint8_t* readable_end, Rect region,
-              RowSink sink);
+  // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
+  // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
+  // gives up; rows may then have been given already.
+  bool decode(const ScanHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
+              Rect region, RowSink sink);
 
  private:
   struct Plane {
     std::uint8_t* first = nullptr;  // the first sample of the strip; there is a row above and one below
     std::ptrdiff_t stride = 0;
+    int block = 0;   // the side of a block in samples
     int blocks = 0;  // across
     int rows = 0;    // of a strip
 
@@ -59,6 +61,8 @@ class StripDecoder {
     int rows_at_once = 1;
   };
 
+  bool scale(int denominator);
+  Size colour_size() const;
   void plan_window();
   void lay_out();
   bool read_strip(int top, int bottom);
@@ -79,6 +83,7 @@ class StripDecoder {
   const RestartMap* map_ = nullptr;
   const std::uint8_t* readable_end_ = nullptr;
   Rect region_;
+  int wide_ = 1, high_ = 1;  // pixels of brightness for a sample of colour
   Window window_;
   std::array<Plane, kMostComponents> planes_;
   std::array<CoefficientRows, kMostComponents> coefficients_;
