@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "zigzag.h"
+
 #if defined(__x86_64__)
 #define FASTPIPE_BMI2 __attribute__((target("bmi,bmi2")))
 #else
@@ -19,19 +21,9 @@ struct Zigzag {
   std::uint8_t place[256];
 
   constexpr Zigzag() : place() {
-    for (int i = 0; i < 256; ++i) place[i] = kPairCoefficients;
-    int row = 0, column = 0;
-    for (int i = 0; i < 64; ++i) {
-      place[i] = static_cast<std::uint8_t>(16 * row + column);
-      const bool up = (row + column) % 2 == 0;
-      if (up ? column == 7 : row == 7) {
-        up ? ++row : ++column;
-      } else if (up ? row == 0 : column == 0) {
-        up ? ++column : ++row;
-      } else {
-        row += up ? -1 : 1;
-        column += up ? 1 : -1;
-      }
+    for (std::size_t i = 0; i < 256; ++i) {
+      place[i] =
+          i < 64 ? static_cast<std::uint8_t>(kZigzagToRows[i] / 8 * 16 + kZigzagToRows[i] % 8) : kPairCoefficients;
     }
   }
 };

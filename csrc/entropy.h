@@ -7,6 +7,7 @@
 
 #include "huffman.h"
 #include "idct.h"
+#include "scan_header.h"
 
 namespace fastpipe {
 
@@ -27,7 +28,6 @@ struct BitStream {
   }
 };
 
-constexpr int kMostComponents = 3;
 constexpr int kMostBlocks = 6;  // of an MCU
 
 // Where coefficients of one component go: rows of pairs of neighbouring blocks, in the layout of idct.h.
@@ -64,16 +64,6 @@ struct McuRun {
   int take = 0;
   int row = 0;
   int column = 0;
-};
-
-// The tables of a scan by their numbers, and which of them each component uses.
-struct ScanTables {
-  static constexpr int kMost = 4;
-
-  std::array<HuffmanSpec, kMost> dc = {};
-  std::array<HuffmanSpec, kMost> ac = {};
-  std::array<std::size_t, kMostComponents> dc_of = {};
-  std::array<std::size_t, kMostComponents> ac_of = {};
 };
 
 class EntropyDecoder {

@@ -52,4 +52,6 @@ constexpr std::size_t kKeptBytes = 64 << 20;
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
+inline Size scaled_down(Size size, int by) { return {ceil_div(size.width, by), ceil_div(size.height, by)}; }
+
 }  // namespace fastpipe

@@ -44,9 +44,17 @@ bool StripDecoder::available() {
   return has;
 }
 
+std::size_t StripDecoder::intervals(ScanHeader* header) {
+  const int per_row = ceil_div(header->size.width, kBlock * header->across);
+  const int mcus = per_row * ceil_div(header->size.height, kBlock * header->down);
+  if (header->interval >= mcus) header->interval = 0;
+  if (header->interval == 0) return 1;
+  return per_row % header->interval == 0 ? static_cast<std::size_t>(mcus / header->interval) : 0;
+}
+
 bool StripDecoder::decode(const ScanHeader& header, int denominator, const RestartMap& map,
                           const std::uint8_t* readable_end, Rect region, RowSink sink) {
-  header_ = header;
+  header_ = &header;
   if (!scale(denominator)) return false;
   map_ = &map;
   readable_end_ = readable_end;
@@ -87,14 +95,14 @@ bool StripDecoder::decode(const ScanHeader& header, int denominator, const Resta
 bool StripDecoder::scale(int denominator) {
   const int light = kBlock / denominator;
   int colour = light;
-  while (colour < kBlock && header_.across * light % (2 * colour) == 0 && header_.down * light % (2 * colour) == 0) {
+  while (colour < kBlock && header_->across * light % (2 * colour) == 0 && header_->down * light % (2 * colour) == 0) {
     colour *= 2;
   }
   planes_[0].block = light;
   planes_[1].block = planes_[2].block = colour;
-  wide_ = header_.across * light / colour;
-  high_ = header_.down * light / colour;
-  if (header_.components == 1 || wide_ * high_ == 1) return true;
+  wide_ = header_->across * light / colour;
+  high_ = header_->down * light / colour;
+  if (header_->components == 1 || wide_ * high_ == 1) return true;
   // Where there is but one pixel a block, or at most two samples in a row, libjpeg repeats samples; that is too rare.
   constexpr int kMostRepeated = 2;
   return light > 1 && (wide_ == 1 || colour_size().width > kMostRepeated);
@@ -103,16 +111,16 @@ bool StripDecoder::scale(int denominator) {
 // Of the planes of colour, in samples.
 Size StripDecoder::colour_size() const {
   const int block = planes_[1].block;
-  return {ceil_div(header_.size.width * block, header_.across * kBlock),
-          ceil_div(header_.size.height * block, header_.down * kBlock)};
+  return {ceil_div(header_->size.width * block, header_->across * kBlock),
+          ceil_div(header_->size.height * block, header_->down * kBlock)};
 }
 
 void StripDecoder::plan_window() {
   Window& window = window_;
   const int light = planes_[0].block;
-  window.mcu = {light * header_.across, light * header_.down};
-  window.per_row = ceil_div(header_.size.width, kBlock * header_.across);
-  const int rows = ceil_div(header_.size.height, kBlock * header_.down);
+  window.mcu = {light * header_->across, light * header_->down};
+  window.per_row = ceil_div(header_->size.width, kBlock * header_->across);
+  const int rows = ceil_div(header_->size.height, kBlock * header_->down);
   const int beside = wide_ == 2 ? 2 : 0, above = high_ == 2 ? 2 : 0;  // Note [upsampling margin]
   window.left = std::max(region_.x - beside, 0) / window.mcu.width;
   window.top = std::max(region_.y - above, 0) / window.mcu.height;
@@ -120,7 +128,7 @@ void StripDecoder::plan_window() {
   window.bottom = std::min(ceil_div(region_.y + region_.height + above, window.mcu.height), rows);
   // Two streams at once need two intervals: where a row has but one, two rows.
   const bool one_a_row =
-      header_.interval > 0 && window.left / header_.interval == (window.right - 1) / header_.interval;
+      header_->interval > 0 && window.left / header_->interval == (window.right - 1) / header_->interval;
   window.rows_at_once = one_a_row ? 2 : 1;
 }
 
@@ -128,8 +136,8 @@ void StripDecoder::lay_out() {
   const int mcus = window_.right - window_.left;
   std::size_t coefficients = 0, samples = 0;
   std::array<std::size_t, kMostComponents> coefficients_at = {}, samples_at = {};
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_.components); ++c) {
-    const int across = c == 0 ? header_.across : 1, down = c == 0 ? header_.down : 1;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
+    const int across = c == 0 ? header_->across : 1, down = c == 0 ? header_->down : 1;
     Plane& plane = planes_[c];
     plane.blocks = mcus * across;
     plane.rows = window_.rows_at_once * down * plane.block;
@@ -143,7 +151,7 @@ void StripDecoder::lay_out() {
   }
   std::int16_t* const first_coefficient = aligned(&coefficient_memory_, coefficients);
   std::uint8_t* const first_sample = aligned(&plane_memory_, samples);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_.components); ++c) {
+  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
     coefficients_[c].first = first_coefficient + coefficients_at[c];
     planes_[c].first = first_sample + samples_at[c];
   }
@@ -154,11 +162,11 @@ void StripDecoder::lay_out() {
 
 bool StripDecoder::read_strip(int top, int bottom) {
   std::memset(coefficients_[0].first, 0, coefficient_count_ * sizeof(std::int16_t));
-  return header_.interval > 0 ? read_tiles(top, bottom) : read_on(top, bottom);
+  return header_->interval > 0 ? read_tiles(top, bottom) : read_on(top, bottom);
 }
 
 bool StripDecoder::read_tiles(int top, int bottom) {
-  const int interval = header_.interval;
+  const int interval = header_->interval;
   const int tiles_per_row = window_.per_row / interval;
   intervals_.clear();
   runs_.clear();
@@ -194,7 +202,7 @@ bool StripDecoder::read_on(int top, int bottom) {
     if (!entropy_.read(&only_, 1, coefficients_)) return false;
     only_at_ = row * window_.per_row + window_.right;
   }
-  return only_.stream.well_read(only_at_ == window_.per_row * ceil_div(header_.size.height, kBlock * header_.down));
+  return only_.stream.well_read(only_at_ == window_.per_row * ceil_div(header_->size.height, kBlock * header_->down));
 }
 
 std::size_t StripDecoder::room(std::size_t interval) const {
@@ -210,13 +218,13 @@ bool StripDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream* s
 
 bool StripDecoder::transform(int rows) {
   bool good = true;
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_.components); ++c) {
+  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
     const Plane& plane = planes_[c];
     const IdctPair idct = idct_pair_avx2(plane.block);
-    const int block_rows = rows * (c == 0 ? header_.down : 1);
+    const int block_rows = rows * (c == 0 ? header_->down : 1);
     for (int row = 0; row < block_rows; ++row) {
       for (int column = 0; column < plane.blocks; column += 2) {
-        good &= idct(coefficients_[c].block(row, column), header_.quant[c],
+        good &= idct(coefficients_[c].block(row, column), header_->tables.quant[header_->tables.quant_of[c]].data(),
                      plane.row(row * plane.block) + column * plane.block, plane.stride);
       }
     }
@@ -226,7 +234,7 @@ bool StripDecoder::transform(int rows) {
 
 // The picture's edge repeats itself: beyond it lies padding of whole blocks, which upsampling must not see.
 void StripDecoder::mend_edges(int top, int bottom) {
-  if (header_.components == 1) return;
+  if (header_->components == 1) return;
   for (std::size_t c = 1; c < kMostComponents; ++c) {
     const Plane& plane = planes_[c];
     const int rows = (bottom - top) * plane.block;
@@ -248,7 +256,7 @@ void StripDecoder::mend_edges(int top, int bottom) {
 
 void StripDecoder::keep_last_rows(int rows) {
   if (high_ != 2) return;
-  copy_row(planes_[0], rows * header_.down * planes_[0].block - 1, -1);
+  copy_row(planes_[0], rows * header_->down * planes_[0].block - 1, -1);
   copy_row(planes_[1], rows * planes_[1].block - 1, -1);
   copy_row(planes_[2], rows * planes_[2].block - 1, -1);
 }
@@ -270,7 +278,7 @@ int StripDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
 void StripDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
   const int x = region_.x - window_.left * window_.mcu.width;
   const std::uint8_t* const light = planes_[0].row(y - strip_top * window_.mcu.height) + x;
-  if (header_.components == 1) return gray_to_rgbx_avx2(light, out, region_.width);
+  if (header_->components == 1) return gray_to_rgbx_avx2(light, out, region_.width);
   const std::uint8_t* const cb = color_row(planes_[1], y, strip_top, &cb_) + x;
   const std::uint8_t* const cr = color_row(planes_[2], y, strip_top, &cr_) + x;
   ycc_to_rgbx_avx2(light, cb, cr, out, region_.width);

@@ -10,19 +10,9 @@
 #include "image.h"
 #include "jpeg_rows.h"
 #include "restart_map.h"
+#include "scan_header.h"
 
 namespace fastpipe {
-
-// A header, as libjpeg has read it.
-struct ScanHeader {
-  Size size;
-  int components = 0;  // 1: gray; 3: YCbCr, the two colours with one block an MCU
-  int across = 1;      // blocks of brightness in an MCU: 1 or 2 sideways,
-  int down = 1;        // 1 or 2 downwards
-  int interval = 0;    // MCUs between restart markers; 0: none
-  std::array<const std::uint16_t*, kMostComponents> quant = {};  // 64 steps each, row by row
-  ScanTables tables;
-};
 
 // Note [strips]
 // libjpeg-turbo spends most of its time waiting: a Huffman code must be known before the next one can be looked for.
@@ -35,6 +25,10 @@ class StripDecoder {
  public:
   // Whether this machine has the instructions.
   static bool available();
+
+  // How many restart intervals the scan has; 0 for intervals that make no grid, which this does not decode. Where there
+  // is but one interval, the header says afterwards that there are no markers.
+  static std::size_t intervals(ScanHeader* header);
 
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
   // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
@@ -79,7 +73,7 @@ class StripDecoder {
   const std::uint8_t* color_row(const Plane& plane, int y, int strip_top, std::vector<std::uint8_t>* memory);
 
   // Of the picture at hand.
-  ScanHeader header_;
+  const ScanHeader* header_ = nullptr;
   const RestartMap* map_ = nullptr;
   const std::uint8_t* readable_end_ = nullptr;
   Rect region_;
