@@ -223,8 +223,8 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
 }
 
 const ResizeKernels* kernels_named(const std::string& name) {
-  for (const ResizeKernels* kernels : {scalar_kernels(), avx2_kernels()}) {
-    if (kernels != nullptr && name == kernels->name) return kernels;
+  for (const ResizeKernels* kernels : all_kernels()) {
+    if (name == kernels->name) return kernels;
   }
   throw py::value_error("this machine has no resize kernels named " + name);
 }
@@ -334,9 +334,7 @@ PYBIND11_MODULE(_engine, m) {
         "flip"_a = false, "kernels"_a = "");
   m.def("resize_kernels", [] {
     std::vector<std::string> names;
-    for (const ResizeKernels* kernels : {scalar_kernels(), avx2_kernels()}) {
-      if (kernels != nullptr) names.emplace_back(kernels->name);
-    }
+    for (const ResizeKernels* kernels : all_kernels()) names.emplace_back(kernels->name);
     return names;
   });
   m.def("transcode", &transcode, "jpeg"_a, "segments"_a = std::vector<std::pair<int, py::bytes>>(),
