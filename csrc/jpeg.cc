@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kBytesPerPixel = 4;
 constexpr int kRowsPerCall = 8;
-constexpr std::size_t kRowPadding = 16;  // RowSink's promise
+constexpr std::size_t kRowPadding = 64;  // RowSink's promise
 
 // Note [upsampling margin]
 // Fancy upsampling makes each pixel from two neighbouring chroma samples in each direction, and treats the edge of

@@ -15,7 +15,7 @@ namespace fastpipe {
 constexpr std::int64_t kMaxPixels = 178'956'970;
 
 // Takes decoded rows, top down: `count` rows of RGBX (the fourth byte has no meaning), `stride` bytes apart, the first
-// of which is row `y` of the region. May not throw. After the last pixel of a row, 16 bytes are readable.
+// of which is row `y` of the region. May not throw. After the last pixel of a row, 64 bytes are readable.
 struct RowSink {
   void* context;
   void (*take)(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);

@@ -8,9 +8,7 @@ namespace fastpipe {
 
 namespace {
 
-constexpr int kRowsAtOnce = 4;            // between the passes, if down is first
-constexpr std::ptrdiff_t kRowSlack = 32;  // what kernels read and write beyond a row
-
+constexpr int kRowsAtOnce = 4;  // between the passes, if down is first
 // A vector that shrank and grew again would be filled with zeros that nobody reads.
 void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) {
   if (buffer->size() < static_cast<std::size_t>(size)) buffer->resize(static_cast<std::size_t>(size));
@@ -29,12 +27,12 @@ Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
   down_first_ = less_high > 0 && less_high > 2 * less_wide;
   region_bytes_ = static_cast<std::ptrdiff_t>(region.width) * 4;
   output_bytes_ = static_cast<std::ptrdiff_t>(ceil_div(out.width, kOutputGroup) * kOutputGroup) * 3;
-  between_stride_ = (down_first_ ? region_bytes_ : output_bytes_) + kRowSlack;
+  between_stride_ = (down_first_ ? region_bytes_ : output_bytes_) + kWrittenBeyond;
   const int rows = std::max(region.height, rows_.weights().taps);
-  grow(&between_, between_stride_ * rows);
+  grow(&between_, between_stride_ * rows + kReadBeyond);
   if (down_first_) {
-    grow(&lines_, between_stride_ * kRowsAtOnce);
-    grow(&outputs_, (output_bytes_ + kRowSlack) * kRowsAtOnce);
+    grow(&lines_, between_stride_ * kRowsAtOnce + kReadBeyond);
+    grow(&outputs_, (output_bytes_ + kWrittenBeyond) * kRowsAtOnce);
   }
   return region;
 }
@@ -60,7 +58,7 @@ void Resizer::finish(PixelSpan out) {
 }
 
 void Resizer::finish_down_first(PixelSpan out) {
-  const std::ptrdiff_t stride = output_bytes_ + kRowSlack;
+  const std::ptrdiff_t stride = output_bytes_ + kWrittenBeyond;
   for (int y = 0; y < out.size.height; y += kRowsAtOnce) {
     const int count = std::min(kRowsAtOnce, out.size.height - y);
     for (int i = 0; i < count; ++i) down(y + i, lines_.data() + i * between_stride_, static_cast<int>(region_bytes_));

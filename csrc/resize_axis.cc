@@ -46,7 +46,7 @@ void ResizeAxis::plan(double start, double length, int bounds_first, int bounds_
   values_.resize(slots * static_cast<std::size_t>(taps_));
   exact_.resize(static_cast<std::size_t>(taps_) * kBlock);
   for (int i = 0; i < outputs; i += kBlock) weigh(filter, first, i, reversed);
-  std::fill(first_.begin() + outputs, first_.end(), 0);
+  std::fill(first_.begin() + outputs, first_.end(), first_[static_cast<std::size_t>(outputs) - 1]);
   std::fill(values_.begin() + static_cast<std::ptrdiff_t>(outputs) * taps_, values_.end(), 0);
   if (kernels.arrange != nullptr) kernels.arrange(values_.data(), static_cast<std::ptrdiff_t>(values_.size()));
 }

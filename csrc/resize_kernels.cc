@@ -4,7 +4,7 @@ namespace fastpipe {
 
 std::vector<const ResizeKernels*> all_kernels() {
   std::vector<const ResizeKernels*> all;
-  for (const ResizeKernels* kernels : {&kScalarKernels, avx2_kernels()}) {
+  for (const ResizeKernels* kernels : {&kScalarKernels, neon_kernels(), avx2_kernels(), avx512_kernels()}) {
     if (kernels != nullptr) all.push_back(kernels);
   }
   return all;

@@ -19,7 +19,7 @@ constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 // The weights of one direction. Every output position reads `taps` input positions, beginning at its `first`; those
 // that are not its own have weight 0.
 struct Weights {
-  const std::int32_t* first;   // (outputs)
+  const std::int32_t* first;   // (outputs), rising, or falling if mirrored
   const std::int32_t* values;  // (outputs, taps), arranged as the kernels want them
   int taps;                    // a multiple of ResizeKernels::tap_group
   int outputs;
@@ -27,12 +27,15 @@ struct Weights {
   const std::int32_t* of(int output) const { return values + static_cast<std::ptrdiff_t>(output) * taps; }
 };
 
-// Output positions that `horizontal` makes at once: as many as that have a `first` and values, the last of which may be
-// nobody's, with weights 0.
+// Output positions that `horizontal` makes at once. Beyond the last, up to a whole group, `first` is that of the last
+// and the weights are 0.
 constexpr int kOutputGroup = 4;
 
 // What is readable beyond the last pixel of a row of RGBX, and beyond the last row of bytes that `vertical` is given.
-constexpr std::ptrdiff_t kReadBeyond = 16;
+constexpr std::ptrdiff_t kReadBeyond = 64;
+
+// What `horizontal` may write beyond the last group of pixels of a row.
+constexpr std::ptrdiff_t kWrittenBeyond = 4;
 
 struct ResizeKernels {
   const char* name;
@@ -41,8 +44,8 @@ struct ResizeKernels {
   // Rewrites weights of 22 fraction bits, in place, into what the two below want.
   void (*arrange)(std::int32_t* values, std::ptrdiff_t count);
 
-  // `count` rows of RGBX pixels -> as many rows of RGB pixels, each written up to the end of its last kOutputGroup
-  // pixels and 4 bytes more.
+  // `count` rows of RGBX pixels -> as many rows of RGB pixels, each written up to the end of its last group and
+  // kWrittenBeyond.
   void (*horizontal)(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                      std::ptrdiff_t rgb_stride, const Weights& weights);
 
@@ -54,7 +57,9 @@ struct ResizeKernels {
 extern const ResizeKernels kScalarKernels;
 
 // Each is null where this machine or this build lacks it.
+const ResizeKernels* neon_kernels();
 const ResizeKernels* avx2_kernels();
+const ResizeKernels* avx512_kernels();
 
 // All that this machine can run, the fastest last.
 std::vector<const ResizeKernels*> all_kernels();
