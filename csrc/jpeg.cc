@@ -117,7 +117,10 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
   if (region.y > 0) jpeg_skip_scanlines(&cinfo, static_cast<JDIMENSION>(region.y));
   for (int y = 0; y < region.height;) {
     const int wanted = std::min(kRowsPerCall, region.height - y);
-    const int got = static_cast<int>(jpeg_read_scanlines(&cinfo, rows, static_cast<JDIMENSION>(wanted)));
+    int got = 0;  // libjpeg-turbo mostly gives one row a call, whatever it is asked for
+    while (got < wanted) {
+      got += static_cast<int>(jpeg_read_scanlines(&cinfo, rows + got, static_cast<JDIMENSION>(wanted - got)));
+    }
     sink.take(sink.context, y, got, first_row + skip_bytes, stride);
     y += got;
   }
