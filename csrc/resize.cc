@@ -5,10 +5,10 @@
 #include <cstring>
 
 namespace fastpipe {
-
 namespace {
 
 constexpr int kRowsAtOnce = 4;  // between the passes, if down is first
+
 // A vector that shrank and grew again would be filled with zeros that nobody reads.
 void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) {
   if (buffer->size() < static_cast<std::size_t>(size)) buffer->resize(static_cast<std::size_t>(size));

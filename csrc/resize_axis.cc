@@ -56,9 +56,10 @@ void ResizeAxis::weigh(const Filter& filter, int first, int output, bool reverse
   const int last_window = std::max(first + count_needed_ - taps_, first);
   double center[kBlock], window[kBlock], begin[kBlock], end[kBlock], sum[kBlock];
   std::int32_t window_of[kBlock];
-  const Filter f = filter;
+  const int last_output = outputs_ - 1;
+  const Filter f = filter;  // a copy, which no store can change
   for (int i = 0; i < kBlock; ++i) {
-    center[i] = f.center(output + i);
+    center[i] = f.center(std::min(output + i, last_output));  // beyond the last: the last again
     const int first_input = f.begin(center[i]);
     window_of[i] = std::min(first_input, last_window);
     window[i] = window_of[i];
@@ -75,22 +76,21 @@ void ResizeAxis::weigh(const Filter& filter, int first, int output, bool reverse
       sum[i] += exact[i];  // the zeros around an output's own inputs change nothing
     }
   }
-  const int count = std::min(kBlock, outputs_ - output);
-  const std::ptrdiff_t slot = reversed ? outputs_ - 1 - output : output;
-  const std::ptrdiff_t next = reversed ? -1 : 1;
-  for (int i = 0; i < count; ++i) {
-    first_[static_cast<std::size_t>(slot + i * next)] = window_of[i] - first;
+  for (int i = 0; i < kBlock; ++i) {
     if (sum[i] != 0) continue;
     exact_[static_cast<std::size_t>(begin[i] - window[i]) * kBlock + static_cast<std::size_t>(i)] = 1;
     sum[i] = 1;  // rounding left the only pixel just outside the triangle
   }
+  const int count = std::min(kBlock, outputs_ - output);
+  const std::ptrdiff_t slot = reversed ? outputs_ - 1 - output : output;
+  const std::ptrdiff_t next = reversed ? -1 : 1;
+  for (int i = 0; i < count; ++i) first_[static_cast<std::size_t>(slot + i * next)] = window_of[i] - first;
   std::int32_t* const values = values_.data() + slot * taps_;
   for (int j = 0; j < taps_; ++j) {
     const double* const exact = &exact_[static_cast<std::size_t>(j) * kBlock];
     std::int32_t weights[kBlock];
     for (int i = 0; i < kBlock; ++i) weights[i] = static_cast<int>(0.5 + exact[i] / sum[i] * (1 << kWeightBits));
-    std::int32_t* to = values + j;
-    for (int i = 0; i < count; ++i, to += next * taps_) *to = weights[i];
+    for (int i = 0; i < count; ++i) values[i * next * taps_ + j] = weights[i];
   }
 }
 

@@ -41,7 +41,7 @@ struct ResizeKernels {
   const char* name;
   int tap_group;
 
-  // Rewrites weights of 22 fraction bits, in place, into what the two below want.
+  // Rewrites weights of 22 fraction bits, in place, into what the two below want; null if that is what they want.
   void (*arrange)(std::int32_t* values, std::ptrdiff_t count);
 
   // `count` rows of RGBX pixels -> as many rows of RGB pixels, each written up to the end of its last group and

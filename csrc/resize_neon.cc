@@ -11,10 +11,7 @@ namespace {
 
 constexpr int kTapGroup = 4;  // weights that one register holds
 
-// NEON multiplies and adds 32-bit numbers: weights stay as they are.
-constexpr auto kArrange = nullptr;
-
-// Products of four bytes, widened to 16 bits each, by one weight.
+// Adds the products of four bytes, widened to 16 bits each, by one weight.
 template <int kTap>
 inline int32x4_t add(int32x4_t sums, uint16x4_t four, int32x4_t weights) {
   return vmlaq_laneq_s32(sums, vreinterpretq_s32_u32(vmovl_u16(four)), weights, kTap);
@@ -85,7 +82,8 @@ void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_
   std::memcpy(out + x, last, static_cast<std::size_t>(bytes - x));
 }
 
-constexpr ResizeKernels kKernels = {"neon", kTapGroup, kArrange, horizontal, vertical};
+// NEON multiplies and adds 32-bit numbers: weights stay as they are.
+constexpr ResizeKernels kKernels = {"neon", kTapGroup, nullptr, horizontal, vertical};
 
 }  // namespace
 
