@@ -24,7 +24,7 @@ test:
 
 format:
 	@scripts/bootstrap --tools
-	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h
+	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc
 	@.venv/bin/ruff check --quiet --select I --fix .
 	@.venv/bin/ruff format .
 

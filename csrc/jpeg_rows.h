@@ -7,7 +7,7 @@
 namespace fastpipe {
 
 // Takes decoded rows, top down: `count` rows of RGBX (the fourth byte has no meaning), `stride` bytes apart, the first
-// of which is row `y` of the region. May not throw. After the last pixel of a row, 16 bytes are readable. A decode that
+// of which is row `y` of the region. May not throw. After the last pixel of a row, 64 bytes are readable. A decode that
 // is begun again by other means gives its rows again, from the first.
 struct RowSink {
   void* context;

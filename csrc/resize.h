@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "image.h"
+#include "resize_axis.h"
 #include "resize_kernels.h"
 #include "status.h"
 
@@ -33,29 +34,20 @@ class Resizer {
   void finish(PixelSpan out);
 
  private:
-  // The weights of one direction.
-  struct Axis {
-    std::vector<Tap> taps;
-    std::vector<SplitWeight> values;
-    std::vector<double> exact;
-    int per_output = 0;
-
-    void plan(double start, double length, int bounds_first, int bounds_count, int outputs);
-    void reverse();
-    // Makes the first input position needed number 0; returns that position and sets the count.
-    int rebase(int* count);
-    Weights weights() const;
-  };
-
   const ResizeKernels* kernels_;
-  Axis columns_;
-  Axis rows_;
+  ResizeAxis columns_;
+  ResizeAxis rows_;
   bool down_first_ = false;
-  std::vector<std::uint8_t> between_;  // (region's rows + 1, between_stride_): after the first pass, or before both
+  std::ptrdiff_t region_bytes_ = 0;    // of a row of the region, RGBX
+  std::ptrdiff_t output_bytes_ = 0;    // of a row of the output, to whole groups
+  std::vector<std::uint8_t> between_;  // (rows, between_stride_): after the first pass, or before both
   std::ptrdiff_t between_stride_ = 0;
-  std::ptrdiff_t region_bytes_ = 0;   // of a row of the region, RGBX
-  std::vector<std::uint8_t> line_;    // one row of RGBX between the passes, if down is first
-  std::vector<std::uint8_t> output_;  // one row of RGB, with the byte beyond
+  std::vector<std::uint8_t> lines_;    // rows of RGBX between the passes, if down is first
+  std::vector<std::uint8_t> outputs_;  // rows of RGB, if down is first
+
+  void finish_down_first(PixelSpan out);
+  // Output row `y` of the pass down.
+  void down(int y, std::uint8_t* out, int bytes);
 };
 
 }  // namespace fastpipe

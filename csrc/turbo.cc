@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBytesPerPixel = 4;
 constexpr int kRowsPerCall = 8;
-constexpr std::size_t kRowPadding = 16;  // RowSink's promise
+constexpr std::size_t kRowPadding = 64;  // RowSink's promise
 
 // Note [upsampling margin]
 // Fancy upsampling makes each pixel from two neighbouring chroma samples in each direction, and treats the edge of
@@ -165,7 +165,10 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   if (region.y > 0) jpeg_skip_scanlines(&cinfo, static_cast<JDIMENSION>(region.y));
   for (int y = 0; y < region.height;) {
     const int wanted = std::min(kRowsPerCall, region.height - y);
-    const int got = static_cast<int>(jpeg_read_scanlines(&cinfo, rows, static_cast<JDIMENSION>(wanted)));
+    int got = 0;  // libjpeg-turbo mostly gives one row a call, whatever it is asked for
+    while (got < wanted) {
+      got += static_cast<int>(jpeg_read_scanlines(&cinfo, rows + got, static_cast<JDIMENSION>(wanted - got)));
+    }
     sink.take(sink.context, y, got, first_row + skip_bytes, stride);
     y += got;
   }

@@ -35,6 +35,7 @@ def resize(
     bounds: tuple[int, int, int, int] | None = None,
     flip: bool = False,
     kernels: str = "",
+    rows_at_once: int = 8,
 ) -> NDArray[np.uint8]: ...
 def resize_kernels() -> list[str]: ...
 def transcode(

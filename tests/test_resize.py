@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -118,22 +122,61 @@ def test_a_box_without_bounds_sees_its_surroundings() -> None:
 
 
 @settings(max_examples=150)
-@given(sides, sides, sides, sides, st.booleans(), st.data())
+@given(sides, sides, sides, sides, st.booleans(), st.integers(1, 9), st.data())
 def test_every_kernel_gives_the_same_bytes(
-    width: int, height: int, out_width: int, out_height: int, flip: bool, data: st.DataObject
+    width: int, height: int, out_width: int, out_height: int, flip: bool, rows_at_once: int, data: st.DataObject
 ) -> None:
     image = noise(width, height)
     box = (data.draw(st.floats(0, width / 2)), data.draw(st.floats(0, height / 2)), width / 2, height / 2)
     results = [
-        _engine.resize(image, out_height, out_width, box=box, flip=flip, kernels=name)
+        _engine.resize(image, out_height, out_width, box=box, flip=flip, kernels=name, rows_at_once=rows)
         for name in _engine.resize_kernels()
+        for rows in (rows_at_once, 1)
     ]
     for other in [*results[1:], _engine.resize(image, out_height, out_width, box=box, flip=flip)]:
         assert np.array_equal(results[0], other)
 
 
+@pytest.mark.parametrize("kernels", _engine.resize_kernels())
+@pytest.mark.parametrize("out", [1, 3, 4, 21, 22, 64, 65])
+def test_every_kernel_is_pillow_at_every_number_of_taps(kernels: str, out: int) -> None:
+    """Shrinking to 1/8 takes 17 input positions an output, growing takes 2."""
+    for times in (0.1, 0.7, 1.0, 1.2, 1.5, 1.9, 2.0, 2.6, 3.1, 4.2, 4.9, 6.3, 8.0):
+        inputs = max(round(out * times), 1)
+        for image, height, width in ((noise(inputs, 5), 5, out), (noise(5, inputs), out, 5)):
+            expected = pillow(image, height, width)
+            for rows in (1, 3, 8):
+                assert_same(_engine.resize(image, height, width, kernels=kernels, rows_at_once=rows), expected)
+            assert_same(_engine.resize(image, height, width, kernels=kernels, flip=True), expected[:, ::-1])
+
+
+EMULATED_ARM = ("aarch64-linux-gnu-g++", "qemu-aarch64")
+
+
+@pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in ("g++", *EMULATED_ARM)), reason=f"needs {' and '.join(EMULATED_ARM)}"
+)
+def test_arm_gives_the_same_bytes(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[1]
+    sources = [str(root / "tests/resize_agreement.cc"), *map(str, sorted((root / "csrc").glob("resize*.cc")))]
+    results, kernels = [], []
+    for compiler, emulator in (("g++", []), (EMULATED_ARM[0], [EMULATED_ARM[1]])):
+        program = str(tmp_path / compiler)
+        flags = ["-std=c++17", "-O2", "-ffp-contract=off", f"-I{root / 'csrc'}", "-static"]
+        subprocess.run([compiler, *flags, *sources, "-o", program], check=True, timeout=300)
+        run = subprocess.run([*emulator, program, "500"], capture_output=True, text=True, check=True, timeout=300)
+        compared, checksum = run.stdout.split()
+        assert int(compared) > 1_000_000 or run.stderr.split() == ["scalar"]
+        results.append(checksum)
+        kernels.append(run.stderr.split())
+    assert results[0] == results[1]
+    assert kernels[1] == ["scalar", "neon"]
+
+
 def test_scalar_kernels_are_everywhere() -> None:
     assert "scalar" in _engine.resize_kernels()
+    with pytest.raises(ValueError, match="rows_at_once must be at least 1"):
+        _engine.resize(noise(4, 4), 2, 2, rows_at_once=0)
     with pytest.raises(ValueError, match="no resize kernels named sse9"):
         _engine.resize(noise(4, 4), 2, 2, kernels="sse9")
 
