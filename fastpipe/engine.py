@@ -88,6 +88,18 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
+    def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
+        """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
+
+        Never waits and never fails for what the disk does: reading the samples will tell.
+
+        Args:
+            ranges: (n,) of readahead.RANGE_DTYPE.
+            restart: drop what was asked for before and has not been begun.
+        """
+        if len(ranges) or restart:
+            self._engine.read_ahead(ranges.astype(_engine.RANGE_DTYPE), restart)
+
     def counters(self) -> dict[str, float]:
         """Rows and bytes done and the threads' seconds in each stage, since the start."""
         return self._engine.counters() if not self.is_foreign() else {}

@@ -45,6 +45,8 @@ class Index:
         class_counts: samples a class.
         counts: what packing counted: "rejected" files and others; docs/format.md lists them.
         shards: the tar files.
+        shard_sizes: (shards,) uint64: their sizes in bytes.
+        shard_starts: (shards,) int64: their first samples.
         records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, memory-mapped, read-only.
         fingerprint: hex digest that names this dataset's content and order.
     """
@@ -72,7 +74,8 @@ class Index:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
             ) from problem
-        self._shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
+        self.shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
+        self.shard_starts = np.cumsum([0, *(shard.samples for shard in self.shards)], dtype=np.int64)[:-1]
         self.records = _map_records(self.path / INDEX_FILE, samples)
 
     def __len__(self) -> int:
@@ -99,7 +102,7 @@ class Index:
         records: NDArray[np.void] = np.asarray(self.records[samples])
         shard = records["shard"]
         known = shard < len(self.shards)
-        size_bytes = self._shard_sizes[np.where(known, shard, 0)]
+        size_bytes = self.shard_sizes[np.where(known, shard, 0)]
         inside = (records["offset"] <= size_bytes) & (records["size"] <= size_bytes - records["offset"])
         real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
         labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))

@@ -15,6 +15,7 @@ from fastpipe.crops import Crops, plan_crops
 from fastpipe.draws import Stream, key, uniform
 from fastpipe.index import Index
 from fastpipe.order import EpochOrder, samples_per_chunk
+from fastpipe.readahead import run_ranges, sample_ranges
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,22 @@ class EpochPlan:
         start = number * self._recipe.batch_size
         stop = min(start + self._recipe.batch_size, len(self._index))
         return self._plan(self._order.take(start, stop))
+
+    def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
+        """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
+
+        Args:
+            number: of the batch.
+            plan: of the batch.
+            first: no batch was before it. Then its own samples come first of all, so that it need not wait for a
+                whole window.
+
+        Returns:
+            (n,) of readahead.RANGE_DTYPE.
+        """
+        start = number * self._recipe.batch_size
+        runs = run_ranges(self._index, self._order.reads(start, start + len(plan), first=first))
+        return np.concatenate([sample_ranges(plan.records), runs]) if first else runs
 
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
         """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
