@@ -54,7 +54,8 @@ class Engine:
         if soft_limit != resource.RLIM_INFINITY:
             max_open = max(1, min(max_open, soft_limit // 4))
         # Absolute: shards are opened when they are needed, and programs change their folder.
-        shards = [(os.fsencode(os.path.abspath(shard.path)), shard.size_bytes) for shard in index.shards]
+        folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         try:
             self._engine = _engine.Engine(shards, num_workers, max_open)
         except RuntimeError as problem:
@@ -97,8 +98,12 @@ class Engine:
             ranges: (n,) of readahead.RANGE_DTYPE.
             restart: drop what was asked for before and has not been begun.
         """
-        if len(ranges) or restart:
-            self._engine.read_ahead(ranges.astype(_engine.RANGE_DTYPE), restart)
+        if not len(ranges) and not restart:
+            return
+        native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
+        for name in ("shard", "offset", "size"):
+            native[name] = ranges[name]
+        self._engine.read_ahead(native, restart)
 
     def counters(self) -> dict[str, float]:
         """Rows and bytes done and the threads' seconds in each stage, since the start."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +16,25 @@ from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX
 _REPACK = "pack the source again, with --overwrite"
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """One shard of a dataset.
 
     Attributes:
-        path: of the tar file.
+        folder: the dataset's.
+        name: of the tar file.
         samples: how many samples it holds.
         size_bytes: of the tar file.
     """
 
-    path: Path
+    folder: Path
+    name: str
     samples: int
     size_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """The tar file. Made when it is asked for: paths of a hundred thousand shards take a second."""
+        return self.folder / self.name
 
 
 class Index:
@@ -40,7 +45,7 @@ class Index:
 
     Attributes:
         path: the dataset's folder.
-        info: the content of dataset.json.
+        info: the content of dataset.json, without the shards.
         classes: class names; a label is a position in it.
         class_counts: samples a class.
         counts: what packing counted: "rejected" files and others; docs/format.md lists them.
@@ -59,8 +64,8 @@ class Index:
             self.fingerprint = _text(self.info["fingerprint"])
             self.jpeg_bytes = _count(self.info["jpeg_bytes"])
             self.shards = [
-                Shard(self.path / _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
-                for entry in _list(self.info["shards"])
+                Shard(self.path, _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
+                for entry in _list(self.info.pop("shards"))
             ]
             samples = _count(self.info["samples"])
             self.class_counts = [_count(count) for count in _list(self.info["class_counts"])]

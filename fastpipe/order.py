@@ -19,13 +19,14 @@ from fastpipe.draws import Stream, bits, key, mix
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
+MOST_SAMPLES_PER_CHUNK = 1024  # tiny pictures: a window is sorted out in 3 ms, whatever they weigh
 CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shuffle of the sample, that needs it
 _ROUNDS = 8
 
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
-    """How many average samples make a chunk of about CHUNK_BYTES; at least 1."""
-    return max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1)))
+    """How many average samples make a chunk of about CHUNK_BYTES; at least 1, at most MOST_SAMPLES_PER_CHUNK."""
+    return min(max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))), MOST_SAMPLES_PER_CHUNK)
 
 
 def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDArray[np.int64]:

@@ -73,14 +73,18 @@ def batches_per_epoch(samples: int, recipe: Recipe) -> int:
 
 
 class EpochPlan:
-    """Plans the batches of one epoch, any of them, in any order."""
+    """Plans the batches of one epoch, any of them, in any order.
+
+    Attributes:
+        order: of the samples.
+    """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
         self._index = index
         self._recipe = recipe
         self._epoch = epoch
         chunk = samples_per_chunk(len(index), index.jpeg_bytes)
-        self._order = EpochOrder(len(index), chunk, seed=recipe.seed, epoch=epoch, shuffle=recipe.shuffle)
+        self.order = EpochOrder(len(index), chunk, seed=recipe.seed, epoch=epoch, shuffle=recipe.shuffle)
 
     def __len__(self) -> int:
         return batches_per_epoch(len(self._index), self._recipe)
@@ -89,7 +93,7 @@ class EpochPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         start = number * self._recipe.batch_size
         stop = min(start + self._recipe.batch_size, len(self._index))
-        return self._plan(self._order.take(start, stop))
+        return self._plan(self.order.take(start, stop))
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -104,7 +108,7 @@ class EpochPlan:
             (n,) of readahead.RANGE_DTYPE.
         """
         start = number * self._recipe.batch_size
-        runs = run_ranges(self._index, self._order.reads(start, start + len(plan), first=first))
+        runs = run_ranges(self._index, self.order.reads(start, start + len(plan), first=first))
         return np.concatenate([sample_ranges(plan.records), runs]) if first else runs
 
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
