@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_script
+from conftest import frees_memory, run_script
 from numpy.typing import NDArray
 
 from fastpipe.config import Resize
@@ -108,6 +109,8 @@ def needed_samples(dataset: Path) -> NDArray[np.int64]:
     return np.unique(needed[needed >= 0])
 
 
+@frees_memory
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_billion_samples(billion: Path) -> None:
     done = run_script(MEASURE, billion, BATCH_SIZE, BATCHES)
     assert done.returncode == 0, done.stderr

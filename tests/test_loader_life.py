@@ -19,7 +19,7 @@ from types import FrameType
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, run_script
+from conftest import FLAT_IMAGES, frees_memory, run_script
 
 import fastpipe
 from fastpipe import EngineError, Index
@@ -327,6 +327,7 @@ def test_a_loader_is_not_copied(loader: fastpipe.Loader, duplicate: Callable[[ob
         duplicate(loader)
 
 
+@frees_memory
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_memory_does_not_grow_over_epochs(textured: Path) -> None:
     script = """
