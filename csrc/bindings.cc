@@ -314,6 +314,11 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   return py::make_tuple(output, found);
 }
 
+void read_ahead(const PyEngine& engine, const py::array_t<ByteRange, py::array::c_style>& ranges, bool restart) {
+  if (ranges.ndim() != 1) throw py::value_error("ranges: expected one dimension");
+  engine.core().read_ahead({ranges.data(), ranges.data() + ranges.size()}, restart);
+}
+
 py::dict counters(const PyEngine& engine) {
   const RowCounters sums = engine.core().counters();
   py::dict dict;
@@ -333,14 +338,17 @@ PYBIND11_MODULE(_engine, m) {
   using namespace py::literals;
 
   PYBIND11_NUMPY_DTYPE(RowTask, box, offset, bounds, size, shard, out_row, width, height, flip);
+  PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.doc() = "The native engine; fastpipe.engine and fastpipe.pack are its users.";
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
+  m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
       .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,
            "threads"_a, "max_open_files"_a)
+      .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
       .def("close", &PyEngine::close);
 

@@ -36,6 +36,7 @@ Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact)
 Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
     : files_(std::move(shards), max_open_files),
       workers_(make_workers(threads, &files_)),
+      readahead_(&files_),
       threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
 
 Engine::~Engine() { close(); }
@@ -98,6 +99,7 @@ bool Engine::stopping() {
 
 void Engine::close() noexcept {
   stop();
+  readahead_.close();
   threads_.join();
 }
 

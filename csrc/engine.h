@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "file.h"
+#include "readahead.h"
 #include "row.h"
 #include "status.h"
 #include "thread_pool.h"
@@ -53,6 +54,9 @@ class Engine {
   // False, and nothing done, once the engine is closed.
   bool submit(std::shared_ptr<Job> job);
 
+  // Has the kernel read ranges ahead of the jobs that need them; Readahead::add. Nothing is done once closed.
+  void read_ahead(const std::vector<ByteRange>& ranges, bool restart) { readahead_.add(ranges, restart); }
+
   // True when no thread will touch the job any more.
   bool wait(const Job& job, std::chrono::milliseconds timeout);
 
@@ -82,6 +86,7 @@ class Engine {
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
   RowCounters counters_;
+  Readahead readahead_;
   ThreadPool threads_;  // last: its threads use all of the above
 };
 

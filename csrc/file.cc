@@ -2,10 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#ifdef __linux__
+#include <sys/sysmacros.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -14,15 +18,48 @@ namespace {
 
 std::string errno_words(int number) { return std::generic_category().message(number); }
 
+// Note [size of a hint]
+// Linux reads no more for one hint than the device's readahead limit, or than its largest request if that is more, and
+// drops the rest of the range without a word. The usual limit is 128 kB, so a range is asked for in pieces. Larger
+// pieces where the device takes them: a disk in a cloud allows so many requests a second, whatever their size.
+constexpr std::uint64_t kLeastHintBytes = 128 * 1024;
+constexpr std::uint64_t kMostHintBytes = 1024 * 1024;  // so that whoever stops hinting is heard soon
+
+std::uint64_t read_kilobytes(const std::string& path) {
+  std::uint64_t kilobytes = 0;
+  std::ifstream file(path);
+  return file >> kilobytes ? kilobytes * 1024 : 0;
+}
+
+std::uint64_t hint_limit(dev_t device) {
+#ifdef __linux__
+  const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  const std::string block = "/sys/dev/block/" + number;
+  std::uint64_t limit = kLeastHintBytes;
+  for (const std::string& file : {
+           block + "/queue/max_sectors_kb",                // a disk
+           block + "/../queue/max_sectors_kb",             // a partition of it
+           "/sys/class/bdi/" + number + "/read_ahead_kb",  // network file systems and the like
+       }) {
+    limit = std::max(limit, read_kilobytes(file));
+  }
+  return std::min(limit, kMostHintBytes);
+#else
+  static_cast<void>(device);
+  return kMostHintBytes;
+#endif
+}
+
 Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
   int fd;
   do {
     fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
-  auto opened = std::make_shared<const File>(fd);
   struct stat info;
-  if (::fstat(fd, &info) != 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+  const int failed = ::fstat(fd, &info) == 0 ? 0 : errno;
+  auto opened = std::make_shared<const File>(fd, failed == 0 ? hint_limit(info.st_dev) : kLeastHintBytes);
+  if (failed != 0) return error(Code::open_failed, "%s", errno_words(failed).c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
     return error(Code::shard_changed, "expected %llu bytes, found %llu",
@@ -49,6 +86,22 @@ Status File::read(std::uint64_t offset, std::uint8_t* out, std::size_t size) con
     }
   }
   return {};
+}
+
+std::uint64_t File::will_need(std::uint64_t offset, std::uint64_t size) const {
+  size = std::min(size, hint_bytes_);
+#if defined(POSIX_FADV_WILLNEED)
+  const bool asked =
+      ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED) == 0;
+#elif defined(F_RDADVISE)  // macOS
+  struct radvisory advice = {};
+  advice.ra_offset = static_cast<off_t>(offset);
+  advice.ra_count = static_cast<int>(size);
+  const bool asked = ::fcntl(fd_, F_RDADVISE, &advice) == 0;
+#else
+  const bool asked = false;
+#endif
+  return asked ? size : 0;
 }
 
 FileCache::FileCache(std::vector<Shard> shards, std::size_t max_open)

@@ -17,7 +17,7 @@ namespace fastpipe {
 // An open file descriptor; closes itself.
 class File {
  public:
-  explicit File(int fd) : fd_(fd) {}
+  File(int fd, std::uint64_t hint_bytes) : fd_(fd), hint_bytes_(hint_bytes) {}
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -25,8 +25,13 @@ class File {
   // Reads exactly `size` bytes at `offset`; a shorter file is an error.
   Status read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const;
 
+  // Asks the kernel to read a range into its page cache, or the start of it: returns how many bytes were asked for, 0
+  // where the system refuses. May wait while the disk's queue is full.
+  std::uint64_t will_need(std::uint64_t offset, std::uint64_t size) const;
+
  private:
   const int fd_;
+  const std::uint64_t hint_bytes_;  // the most that one hint may ask for; Note [size of a hint]
 };
 
 struct Shard {

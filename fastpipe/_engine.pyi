@@ -4,11 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 TASK_DTYPE: np.dtype[np.void]
+RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
 LIBJPEG_TURBO_VERSION: str
 
 class Engine:
     def __init__(self, shards: list[tuple[bytes, int]], threads: int, max_open_files: int) -> None: ...
+    def read_ahead(self, ranges: NDArray[np.void], restart: bool) -> None: ...
     def counters(self) -> dict[str, float]: ...
     def close(self) -> None: ...
 

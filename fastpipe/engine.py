@@ -54,7 +54,8 @@ class Engine:
         if soft_limit != resource.RLIM_INFINITY:
             max_open = max(1, min(max_open, soft_limit // 4))
         # Absolute: shards are opened when they are needed, and programs change their folder.
-        shards = [(os.fsencode(os.path.abspath(shard.path)), shard.size_bytes) for shard in index.shards]
+        folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         try:
             self._engine = _engine.Engine(shards, num_workers, max_open)
         except RuntimeError as problem:
@@ -87,6 +88,22 @@ class Engine:
             return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact))
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
+
+    def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
+        """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
+
+        Never waits and never fails for what the disk does: reading the samples will tell.
+
+        Args:
+            ranges: (n,) of readahead.RANGE_DTYPE.
+            restart: drop what was asked for before and has not been begun.
+        """
+        if not len(ranges) and not restart:
+            return
+        native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
+        for name in ("shard", "offset", "size"):
+            native[name] = ranges[name]
+        self._engine.read_ahead(native, restart)
 
     def counters(self) -> dict[str, float]:
         """Rows and bytes done and the threads' seconds in each stage, since the start."""

@@ -92,6 +92,8 @@ class EpochIterator:
         while len(self._works) < count and self._submitted < len(self._plan):
             started = time.perf_counter()
             plan = self._plan.batch(self._submitted)
+            first = self._submitted == 0
+            self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
             images = self._slots.take()
             self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
             self._submitted += 1

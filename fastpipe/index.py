@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +16,25 @@ from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX
 _REPACK = "pack the source again, with --overwrite"
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """One shard of a dataset.
 
     Attributes:
-        path: of the tar file.
+        folder: the dataset's.
+        name: of the tar file.
         samples: how many samples it holds.
         size_bytes: of the tar file.
     """
 
-    path: Path
+    folder: Path
+    name: str
     samples: int
     size_bytes: int
+
+    @property
+    def path(self) -> Path:
+        """The tar file. Made when it is asked for: paths of a hundred thousand shards take a second."""
+        return self.folder / self.name
 
 
 class Index:
@@ -40,11 +45,13 @@ class Index:
 
     Attributes:
         path: the dataset's folder.
-        info: the content of dataset.json.
+        info: the content of dataset.json, without the shards.
         classes: class names; a label is a position in it.
         class_counts: samples a class.
         counts: what packing counted: "rejected" files and others; docs/format.md lists them.
         shards: the tar files.
+        shard_sizes: (shards,) uint64: their sizes in bytes.
+        shard_starts: (shards,) int64: their first samples.
         records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, memory-mapped, read-only.
         fingerprint: hex digest that names this dataset's content and order.
     """
@@ -57,8 +64,8 @@ class Index:
             self.fingerprint = _text(self.info["fingerprint"])
             self.jpeg_bytes = _count(self.info["jpeg_bytes"])
             self.shards = [
-                Shard(self.path / _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
-                for entry in _list(self.info["shards"])
+                Shard(self.path, _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
+                for entry in _list(self.info.pop("shards"))
             ]
             samples = _count(self.info["samples"])
             self.class_counts = [_count(count) for count in _list(self.info["class_counts"])]
@@ -72,7 +79,8 @@ class Index:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
             ) from problem
-        self._shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
+        self.shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
+        self.shard_starts = np.cumsum([0, *(shard.samples for shard in self.shards)], dtype=np.int64)[:-1]
         self.records = _map_records(self.path / INDEX_FILE, samples)
 
     def __len__(self) -> int:
@@ -99,7 +107,7 @@ class Index:
         records: NDArray[np.void] = np.asarray(self.records[samples])
         shard = records["shard"]
         known = shard < len(self.shards)
-        size_bytes = self._shard_sizes[np.where(known, shard, 0)]
+        size_bytes = self.shard_sizes[np.where(known, shard, 0)]
         inside = (records["offset"] <= size_bytes) & (records["size"] <= size_bytes - records["offset"])
         real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
         labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))

@@ -19,12 +19,14 @@ from fastpipe.draws import Stream, bits, key, mix
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
+MOST_SAMPLES_PER_CHUNK = 1024  # tiny pictures: a window is sorted out in 3 ms, whatever they weigh
+CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shuffle of the sample, that needs it
 _ROUNDS = 8
 
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
-    """How many average samples make a chunk of about CHUNK_BYTES; at least 1."""
-    return max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1)))
+    """How many average samples make a chunk of about CHUNK_BYTES; at least 1, at most MOST_SAMPLES_PER_CHUNK."""
+    return min(max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))), MOST_SAMPLES_PER_CHUNK)
 
 
 def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDArray[np.int64]:
@@ -80,12 +82,45 @@ class EpochOrder:
             return np.arange(start, stop, dtype=np.int64)
         parts = [np.empty(0, dtype=np.int64)]
         while start < stop:
-            window = ((start // self._chunk + 1) * self._windows - 1) // self._chunks
+            window = self._window_of(start)
             begin = self._first_chunk(window) * self._chunk
             part = self._window(window)[start - begin : stop - begin]
             parts.append(part)
             start += len(part)
         return np.concatenate(parts)
+
+    def reads(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
+        """What to read ahead before the samples at positions [start, stop) are read.
+
+        The chunks that come within the next window, so that each is read as a whole and once, well before its first
+        sample is due: those that were not yet due before `start`, or, at the first call, all from the window of
+        `start` on.
+
+        Returns:
+            (n, 2) int64: runs of neighbouring samples, the first one and the one after the last, in the order of the
+            epoch.
+        """
+        ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
+        begin = self._first_chunk(self._window_of(start)) if self._shuffle else start // self._chunk
+        if not first:
+            begin = self._place_after(start) + ahead
+        places = np.arange(begin, min(self._place_after(stop) + ahead, self._chunks), dtype=np.int64)
+        firsts = (self._chunks_at(places) if self._shuffle else places) * self._chunk
+        counts = np.minimum(self._chunk, self._samples - firsts)
+        if self._shuffle:
+            firsts = (firsts + self._rotation) % self._samples
+        runs = np.stack([firsts, firsts + counts], axis=1)
+        over = np.flatnonzero(runs[:, 1] > self._samples)  # at most one chunk goes on at the first sample
+        rest = np.stack([np.zeros_like(over), runs[over, 1] - self._samples], axis=1)
+        runs[over, 1] = self._samples
+        return np.insert(runs, over + 1, rest, axis=0)
+
+    def _place_after(self, position: int) -> int:
+        """How many chunks hold the samples before a position."""
+        return -(-position // self._chunk)
+
+    def _window_of(self, position: int) -> int:
+        return ((position // self._chunk + 1) * self._windows - 1) // self._chunks
 
     def _first_chunk(self, window: int) -> int:
         """Chunks are dealt to windows as evenly as they go."""
@@ -95,12 +130,16 @@ class EpochOrder:
         if self._cached is not None and self._cached[0] == window:
             return self._cached[1]
         places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
-        full = places < self._full_chunks
-        chunks = places.copy()
-        chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
-        samples = (chunks[:, None] * self._chunk + np.arange(self._chunk)).ravel()
+        samples = (self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)).ravel()
         samples = (samples[samples < self._samples] + self._rotation) % self._samples
         first = self._first_chunk(window) * self._chunk
         shuffled = np.argsort(bits(self._window_key, np.arange(first, first + len(samples))), kind="stable")
         self._cached = (window, samples[shuffled])
         return self._cached[1]
+
+    def _chunks_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which chunks stand at places of the epoch; the short one stays at the end."""
+        full = places < self._full_chunks
+        chunks = places.copy()
+        chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
+        return chunks

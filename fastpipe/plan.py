@@ -15,6 +15,7 @@ from fastpipe.crops import Crops, plan_crops
 from fastpipe.draws import Stream, key, uniform
 from fastpipe.index import Index
 from fastpipe.order import EpochOrder, samples_per_chunk
+from fastpipe.readahead import run_ranges, sample_ranges
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,18 @@ def batches_per_epoch(samples: int, recipe: Recipe) -> int:
 
 
 class EpochPlan:
-    """Plans the batches of one epoch, any of them, in any order."""
+    """Plans the batches of one epoch, any of them, in any order.
+
+    Attributes:
+        order: of the samples.
+    """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
         self._index = index
         self._recipe = recipe
         self._epoch = epoch
         chunk = samples_per_chunk(len(index), index.jpeg_bytes)
-        self._order = EpochOrder(len(index), chunk, seed=recipe.seed, epoch=epoch, shuffle=recipe.shuffle)
+        self.order = EpochOrder(len(index), chunk, seed=recipe.seed, epoch=epoch, shuffle=recipe.shuffle)
 
     def __len__(self) -> int:
         return batches_per_epoch(len(self._index), self._recipe)
@@ -88,7 +93,23 @@ class EpochPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         start = number * self._recipe.batch_size
         stop = min(start + self._recipe.batch_size, len(self._index))
-        return self._plan(self._order.take(start, stop))
+        return self._plan(self.order.take(start, stop))
+
+    def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
+        """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
+
+        Args:
+            number: of the batch.
+            plan: of the batch.
+            first: no batch was before it. Then its own samples come first of all, so that it need not wait for a
+                whole window.
+
+        Returns:
+            (n,) of readahead.RANGE_DTYPE.
+        """
+        start = number * self._recipe.batch_size
+        runs = run_ranges(self._index, self.order.reads(start, start + len(plan), first=first))
+        return np.concatenate([sample_ranges(plan.records), runs]) if first else runs
 
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
         """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fastpipe")
+
+# For tests of how much memory is in use: the address sanitizer keeps what was freed.
+frees_memory = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps memory")
 
 PHOTOS = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "photos"
 FLAT_CLASSES = ("ant", "bee", "cow")

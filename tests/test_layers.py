@@ -18,6 +18,7 @@ LAYERS: tuple[set[str], ...] = (
     {"errors", "format", "cpus", "draws", "names"},  # L0
     {"index", "config"},  # L1
     {"crops", "order"},  # L2: what a plan is made of,
+    {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
     {"engine"},  # and what carries it out
     {"slots", "transfer", "augment", "stats"},  # L3

@@ -19,7 +19,7 @@ from types import FrameType
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, run_script
+from conftest import FLAT_IMAGES, frees_memory, run_script
 
 import fastpipe
 from fastpipe import EngineError, Index
@@ -107,9 +107,9 @@ def test_loaders_that_are_dropped_leak_nothing(textured: Path) -> None:
 def test_no_thread_before_the_loader_and_none_after(textured: Path) -> None:
     before = threads()
     with fastpipe.loader(textured, 4, size=24, num_workers=5) as loader:
-        assert threads() == before + 5
+        assert threads() == before + 5 + 1  # one reads ahead
         list(loader)
-        assert threads() == before + 5
+        assert threads() == before + 5 + 1
     assert threads() == before
 
 
@@ -325,3 +325,27 @@ def test_an_iterator_that_has_ended_stays_ended(flat: Path) -> None:
 def test_a_loader_is_not_copied(loader: fastpipe.Loader, duplicate: Callable[[object], object]) -> None:
     with pytest.raises(EngineError, match="cannot be copied or pickled"):
         duplicate(loader)
+
+
+@frees_memory
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_does_not_grow_over_epochs(textured: Path) -> None:
+    script = """
+        import sys
+        import fastpipe
+
+        def resident_bytes():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * 4096
+
+        with fastpipe.loader(sys.argv[1], 4, size=64, num_workers=2) as loader:
+            for epoch in range(23):
+                if epoch == 3:
+                    before = resident_bytes()
+                for images, labels in loader:
+                    pass
+            print(resident_bytes() - before)
+    """
+    done = run_script(script, textured)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 5e6

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.draws import Stream, key
-from fastpipe.order import CHUNK_BYTES, CHUNKS_PER_WINDOW, EpochOrder, permute, samples_per_chunk
+from fastpipe.order import (
+    CHUNK_BYTES,
+    CHUNKS_EARLY,
+    CHUNKS_PER_WINDOW,
+    MOST_SAMPLES_PER_CHUNK,
+    EpochOrder,
+    permute,
+    samples_per_chunk,
+)
 
 sizes = st.one_of(st.integers(1, 70), st.integers(1, 6000))
 chunks = st.one_of(st.integers(1, 9), st.integers(1, 8000))
@@ -153,7 +161,7 @@ def test_a_billion_samples_are_ordered_at_once_and_stored_nowhere() -> None:
 def test_chunks_are_about_8_mb() -> None:
     assert samples_per_chunk(1000, 1000 * 110_000) == round(CHUNK_BYTES / 110_000)
     assert samples_per_chunk(3, 3 * 10**9) == 1
-    assert samples_per_chunk(10, 10) == CHUNK_BYTES
+    assert samples_per_chunk(10, 10) == MOST_SAMPLES_PER_CHUNK
 
 
 @given(sizes, chunks, st.data())
@@ -162,3 +170,54 @@ def test_without_shuffle_it_is_the_order_of_the_shards(samples: int, chunk: int,
     stop = data.draw(st.integers(start, samples))
     order = EpochOrder(samples, chunk, seed=3, epoch=9, shuffle=False)
     assert np.array_equal(order.take(start, stop), np.arange(start, stop))
+
+
+@given(sizes, chunks, seeds, st.integers(1, 500), st.booleans())
+def test_every_chunk_is_read_ahead_once_and_before_it_is_due(
+    samples: int, chunk: int, seed: int, batch_size: int, shuffle: bool
+) -> None:
+    batch_size = max(batch_size, samples // 50)
+    order = EpochOrder(samples, chunk, seed=seed, epoch=0, shuffle=shuffle)
+    asked = np.zeros(samples, dtype=int)
+    for start in range(0, samples, batch_size):
+        stop = min(start + batch_size, samples)
+        for first, after in order.reads(start, stop, first=start == 0):
+            assert 0 <= first < after <= samples
+            asked[first:after] += 1
+        assert asked.max() == 1
+        assert asked[order.take(start, stop)].all()
+        most_chunks = -(-stop // min(chunk, samples)) + CHUNKS_PER_WINDOW + CHUNKS_EARLY
+        assert asked.sum() <= most_chunks * chunk, "bounded"
+    assert asked.all()
+
+
+def test_a_window_is_read_ahead_while_the_one_before_it_is_used() -> None:
+    chunk = 10
+    window = CHUNKS_PER_WINDOW * chunk
+    order = EpochOrder(50 * window, chunk, seed=0, epoch=0, shuffle=True)
+    coming = set(order.take(2 * window, 3 * window).tolist())
+    asked: set[int] = set()
+    for quarter in range(3):
+        start = window + quarter * window // 4
+        runs = order.reads(start, start + window // 4, first=False)
+        assert len(runs) == CHUNKS_PER_WINDOW // 4, "a quarter of the chunks with each quarter of the window"
+        asked.update(sample for first, after in runs for sample in range(first, after))
+    assert asked == coming - {
+        sample for first, after in order.reads(0, window, first=True)[-CHUNKS_EARLY:] for sample in range(first, after)
+    }, "the rest of it was asked for before, so that its last chunk has time to come"
+
+
+def test_reading_ahead_may_begin_in_the_middle() -> None:
+    samples, chunk = 10_000, 10
+    order = EpochOrder(samples, chunk, seed=0, epoch=0, shuffle=True)
+    window = {sample for first, after in order.reads(5000, 5010, first=True) for sample in range(first, after)}
+    assert set(order.take(5000, 5010).tolist()) <= window
+    assert len(window) <= (2 * CHUNKS_PER_WINDOW + CHUNKS_EARLY) * chunk
+
+
+def test_without_shuffle_only_the_next_chunks_are_read_ahead() -> None:
+    order = EpochOrder(10_000, 10, seed=0, epoch=0, shuffle=False)
+    assert order.reads(0, 20, first=True).tolist() == [[n, n + 10] for n in range(0, 20 + 10 * CHUNKS_EARLY, 10)]
+    assert order.reads(20, 25, first=False).tolist() == [[20 + 10 * CHUNKS_EARLY, 30 + 10 * CHUNKS_EARLY]]
+    assert order.reads(25, 30, first=False).tolist() == []
+    assert order.reads(9_000, 9_990, first=False).tolist() == [[n, n + 10] for n in range(9_080, 10_000, 10)]
