@@ -199,8 +199,24 @@ py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
   return py::make_tuple(decoder.size().width, decoder.size().height);
 }
 
+// Those of this machine.
+std::vector<std::string> decode_methods() {
+  if (!StripDecoder::available()) return {"libjpeg"};
+  return {"strips", "libjpeg"};
+}
+
+DecodeMethod method_named(const std::string& name) {
+  if (name.empty()) return DecodeMethod::best;
+  const std::vector<std::string> known = decode_methods();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw py::value_error("this machine has no way of decoding named " + name);
+  }
+  return name == "strips" ? DecodeMethod::strips : DecodeMethod::libjpeg;
+}
+
 Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,
-              std::int64_t max_pixels) {
+              std::int64_t max_pixels, const std::string& method) {
+  const DecodeMethod by = method_named(method);
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     throw py::value_error("denominator: expected 1, 2, 4 or 8");
   }
@@ -216,7 +232,7 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
   Status status;
   {
     const py::gil_scoped_release release;  // `jpeg` and `image` are held by this call
-    status = decoder.decode(denominator, rect, {&span, copy_rows});
+    status = decoder.decode(denominator, rect, {&span, copy_rows}, by);
   }
   raise_if(status);
   return image;
@@ -329,7 +345,9 @@ PYBIND11_MODULE(_engine, m) {
       .def("errors", &PyJob::errors);
 
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
-  m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels);
+  m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
+        "method"_a = "");
+  m.def("decode_methods", &decode_methods);
   m.def("resize", &resize, "image"_a, "height"_a, "width"_a, "box"_a = py::none(), "bounds"_a = py::none(),
         "flip"_a = false, "kernels"_a = "");
   m.def("resize_kernels", [] {

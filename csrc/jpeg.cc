@@ -132,13 +132,14 @@ Size JpegDecoder::scaled_size(int denominator) const {
   return {ceil_div(size().width, denominator), ceil_div(size().height, denominator)};
 }
 
-Status JpegDecoder::decode(int denominator, Rect region, RowSink sink) {
+Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMethod method) {
   const Size whole = scaled_size(denominator);
   if (!region.inside(whole)) {
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
-  if (denominator == 1 && decode_strips(region, sink)) return {};
+  if (method != DecodeMethod::libjpeg && denominator == 1 && decode_strips(region, sink)) return {};
+  if (method == DecodeMethod::strips) return error(Code::unsupported, "given up strip by strip");
   const Status status = cut_out(denominator, &region);
   return status.ok() ? decode_rows(denominator, region, sink) : status;
 }

@@ -17,6 +17,9 @@ namespace fastpipe {
 // Pillow's decompression-bomb error level: a quarter of a GiB of 24-bit pixels, twice over.
 constexpr std::int64_t kMaxPixels = 178'956'970;
 
+// Who decodes: tests compare the two; all others leave the choice to the decoder.
+enum class DecodeMethod { best, strips, libjpeg };
+
 // Decodes one image at a time; a thread keeps one and reuses its memory. What is decoded of a region is bit-identical
 // to the same region of a full libjpeg-turbo decode (accurate integer DCT, fancy upsampling).
 class JpegDecoder {
@@ -37,8 +40,8 @@ class JpegDecoder {
   Size scaled_size(int denominator) const;
 
   // Decodes `region`, given in pixels of the scaled image. One decode an open. Where restart markers make tiles, only
-  // those that the region touches are read.
-  Status decode(int denominator, Rect region, RowSink sink);
+  // those that the region touches are read. Of the methods, `strips` refuses what it gives up on.
+  Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
 
  private:
   struct State;

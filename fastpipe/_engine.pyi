@@ -20,8 +20,13 @@ class Job:
 
 def jpeg_size(jpeg: bytes, max_pixels: int = ...) -> tuple[int, int]: ...
 def decode(
-    jpeg: bytes, region: tuple[int, int, int, int] | None = None, denominator: int = 1, max_pixels: int = ...
+    jpeg: bytes,
+    region: tuple[int, int, int, int] | None = None,
+    denominator: int = 1,
+    max_pixels: int = ...,
+    method: str = "",
 ) -> NDArray[np.uint8]: ...
+def decode_methods() -> list[str]: ...
 def resize(
     image: NDArray[np.uint8],
     height: int,
