@@ -109,13 +109,6 @@ def with_steps(jpeg: bytes, step: int) -> bytes:
     return bytes(out)
 
 
-def scan_order_swapped(jpeg: bytes) -> bytes:
-    """The two colours change places in the scan's header; 4:4:4."""
-    at = scan_start(jpeg) - 10
-    assert jpeg[at] == 3
-    return jpeg[: at + 3] + jpeg[at + 5 : at + 7] + jpeg[at + 3 : at + 5] + jpeg[at + 7 :]
-
-
 EXTRA = tiled(encoded(NOISE), 32)
 OTHER_LAYOUTS: dict[str, Callable[[], bytes]] = {
     "4:1:1": lambda: encoded(NOISE, "411"),
@@ -130,7 +123,6 @@ OTHER_LAYOUTS: dict[str, Callable[[], bytes]] = {
     "too narrow for smooth upsampling": lambda: encoded(picture(4, 40), "420"),
     "values over 16 bits": lambda: with_steps(encoded(NOISE, "444", 100), 255),
     "values over 16 bits, tiled": lambda: tiled(with_steps(encoded(NOISE, "444", 100), 255), 16),
-    "colours in another order": lambda: scan_order_swapped(by_pillow(NOISE, subsampling=0)),
     "a byte more than the last tile needs": lambda: EXTRA[:-2] + b"\0" + EXTRA[-2:],
     "fill bytes before the end marker": lambda: EXTRA[:-2] + b"\xff\xff" + EXTRA[-2:],
 }
