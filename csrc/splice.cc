@@ -6,7 +6,7 @@ namespace {
 // Marker codes of ITU-T T.81, table B.1.
 constexpr std::uint8_t kBaselineFrame = 0xC0, kExtendedFrame = 0xC1, kHuffmanTables = 0xC4, kStart = 0xD8, kEnd = 0xD9;
 constexpr std::uint8_t kScan = 0xDA, kQuantTables = 0xDB, kRestartInterval = 0xDD, kRestart = 0xD0;
-constexpr std::uint8_t kJfif = 0xE0, kAdobe = 0xEE;
+constexpr std::uint8_t kJfif = 0xE0, kAdobe = 0xEE, kFill = 0xFF;
 
 bool needed(std::uint8_t marker) {
   switch (marker) {
@@ -37,7 +37,8 @@ bool copy_header(const std::uint8_t* jpeg, std::size_t header_bytes, Size size, 
     if (header_bytes - at < 4 || jpeg[at] != 0xFF) return false;
     marker = jpeg[at + 1];
     const std::size_t bytes = 2 + static_cast<std::size_t>(jpeg[at + 2] << 8 | jpeg[at + 3]);
-    if (marker < kBaselineFrame || bytes < 4 || bytes > header_bytes - at) return false;
+    const bool no_length = (marker >= kRestart && marker <= kEnd) || marker == kFill;
+    if (marker < kBaselineFrame || no_length || bytes < 4 || bytes > header_bytes - at) return false;
     if (needed(marker)) {
       const std::size_t start = out->size();
       out->insert(out->end(), jpeg + at, jpeg + at + bytes);

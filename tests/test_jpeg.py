@@ -7,52 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import turbojpeg
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from jpegs import DENOMINATORS, crop, full_decode, has_one_scale, noise_jpeg, random_region, regions
 from PIL import Image
 
 from fastpipe import _engine
 from fastpipe.pack.turbo import SUBSAMPLINGS
 
-TURBO = turbojpeg.TurboJPEG()
 EDGES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33)
-DENOMINATORS = (1, 2, 4, 8)
-
-
-def noise_jpeg(width: int, height: int, sampling: str, quality: int = 85) -> bytes:
-    pixels = np.random.default_rng([width, height]).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    kind = turbojpeg.TJPF_RGB
-    if sampling == "gray":
-        pixels, kind = np.ascontiguousarray(pixels[:, :, :1]), turbojpeg.TJPF_GRAY
-    return bytes(TURBO.encode(pixels, quality=quality, pixel_format=kind, jpeg_subsample=SUBSAMPLINGS[sampling]))
-
-
-def full_decode(jpeg: bytes, denominator: int = 1) -> NDArray[np.uint8]:
-    return TURBO.decode(jpeg, pixel_format=turbojpeg.TJPF_RGB, scaling_factor=(1, denominator))
-
-
-def has_one_scale(width: int, height: int, denominator: int) -> bool:
-    """TurboJPEG takes the largest scale whose result has the wanted size: tiny pictures have several of that size."""
-    larger = 8 // denominator + 1  # eighths
-    return denominator == 1 or any(-(-side * larger // 8) > -(-side // denominator) for side in (width, height))
-
-
-def crop(image: NDArray[np.uint8], region: tuple[int, int, int, int]) -> NDArray[np.uint8]:
-    x, y, width, height = region
-    return image[y : y + height, x : x + width]
-
-
-def random_region(rng: np.random.Generator, width: int, height: int) -> tuple[int, int, int, int]:
-    x, y = int(rng.integers(width)), int(rng.integers(height))
-    return x, y, int(rng.integers(1, width - x + 1)), int(rng.integers(1, height - y + 1))
-
-
-@st.composite
-def regions(draw: st.DrawFn, width: int, height: int) -> tuple[int, int, int, int]:
-    x, y = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
-    return x, y, draw(st.integers(1, width - x)), draw(st.integers(1, height - y))
 
 
 @pytest.mark.parametrize("sampling", SUBSAMPLINGS)
