@@ -45,8 +45,7 @@ class Reader {
       case kScan:
         return scan(segment);
       case kFirstApp:
-        jfif_ |= segment.starts_with("JFIF", 5);
-        return true;
+        return app0(segment);
       case kAdobe:
         adobe(segment);
         return true;
@@ -133,6 +132,14 @@ class Reader {
     const bool whole =
         segment.byte(spectrum) == 0 && segment.byte(spectrum + 1) == 63 && segment.byte(spectrum + 2) == 0;
     return whole && (components == 1 || ycc());
+  }
+
+  // libjpeg warns of versions that it does not know.
+  bool app0(const Segment& segment) {
+    constexpr std::size_t kJfifBytes = 14, kVersionAt = 5;
+    if (segment.size < kJfifBytes || !segment.starts_with("JFIF", 5)) return true;
+    jfif_ = true;
+    return segment.byte(kVersionAt) == 1;
   }
 
   void adobe(const Segment& segment) {

@@ -144,10 +144,12 @@ def test_other_pictures_are_left_to_libjpeg(name: str) -> None:
 
 @needs_strips
 @pytest.mark.parametrize("denominator", [2, 4, 8])
-def test_reduced_decodes_are_left_to_libjpeg(denominator: int) -> None:
+def test_reduced_decodes_are_its_own(denominator: int) -> None:
     jpeg = tiled(encoded(picture(96, 64)), 32)
     assert by_strips(jpeg) is not None
-    assert by_strips(jpeg, None, denominator) is None
+    reduced = by_strips(jpeg, None, denominator)
+    assert reduced is not None
+    assert np.array_equal(reduced, _engine.decode(jpeg, None, denominator, method="libjpeg"))
 
 
 def test_unknown_ways_of_decoding_are_refused() -> None:
