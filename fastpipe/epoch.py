@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -49,6 +50,15 @@ class EpochIterator:
         self._handed_out = 0
         self._failed = False
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
+        self._follow: Callable[[int], None] | None = None
+
+    def begin(self, batches: int) -> None:
+        """Puts the first batches in the works, as far as they fit and have not been."""
+        self._submit_up_to(min(batches, self._ahead))
+
+    def follow_with(self, begin: Callable[[int], None]) -> None:
+        """Once all of this epoch is in the works, calls `begin` with the number of batches that there is room for."""
+        self._follow = begin
 
     def __iter__(self) -> EpochIterator:
         return self
@@ -75,6 +85,9 @@ class EpochIterator:
         self._engine.check_usable()
         self._submit_up_to(self._ahead + 1)
         plan, images, job = self._works[0]
+        room = self._ahead + 1 - len(self._works)
+        if room > 0 and self._follow is not None:
+            self._follow(room)
         self._wait(job)
         labels = plan.labels
         errors = job.errors()

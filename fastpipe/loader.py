@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from fastpipe import config
@@ -16,6 +17,7 @@ from fastpipe.index import Index
 from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.slots import SlotRing
 from fastpipe.stats import Stats
+from fastpipe.upcoming import Upcoming
 
 _WORKERS_HINT = "they are threads in this process: pass 1 for the fewest, or leave it out for the CPUs granted"
 _PREFETCH_HINT = "batches made ahead; leave it out for 2"
@@ -136,15 +138,27 @@ class Loader:
             )
         self._index = index
         self._recipe = recipe
-        self._prefetch_factor = prefetch_factor
-        self._exact = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
-        self._replace = on_error == "replace"
-        self._stats = Stats()
+        self._stats = stats = Stats()
         self._next_epoch = 0
+        self._epochs_begun = 0
         height, width = recipe.size
         # One buffer is with the user, one with the batch being handed out, the rest are being filled.
-        self._slots = SlotRing((recipe.batch_size, height, width, 3), keep=prefetch_factor + 2)
-        self._engine = Engine(index, num_workers)
+        slots = SlotRing((recipe.batch_size, height, width, 3), keep=prefetch_factor + 2)
+        self._engine = engine = Engine(index, num_workers)
+
+        def make(epoch: int) -> EpochIterator:  # knows nothing of the loader, so that dropping that ends the threads
+            return EpochIterator(
+                index,
+                EpochPlan(index, recipe, epoch),
+                engine,
+                slots,
+                stats,
+                ahead=prefetch_factor,
+                exact=exact or not isinstance(recipe.crop, config.RandomResizedCrop),
+                replace_bad=on_error == "replace",
+            )
+
+        self._upcoming = Upcoming(make)
 
     @property
     def classes(self) -> list[str]:
@@ -162,19 +176,15 @@ class Loader:
         EngineError, never StopIteration, so that no epoch is cut short unnoticed.
         """
         self._engine.check_usable()
-        plan = EpochPlan(self._index, self._recipe, self._next_epoch)
-        self._stats.epoch = self._next_epoch
-        self._next_epoch += 1
-        return EpochIterator(
-            self._index,
-            plan,
-            self._engine,
-            self._slots,
-            self._stats,
-            ahead=self._prefetch_factor,
-            exact=self._exact,
-            replace_bad=self._replace,
-        )
+        epoch = self._next_epoch
+        iterator = self._upcoming.take(epoch)
+        # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
+        if self._epochs_begun > 0:
+            iterator.follow_with(partial(self._upcoming.begin, epoch + 1))
+        self._epochs_begun += 1
+        self._stats.epoch = epoch
+        self._next_epoch = epoch + 1
+        return iterator
 
     def set_epoch(self, epoch: int) -> None:
         """Names the epoch that the next iteration gives; later ones count on from it. Optional."""

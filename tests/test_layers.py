@@ -23,6 +23,7 @@ LAYERS: tuple[set[str], ...] = (
     {"engine"},  # and what carries it out
     {"slots", "transfer", "augment", "stats"},  # L3
     {"epoch"},  # L4: an epoch's batches,
+    {"upcoming"},  # the next epoch's,
     {"loader", "dataset"},  # and what hands out epochs
     {"__init__"},  # the public names
     TOP,  # L5

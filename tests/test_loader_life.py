@@ -204,8 +204,11 @@ def test_stats_add_up(flat: Path) -> None:
             stats = loader.stats()
             assert stats.epoch == epoch
             assert stats.batches == 4 * (epoch + 1)
-            assert stats.samples == stats.images_decoded == FLAT_IMAGES * (epoch + 1)
-            assert stats.bytes_read == jpeg_bytes * (epoch + 1)
+            assert stats.samples == FLAT_IMAGES * (epoch + 1)
+            early = 0 if epoch == 0 else 2 * 10  # from the second epoch on, the next one is begun
+            assert stats.samples <= stats.images_decoded <= stats.samples + early
+            assert stats.bytes_read >= jpeg_bytes * (epoch + 1)
+            assert early or stats.bytes_read == jpeg_bytes
             assert stats.replaced == 0
         assert min(stats.plan_s, stats.read_s, stats.decode_s, stats.resize_s) > 0
         assert stats.wait_s >= 0

@@ -1,0 +1,44 @@
+"""The epoch after the one that is being iterated, begun while that one's last batches are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastpipe.epoch import EpochIterator
+from fastpipe.errors import FastpipeError
+
+
+class Upcoming:
+    """Keeps the threads at work between two epochs.
+
+    An epoch is a pure function of its number, so beginning it early changes nothing in it; if another one is asked
+    for, what was begun is dropped.
+
+    Args:
+        make: epoch number -> its iterator, nothing of which has begun.
+    """
+
+    def __init__(self, make: Callable[[int], EpochIterator]) -> None:
+        self._make = make
+        self._last = -1  # the epoch taken last
+        self._begun: tuple[int, EpochIterator] | None = None
+
+    def begin(self, epoch: int, batches: int) -> None:
+        """Puts the first `batches` of the epoch in the works, unless the one before it is not the last that was taken.
+
+        Whatever is wrong with them will be said when they are asked for: the epoch at hand is not their concern.
+        """
+        if epoch != self._last + 1:
+            return
+        if self._begun is None:
+            self._begun = epoch, self._make(epoch)
+        try:
+            self._begun[1].begin(batches)
+        except FastpipeError:
+            self._begun = None
+
+    def take(self, epoch: int) -> EpochIterator:
+        """The epoch's iterator, begun or not."""
+        begun, self._begun = self._begun, None
+        self._last = epoch
+        return begun[1] if begun is not None and begun[0] == epoch else self._make(epoch)
