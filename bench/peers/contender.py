@@ -7,10 +7,11 @@ A script gives `read(task) -> loader` and, where the peer has a format of its ow
 
 `--variant` names one of several ways that a peer has.
 
-A loader is iterated again and again, an epoch each time, and gives (uint8 images (N, 3, size, size), integer labels (N,)).
+A loader is iterated again and again, an epoch each time, and gives uint8 images (N, 3, size, size) and integer labels
+(N,).
 
-Epochs of the few photos that are measured are far shorter than real ones, so what an epoch's start costs is left out for
-everybody: the clock stands still from an epoch's last batch until the pipeline is in its stride again in the next.
+Epochs of the few photos that are measured are far shorter than real ones, so what an epoch's start costs is left out
+for everybody: the clock stands still from an epoch's last batch until the pipeline is in its stride in the next.
 """
 
 from __future__ import annotations
@@ -140,8 +141,14 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
 def _check(pictures: Any, labels: Any, task: Task) -> None:
     """All do the same task, or the comparison says nothing."""
     shape, kind = tuple(pictures.shape), str(pictures.dtype)
-    if shape != (task.batch_size, 3, task.size, task.size) or not kind.endswith("uint8") or pictures.device.type != "cpu":
-        raise SystemExit(f"expected a batch of {task.batch_size} uint8 pictures of 3 x {task.size} x {task.size}, got {kind} {shape}")
+    if (
+        shape != (task.batch_size, 3, task.size, task.size)
+        or not kind.endswith("uint8")
+        or pictures.device.type != "cpu"
+    ):
+        raise SystemExit(
+            f"expected a batch of {task.batch_size} uint8 pictures of 3 x {task.size} x {task.size}, got {kind} {shape}"
+        )
     if labels.numel() != task.batch_size or labels.is_floating_point():
         raise SystemExit(f"expected {task.batch_size} integer labels, got {labels.dtype} {tuple(labels.shape)}")
 

@@ -1,8 +1,8 @@
 """torch's DataLoader over the photos' files, with PyTurboJPEG and OpenCV: what a careful user writes.
 
-The decoded rows stay as they are, (height, width, 3): the batch is collated from them and seen as (N, 3, height, width),
-which is channels_last. Turning each picture to (3, height, width) first costs a copy more. OpenCV's linear resize is not
-antialiased, so it is less work than what the others do.
+Pictures stay as they are decoded, (height, width, 3): the batch is collated from them and seen as (N, 3, height,
+width), which is channels_last. Turning each to (3, height, width) first costs a copy more. OpenCV's linear resize is
+not antialiased, so it is less work than what the others do.
 """
 
 from __future__ import annotations
