@@ -13,7 +13,7 @@ help:
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
-	@echo "make bench-peers            the loaders that bench/run.py compares with, each in an environment of its own"
+	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
 	@echo "make clean                 remove what was built; .venv stays"
 
 demo:

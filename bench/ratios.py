@@ -1,4 +1,4 @@
-"""Runs measured in turn, fastpipe, peer, fastpipe, peer ... -> medians and ratios of neighbours."""
+"""Runs measured in turn, fastpipe, peer, fastpipe, peer ... fastpipe -> medians and ratios of neighbours."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Duel:
-    """What one peer and fastpipe did in turn, fastpipe first; or why the peer did not.
+    """What one peer and fastpipe did in turn; or why the peer did not.
 
     Attributes:
         name, label: the peer's.
         data, beside: what the peer read, and what fastpipe read.
-        ours, theirs: the runs in order; as many of each.
+        ours, theirs: the runs in order; fastpipe's are one more, since it begins and ends.
         missing: why there are none; None if there are.
     """
 
@@ -50,10 +50,17 @@ class Duel:
     missing: str | None = None
 
     def ratios(self, speed: Callable[[Run], float] = lambda run: run.images_per_s) -> list[float]:
-        """fastpipe's speed by the peer's, of every two runs next to each other."""
-        first, second = [speed(run) for run in self.ours], [speed(run) for run in self.theirs]
-        same_round = [ours / theirs for ours, theirs in zip(first, second, strict=True)]
-        return same_round + [ours / theirs for ours, theirs in zip(first[1:], second[:-1], strict=True)]
+        """fastpipe's speed by the peer's, of every two runs next to each other.
+
+        Each of the peer's counts twice, with the one before and the one after: on a machine that drifts they err in
+        opposite directions.
+        """
+        before, after = self.ours[:-1], self.ours[1:]
+        return [
+            speed(ours) / speed(theirs)
+            for neighbours in (before, after)
+            for ours, theirs in zip(neighbours, self.theirs, strict=True)
+        ]
 
     def summary(self) -> dict[str, Any]:
         """For the table and for JSON."""

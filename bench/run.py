@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {each.name: {"ours": list(map(vars, each.ours)), "theirs": list(map(vars, each.theirs))} for each in duels}
     results = {
         "date": datetime.date.today().isoformat(),
-        "command": command(sys.argv[1:] if arguments is None else arguments, options),
+        "command": command(options),
         "machine": machine(),
         "samples": samples,
         "rounds": options.rounds,
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def duel(peer: Peer, work: Path, load: Load, rounds: int, versions: dict[str, dict[str, str]]) -> Duel:
-    """fastpipe and one peer in turn, A B A B ...; a peer that cannot run is a duel that says why."""
+    """fastpipe and one peer in turn, A B A B ... A; a peer that cannot run is a duel that says why."""
     about = (peer.name, peer.label, peer.data, peer.beside)
     reason = missing(peer)
     if reason is not None:
@@ -80,15 +80,20 @@ def duel(peer: Peer, work: Path, load: Load, rounds: int, versions: dict[str, di
     ours: list[Run] = []
     theirs: list[Run] = []
     us = fastpipe(peer.beside)
+
+    def measure(who: Peer, runs: list[Run]) -> None:
+        found = contest.read(who, work, load)
+        versions[who.environment or "fastpipe"] = found.pop("versions")
+        runs.append(Run(**found))
+
     try:
         datasets.of_peer(peer, work, load.workers)
         for data in {us.data, peer.data}:
             datasets.warm(work / data)
+        measure(us, ours)
         for number in range(rounds):
-            for who, runs in ((us, ours), (peer, theirs)):
-                found = contest.read(who, work, load)
-                versions[who.environment or "fastpipe"] = found.pop("versions")
-                runs.append(Run(**found))
+            measure(peer, theirs)
+            measure(us, ours)
             speeds = f"fastpipe {ours[-1].images_per_s:.0f}, it {theirs[-1].images_per_s:.0f} images/s"
             _say(f"{peer.name} {number + 1}/{rounds}: {speeds}")
     except RunError as problem:
@@ -136,14 +141,13 @@ def measure_packing(work: Path, workers: int, samples: int, rounds: int) -> list
     return rows
 
 
-def command(arguments: Sequence[str], options: argparse.Namespace) -> str:
-    """What was asked for, as another machine would: without the places of folders."""
-    words = list(arguments)
-    for flag in ("--work", "--out"):
-        if flag in words:
-            del words[words.index(flag) : words.index(flag) + 2]
-    words[words.index(str(options.photos))] = "PHOTOS"
-    return shlex.join(["python", "-m", "bench.run", *words])
+def command(options: argparse.Namespace) -> str:
+    """What was asked for, without the places of folders, which are another machine's business."""
+    words = ["python", "-m", "bench.run", "PHOTOS"]
+    for name, value in vars(options).items():
+        if name not in ("photos", "work", "out") and value != _arguments().get_default(name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 
 def draw(out: Path) -> None:

@@ -30,8 +30,8 @@ def picture(path: str, size: int) -> spdl.io.ImageFrames:
     packets = spdl.io.demux_image(path)
     x, y, w, h = random_crop(packets.codec.width, packets.codec.height)
     mirror = ",hflip" if random.random() < 0.5 else ""
-    crop = f"crop={w}:{h}:{x}:{y},scale={size}:{size}:flags=bilinear{mirror},format=rgb24"
-    return spdl.io.decode_packets(packets, filter_desc=crop)
+    filters = f"crop={w}:{h}:{x}:{y},scale={size}:{size}:flags=bilinear,format=rgb24{mirror}"
+    return spdl.io.decode_packets(packets, filter_desc=filters)
 
 
 class Epochs:
