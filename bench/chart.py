@@ -39,7 +39,9 @@ def main(results: Path, chart: Path) -> None:
     )
     for axis, (title, bars) in zip(axes[:, 0], panels, strict=True):
         draw(axis, title, bars)
-    axes[-1, 0].set_xlabel(f"images/s with {content['load']['workers']} threads or processes")
+    axes[-1, 0].set_xlim(0, 1.25 * max(figures["fastest"] for _, bars in panels for _, figures, *_ in bars))
+    axes[-1, 0].tick_params(labelsize=8)
+    axes[-1, 0].set_xlabel(f"images/s with {content['load']['workers']} threads or processes", fontsize=8)
     figure.suptitle(
         f"Random-resized crop to {content['load']['size']}, flip, uint8 batches of {content['load']['batch_size']}; "
         f"{content['machine']['cpu']}, {content['machine']['cpus']} CPUs",
@@ -61,7 +63,7 @@ def draw(axis, title: str, bars) -> None:
         axis.text(figures["fastest"], place, f"  {figures['images_per_s']:,.0f}{note}", va="center", fontsize=8)
     axis.set_yticks(range(len(bars)), labels, fontsize=8)
     axis.set_title(title, loc="left", fontsize=9)
-    axis.set_xlim(0, axis.get_xlim()[1] * 1.3)
+    axis.set_ylim(-0.7, len(bars) - 0.3)
     axis.spines[["top", "right"]].set_visible(False)
 
 
