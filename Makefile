@@ -1,10 +1,11 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test asan tsan format clean
+.PHONY: help demo test asan tsan format bench-peers clean
 
 DIR ?=
 TESTS ?= tests
+PEERS ?=
 
 help:
 	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
@@ -12,6 +13,7 @@ help:
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
+	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
 	@echo "make clean                 remove what was built; .venv stays"
 
 demo:
@@ -43,6 +45,10 @@ asan tsan:
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
 		.venv/bin/pytest -p no:cacheprovider $(TESTS)
+
+bench-peers:
+	@scripts/bootstrap
+	@.venv/bin/python -m bench.install $(PEERS)
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis fastpipe/_engine*.so

@@ -1,0 +1,93 @@
+"""The peers' requirements -> an environment each under build/peers, or a note there that says why not.
+
+    make bench-peers [PEERS="dali ffcv"]
+
+An environment that is ready and whose requirements are as they were is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.roster import INSTALLED, PEERS, SCRIPTS, failure_note
+
+_REQUIREMENTS = SCRIPTS / "requirements"
+_CHART = "chart"
+# Imported to see whether an environment works; the rest tell at their first run.
+_PROOF = {"spdl": "import spdl.io; spdl.io.demux_image", "ffcv": "import ffcv", _CHART: "import matplotlib"}
+
+
+class InstallError(Exception):
+    """A step of the installation failed; the text is its last words."""
+
+
+def main(names: Sequence[str]) -> int:
+    """Installs the environments of these names, or all; returns how many failed."""
+    needs = {peer.environment: peer.system for peer in PEERS if peer.environment} | {_CHART: ()}
+    unknown = [name for name in names if name not in needs]
+    if unknown:
+        sys.exit(f"expected some of {', '.join(needs)}; got {', '.join(unknown)}")
+    INSTALLED.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for name in names or needs:
+        stamp = _stamp(name)
+        ready = INSTALLED / name / "ready"
+        if ready.exists() and ready.read_text() == stamp:
+            continue
+        failure_note(name).unlink(missing_ok=True)
+        sys.stdout.write(f"installing {name}\n")
+        sys.stdout.flush()
+        shutil.rmtree(INSTALLED / name, ignore_errors=True)
+        try:
+            _install(name)
+        except InstallError as problem:
+            hint = f" (needs: apt-get install {' '.join(needs[name])})" if needs[name] else ""
+            failure_note(name).write_text(f"cannot be installed{hint}: {problem}\n")
+            sys.stdout.write(f"  {failure_note(name).read_text()}")
+            failed += 1
+        else:
+            ready.write_text(stamp)
+    return failed
+
+
+def _install(name: str) -> None:
+    folder = INSTALLED / name
+    if name == "libjpeg":
+        folder.mkdir()
+        _run("cc", "-std=c11", "-O2", str(_sources(name)[0]), "-o", str(folder / "decode"), "-ljpeg", "-lpthread")
+        return
+    python = str(folder / "bin" / "python")
+    _run(sys.executable, "-m", "venv", str(folder))
+    _run(python, "-m", "pip", "install", "--quiet", "-r", str(_REQUIREMENTS / f"{name}.txt"))
+    source = _REQUIREMENTS / f"{name}.source.txt"
+    if source.exists():  # built from source, with what is installed already
+        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "-r", str(source))
+    if name in _PROOF:
+        _run(python, "-c", _PROOF[name])
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
+        raise InstallError(f"`{' '.join(Path(word).name for word in command[:4])} ...`: {''.join(last)[:300]}")
+
+
+def _sources(name: str) -> list[Path]:
+    if name == "libjpeg":
+        return [SCRIPTS / "libjpeg_decode.c"]
+    return [path for kind in ("txt", "source.txt") if (path := _REQUIREMENTS / f"{name}.{kind}").exists()]
+
+
+def _stamp(name: str) -> str:
+    contents = b"".join(path.read_bytes() for path in _sources(name))
+    return hashlib.sha256(contents + sys.version.encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(sys.argv[1:]) else 0)

@@ -1,0 +1,17 @@
+"""fastpipe itself, on what `fastpipe pack` made: the variant "exact" decodes every crop at full size."""
+
+from __future__ import annotations
+
+import contender
+
+import fastpipe
+
+
+def read(task: contender.Task) -> contender.Loader:
+    return fastpipe.loader(
+        task.data, task.batch_size, size=task.size, train=True, num_workers=task.workers, exact=task.variant == "exact"
+    )
+
+
+if __name__ == "__main__":
+    contender.main(("fastpipe", "torch"), read)

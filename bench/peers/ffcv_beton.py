@@ -1,0 +1,58 @@
+"""FFCV: a beton file written by its own writer, its random-crop decoder, its flip; variants "jpg" and "raw" store that.
+
+Its decoder takes libjpeg-turbo's fast inverse DCT, which is less exact, and resizes with OpenCV's INTER_AREA.
+"""
+
+from __future__ import annotations
+
+import contender
+from ffcv.fields import IntField, RGBImageField
+from ffcv.fields.basics import IntDecoder
+from ffcv.fields.rgb_image import RandomResizedCropRGBImageDecoder
+from ffcv.loader import Loader, OrderOption
+from ffcv.transforms import RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
+from ffcv.writer import DatasetWriter
+from PIL import Image
+
+
+class Photos:
+    """Samples as its writer wants them."""
+
+    def __init__(self, files: list[tuple[str, int]]) -> None:
+        self._files = files
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __getitem__(self, number: int) -> tuple[Image.Image, int]:
+        path, label = self._files[number]
+        return Image.open(path).convert("RGB"), label
+
+
+def write(making: contender.Making) -> None:
+    """All photos at most 500 pixels long; as JPEG they are encoded anew at quality 90."""
+    making.destination.mkdir(parents=True)
+    image = RGBImageField(write_mode=making.variant, max_resolution=500, jpeg_quality=90)
+    path = str(making.destination / "photos.beton")
+    writer = DatasetWriter(path, {"image": image, "label": IntField()}, num_workers=making.workers)
+    writer.from_indexed_dataset(Photos(contender.photo_files(making.photos)))
+
+
+def read(task: contender.Task) -> contender.Loader:
+    decoder = RandomResizedCropRGBImageDecoder((task.size, task.size))
+    return Loader(
+        str(task.data / "photos.beton"),
+        batch_size=task.batch_size,
+        num_workers=task.workers,
+        order=OrderOption.RANDOM,
+        os_cache=True,
+        drop_last=True,
+        pipelines={
+            "image": [decoder, RandomHorizontalFlip(), ToTensor(), ToTorchImage()],
+            "label": [IntDecoder(), ToTensor(), Squeeze()],
+        },
+    )
+
+
+if __name__ == "__main__":
+    contender.main(("ffcv", "numba", "torch"), read, write)

@@ -1,0 +1,105 @@
+"""Who is measured: each peer's environment, script and data, and the dataset that fastpipe reads beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SCRIPTS = ROOT / "bench" / "peers"
+INSTALLED = ROOT / "build" / "peers"
+
+PHOTOS, SHRUNK_PHOTOS = "photos", "photos-500"
+PACKED, PACKED_500, PACKED_SHRUNK = "fastpipe", "fastpipe-500", "fastpipe-of-photos-500"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One row of the table.
+
+    Attributes:
+        name: as on the command line.
+        label: as in the table.
+        environment: of build/peers, with the requirements of the same name; "" is the checkout's own.
+        script: of bench/peers.
+        data: the dataset that it reads.
+        beside: the dataset that fastpipe reads in the runs next to it.
+        variant: of the script.
+        workers: other than the number asked for.
+        system: Debian's packages that its environment needs.
+    """
+
+    name: str
+    label: str
+    environment: str
+    script: str
+    data: str
+    beside: str = PACKED
+    variant: str = ""
+    workers: int | None = None
+    system: tuple[str, ...] = ()
+
+
+def fastpipe(data: str) -> Peer:
+    """What every peer is compared with: every crop decoded at full size."""
+    return Peer("fastpipe", "fastpipe", "", "fastpipe_packed.py", data, data, "exact")
+
+
+def _ffcv(name: str, label: str, stored: str, beside: str) -> Peer:
+    needs = ("g++", "pkg-config", "libopencv-dev", "libturbojpeg0-dev")
+    return Peer(name, label, "ffcv", "ffcv_beton.py", f"ffcv-{stored}", beside, stored, system=needs)
+
+
+_JPEG, _TURBOJPEG, _FFMPEG = ("libjpeg62-turbo-dev",), ("libturbojpeg0",), ("ffmpeg",)
+
+PEERS = (
+    Peer("libjpeg", "libjpeg-turbo, decoding alone", "libjpeg", "libjpeg_decode.c", PHOTOS, system=_JPEG),
+    Peer("torchvision", "DataLoader, torchvision, Pillow", "torchvision_pil", "torchvision_pil.py", PHOTOS),
+    Peer(
+        "turbojpeg", "DataLoader, PyTurboJPEG, OpenCV", "turbojpeg_cv2", "turbojpeg_cv2.py", PHOTOS, system=_TURBOJPEG
+    ),
+    Peer("webdataset", "WebDataset", "webdataset", "webdataset_tars.py", "webdataset"),
+    Peer("streaming", "MosaicML Streaming", "streaming", "mosaic_streaming.py", "streaming"),
+    Peer("litdata", "LitData", "litdata", "litdata_chunks.py", "litdata"),
+    Peer("spdl", "SPDL", "spdl", "spdl_threads.py", PHOTOS, system=_FFMPEG),
+    Peer("dali", "DALI on the CPU", "dali", "dali_cpu.py", PHOTOS),
+    _ffcv("ffcv-jpg", "FFCV, JPEG", "jpg", PACKED_500),
+    _ffcv("ffcv-jpg-same", "FFCV, JPEG", "jpg", PACKED_SHRUNK),
+    _ffcv("ffcv-raw", "FFCV, raw pixels", "raw", PACKED_500),
+    Peer("fastpipe-default", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED),
+    Peer("fastpipe-default-500", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED_500, PACKED_500),
+    Peer("fastpipe-1-thread", "fastpipe, one thread", "", "fastpipe_packed.py", PACKED, variant="exact", workers=1),
+)
+
+
+def chosen(names: Iterable[str]) -> Sequence[Peer]:
+    """The peers of these names, in the table's order.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
+    wanted = set(names)
+    unknown = wanted - {peer.name for peer in PEERS}
+    if unknown:
+        known = ", ".join(peer.name for peer in PEERS)
+        raise ValueError(f"expected some of {known}; got {', '.join(sorted(unknown))}")
+    return [peer for peer in PEERS if peer.name in wanted]
+
+
+def failure_note(environment: str) -> Path:
+    """The file that says why an environment could not be made."""
+    return INSTALLED / f"{environment}.failed"
+
+
+def missing(peer: Peer) -> str | None:
+    """Why a peer cannot run here; None if it can."""
+    if not peer.environment:
+        return None
+    try:
+        return failure_note(peer.environment).read_text().strip()
+    except FileNotFoundError:
+        pass
+    if not (INSTALLED / peer.environment / "ready").exists():
+        return "not installed; run `make bench-peers`"
+    return None
