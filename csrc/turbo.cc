@@ -95,8 +95,10 @@ Size TurboDecoder::size() const {
 }
 
 Status TurboDecoder::decode(int denominator, Rect region, RowSink sink) {
-  const Status status = cut_out(denominator, &region);
-  return status.ok() ? decode_rows(denominator, region, sink) : status;
+  Status status = cut_out(denominator, &region);
+  if (status.ok()) status = decode_rows(denominator, region, sink);
+  if (part_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(part_);
+  return status;
 }
 
 // Note [cutting out]
