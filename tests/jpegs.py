@@ -74,7 +74,7 @@ def tiled(jpeg: bytes, tile: int) -> bytes:
     """As `pack` stores it, with tiles about `tile` pixels wide even where they make a small file much larger."""
     # The bytes beyond the end are no part of the picture; they count as the source's size, which tiles are weighed by.
     _, info = _engine.transcode(jpeg, check_only=True)
-    packed, _ = _engine.transcode(jpeg + bytes(2 * (info["width"] + 8) * (info["height"] + 8)), tile=tile)
+    packed, _ = _engine.transcode(jpeg + bytes(4 * (info["width"] + 8) * (info["height"] + 8)), tile=tile)
     assert packed is not None
     return packed
 
