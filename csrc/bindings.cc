@@ -308,7 +308,7 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   found["stray_bytes"] = info.stray_bytes;
   found["exact"] = info.exact;
   py::object output = py::none();
-  if (transcoder->output() != nullptr) {
+  if (transcoder->output_size() > 0) {
     output = py::bytes(reinterpret_cast<const char*>(transcoder->output()), transcoder->output_size());
   }
   return py::make_tuple(output, found);
