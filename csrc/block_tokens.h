@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "scan_header.h"
 #include "tokens.h"
 
 namespace fastpipe {
@@ -12,8 +13,6 @@ namespace fastpipe {
 // Adds the tokens of one MCU after another to a list.
 class BlockTokens {
  public:
-  static constexpr std::size_t kMostComponents = 4;
-
   // `interval`: MCUs between restart markers; 0: none.
   BlockTokens(int interval, TokenList* tokens) : tokens_(tokens), interval_(interval) {}
 

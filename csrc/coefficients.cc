@@ -148,7 +148,7 @@ struct Reader {
     BlockTokens blocks(header.interval, tokens);
     bool good = true;
     for (int mcu_y = 0; mcu_y < mcus.height; ++mcu_y) {
-      const JBLOCK* rows[FrameHeader::kMostComponents][MAX_SAMP_FACTOR];
+      const JBLOCK* rows[kMostComponents][MAX_SAMP_FACTOR];
       for (std::size_t c = 0; c < header.components; ++c) {
         for (int y = 0; y < header.down(c); ++y) {
           const int block_y = mcu_y * header.down(c) + y;

@@ -1,4 +1,4 @@
-// What a JPEG of one scan says of itself before the scan.
+// What a JPEG of one scan says of itself before the scan, but for its Huffman tables.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,13 @@
 #include <cstdint>
 
 #include "image.h"
+#include "scan_header.h"
 
 namespace fastpipe {
 
 struct FrameHeader {
-  static constexpr std::size_t kMostComponents = 3, kMostTables = 4;
+  FrameHeader() = default;
+  explicit FrameHeader(const ScanHeader& scan);
 
   struct Component {
     int id = 0;
@@ -19,17 +21,11 @@ struct FrameHeader {
     std::size_t quant = 0;     // its table
     unsigned pair = 0;         // of Huffman tables (tokens.h)
   };
-  struct Jfif {
-    int minor_version = 1;
-    int density_unit = 0;
-    int x_density = 1, y_density = 1;
-  };
-
   Size size;
   std::size_t components = 0;
   std::array<Component, kMostComponents> component;
-  std::array<std::array<std::uint16_t, 64>, kMostTables> quant;  // steps, row by row
-  int interval = 0;                                              // MCUs between restart markers; 0: none
+  std::array<std::array<std::uint16_t, 64>, ScanTables::kMost> quant;  // steps, row by row
+  int interval = 0;                                                    // MCUs between restart markers; 0: none
   bool rgb = false;  // what Adobe's segment says; others are gray or YCbCr and have JFIF's segment
   Jfif jfif;
 

@@ -39,7 +39,7 @@ class SegmentWriter {
     word(static_cast<int>(size) + 2);
   }
 
-  void jfif(const FrameHeader::Jfif& jfif) {
+  void jfif(const Jfif& jfif) {
     constexpr int kMajorVersion = 1;
     begin(kJfif, 14);
     bytes("JFIF", 5);

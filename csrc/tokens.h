@@ -27,7 +27,7 @@ constexpr int kMostDcBits = 11, kMostAcBits = 10;
 
 constexpr unsigned kEndOfBlockSymbol = 0x00, kSixteenZeros = 0xF0;
 
-// No symbol: AC values of 15 bits there are none.
+// No symbol: there are no AC values of 15 bits. Code without a branch may count it for what it does not know yet.
 constexpr unsigned kNoPlace = place_of(kTablePairs - 1, kAc, 0xFF);
 
 // How many bits a value takes, and which (T.81, F.1.2.1).

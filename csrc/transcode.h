@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "frame_header.h"
 #include "jpeg.h"
 #include "jpeg_writer.h"
+#include "scan_header.h"
+#include "scan_tokens.h"
 #include "status.h"
 #include "tokens.h"
 #include "transcode_options.h"
@@ -29,6 +32,11 @@ class Transcoder {
   std::size_t output_size() const { return writer_.size(); }
 
  private:
+  bool read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
+                   FrameHeader* header);
+
+  ScanHeader scan_header_;
+  ScanTokens scan_;
   TokenList tokens_;
   JpegWriter writer_;
   JpegDecoder decoder_;
