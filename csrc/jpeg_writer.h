@@ -26,7 +26,10 @@ class JpegWriter {
   const std::uint8_t* data() const { return bytes_.data(); }
   std::size_t size() const { return size_; }
 
-  void clear() { size_ = 0; }
+  void clear() {
+    if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
+    size_ = 0;
+  }
 
  private:
   std::vector<std::uint8_t> bytes_;  // may be larger than what it holds

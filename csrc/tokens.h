@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "image.h"
+
 namespace fastpipe {
 
 // Bits 0-15: the bits behind the symbol, as they are written (T.81, F.1.2); bits 16-25: the symbol's place.
@@ -51,6 +53,7 @@ struct TokenList {
   std::array<std::uint64_t, kPlaces> counts = {};
 
   void clear() {
+    if (memory.capacity() * sizeof(Token) > kKeptBytes) std::vector<Token>().swap(memory);
     count = 0;
     ends.clear();
     counts.fill(0);

@@ -13,6 +13,7 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
   FrameHeader header;
   if (read_common(data, size, options, info, &header)) {
     if (!options.check_only) writer_.write(header, segments, tokens_);
+    tokens_.clear();
     return {};
   }
   *info = {};
@@ -21,6 +22,7 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
   Status status = read_coefficients(data, size, options, info, &header, &tokens_);
   if (!status.ok() || header.components == 0) return status;
   writer_.write(header, segments, tokens_);
+  tokens_.clear();
   // libjpeg can carry coefficients over for chroma layouts that it cannot decode; it says so when a decode begins.
   status = decoder_.open(writer_.data(), writer_.size(), options.max_pixels);
   if (!status.ok()) return status;
