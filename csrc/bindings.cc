@@ -291,13 +291,17 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   const TranscodeOptions options = {max_pixels, max_scans, tile, check_only};
   JpegInfo info;
   Status status;
-  std::unique_ptr<Transcoder> transcoder;
+  // Keeps its memory. What it wrote is copied before anything that might run other Python code on this thread.
+  thread_local Transcoder transcoder;
   {
     const py::gil_scoped_release release;  // `jpeg` and `segments` are held by this call
-    transcoder = std::make_unique<Transcoder>();
-    status = transcoder->run(bytes.data, bytes.size, list, options, &info);
+    status = transcoder.run(bytes.data, bytes.size, list, options, &info);
   }
   raise_if(status);
+  py::object output = py::none();
+  if (transcoder.output_size() > 0) {
+    output = py::bytes(reinterpret_cast<const char*>(transcoder.output()), transcoder.output_size());
+  }
   py::dict found;
   found["width"] = info.width;
   found["height"] = info.height;
@@ -307,10 +311,6 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   found["arithmetic"] = info.arithmetic;
   found["stray_bytes"] = info.stray_bytes;
   found["exact"] = info.exact;
-  py::object output = py::none();
-  if (transcoder->output() != nullptr) {
-    output = py::bytes(reinterpret_cast<const char*>(transcoder->output()), transcoder->output_size());
-  }
   return py::make_tuple(output, found);
 }
 

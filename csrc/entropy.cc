@@ -1,15 +1,8 @@
 #include "entropy.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "zigzag.h"
-
-#if defined(__x86_64__)
-#define FASTPIPE_BMI2 __attribute__((target("bmi,bmi2")))
-#else
-#define FASTPIPE_BMI2
-#endif
 
 namespace fastpipe {
 namespace {
@@ -28,26 +21,6 @@ struct Zigzag {
   }
 };
 constexpr Zigzag kZigzag;
-
-inline std::uint64_t load_big_endian(const std::uint8_t* from) {
-  std::uint64_t value;
-  std::memcpy(&value, from, sizeof value);
-  return __builtin_bswap64(value);
-}
-
-// Note [refill]
-// Tops up to at least 56 bits without a branch: bits beyond `count` that are there already are read again, and the
-// same.
-inline void refill(BitStream& stream) {
-  stream.bits |= load_big_endian(stream.next) >> stream.count;
-  stream.next += (63 - stream.count) >> 3;
-  stream.count |= 56;
-}
-
-inline void drop(BitStream& stream, unsigned bits) {
-  stream.bits <<= bits & 63;
-  stream.count -= bits;
-}
 
 inline bool read_dc(BitStream& stream, const DcTable& table, int* prediction, std::int16_t* block) {
   refill(stream);

@@ -5,28 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bit_stream.h"
 #include "huffman.h"
 #include "idct.h"
 #include "scan_header.h"
 
 namespace fastpipe {
-
-// Bytes without stuffing, read from the top bit down. At least kReadBeyond bytes after the end are readable.
-struct BitStream {
-  static constexpr std::ptrdiff_t kReadBeyond = 2048;  // what an MCU of ten blocks can take, and a word
-
-  std::uint64_t bits = 0;  // the next ones, on top
-  unsigned count = 0;      // how many of them count; what lies below may be there already
-  const std::uint8_t* next = nullptr;
-  const std::uint8_t* end = nullptr;
-
-  // Whether no bit beyond the end was taken, and, if what the bytes hold was read as a `whole`, none but padding is
-  // left.
-  bool well_read(bool whole) const {
-    const std::ptrdiff_t left = static_cast<std::ptrdiff_t>(count) - (next - end) * 8;
-    return left >= 0 && (!whole || left < 8);
-  }
-};
 
 constexpr int kMostBlocks = 6;  // of an MCU
 

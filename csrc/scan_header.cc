@@ -98,8 +98,9 @@ class Reader {
     if (segment.byte(0) != 8 || !some || (components != 1 && components != 3)) return false;
     if (segment.size != 6 + 3 * static_cast<std::size_t>(components)) return false;
     for (std::size_t c = 0; c < static_cast<std::size_t>(components); ++c) {
-      ids_[c] = segment.byte(6 + 3 * c);
-      const int across = segment.byte(7 + 3 * c) >> 4, down = segment.byte(7 + 3 * c) & 15;
+      header_->ids[c] = segment.byte(6 + 3 * c);
+      header_->factors[c] = segment.byte(7 + 3 * c);
+      const int across = header_->factors[c] >> 4, down = header_->factors[c] & 15;
       header_->tables.quant_of[c] = static_cast<std::size_t>(segment.byte(8 + 3 * c));
       if (across < 1 || down < 1 || across > 4 || down > 4) return false;
       // A scan of one component has MCUs of one block, whatever its factors.
@@ -120,12 +121,12 @@ class Reader {
     if (segment.byte(0) != header_->components) return false;
     ScanTables& tables = header_->tables;
     for (std::size_t c = 0; c < components; ++c) {
-      if (segment.byte(1 + 2 * c) != ids_[c]) return false;
+      if (segment.byte(1 + 2 * c) != header_->ids[c]) return false;
       tables.dc_of[c] = static_cast<std::size_t>(segment.byte(2 + 2 * c) >> 4);
       tables.ac_of[c] = static_cast<std::size_t>(segment.byte(2 + 2 * c) & 15);
       if (tables.quant_of[c] >= ScanTables::kMost || (quant_seen_ >> tables.quant_of[c] & 1) == 0) return false;
       for (std::size_t other = 0; other < c; ++other) {
-        if (ids_[other] == ids_[c]) return false;
+        if (header_->ids[other] == header_->ids[c]) return false;
       }
     }
     const std::size_t spectrum = 1 + 2 * components;
@@ -136,9 +137,11 @@ class Reader {
 
   // libjpeg warns of versions that it does not know.
   bool app0(const Segment& segment) {
-    constexpr std::size_t kJfifBytes = 14, kVersionAt = 5;
+    constexpr std::size_t kJfifBytes = 14, kVersionAt = 5, kDensityAt = 7;
     if (segment.size < kJfifBytes || !segment.starts_with("JFIF", 5)) return true;
     jfif_ = true;
+    header_->jfif = {segment.byte(kVersionAt + 1), segment.byte(kDensityAt), segment.word(kDensityAt + 1),
+                     segment.word(kDensityAt + 3)};
     return segment.byte(kVersionAt) == 1;
   }
 
@@ -153,11 +156,10 @@ class Reader {
   bool ycc() const {
     if (jfif_) return true;
     if (adobe_) return transform_ == 1;
-    return ids_[0] == 1 && ids_[1] == 2 && ids_[2] == 3;
+    return header_->ids[0] == 1 && header_->ids[1] == 2 && header_->ids[2] == 3;
   }
 
   ScanHeader* header_;
-  std::array<int, kMostComponents> ids_ = {};
   unsigned quant_seen_ = 0;
   bool jfif_ = false;
   bool adobe_ = false;
@@ -170,6 +172,7 @@ bool ScanHeader::read(const std::uint8_t* data, std::size_t data_size) {
   components = interval = 0;
   across = down = 1;
   tables.dc = tables.ac = {};
+  jfif = {};
   Reader reader(this);
   if (data_size < 2 || data[0] != 0xFF || data[1] != kStart) return false;
   for (std::size_t at = 2; data_size - at >= 4;) {

@@ -24,6 +24,13 @@ struct ScanTables {
   std::array<std::size_t, kMostComponents> ac_of = {};
 };
 
+// What JFIF's segment says; as libjpeg has it where there is none.
+struct Jfif {
+  int minor_version = 1;
+  int density_unit = 0;
+  int x_density = 1, y_density = 1;
+};
+
 struct ScanHeader {
   Size size;
   int components = 0;  // 1: gray; 3: YCbCr, the two colours with one block an MCU
@@ -31,6 +38,9 @@ struct ScanHeader {
   int down = 1;        // 1 or 2 downwards
   int interval = 0;    // MCUs between restart markers; 0: none
   ScanTables tables;
+  std::array<int, kMostComponents> ids = {};
+  std::array<int, kMostComponents> factors = {};  // of sampling, as the file has them: two hexadecimal digits
+  Jfif jfif;
   std::size_t bytes = 0;  // up to the entropy-coded bytes
 
   // Reads the segments up to and with the scan's header (ITU-T T.81, B.2), without allocating anything. The tables

@@ -4,46 +4,22 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "frame_header.h"
 #include "jpeg.h"
+#include "jpeg_writer.h"
+#include "scan_header.h"
+#include "scan_tokens.h"
 #include "status.h"
+#include "tokens.h"
+#include "transcode_options.h"
 
 namespace fastpipe {
 
-// What the source turned out to be.
-struct JpegInfo {
-  int width = 0;
-  int height = 0;
-  int components = 0;  // 1 gray, 3 colour, 4 CMYK or YCCK
-  int precision = 0;   // bits a sample
-  bool progressive = false;
-  bool arithmetic = false;
-  bool stray_bytes = false;  // bytes that belong to no segment were skipped
-  bool exact = false;        // the output has the source's coefficients
-};
-
-// A segment to write after the header: APPn or COM, as its marker byte and its bytes without marker and length.
-struct Segment {
-  int marker;
-  const std::uint8_t* data;
-  std::size_t size;
-};
-
-struct TranscodeOptions {
-  std::int64_t max_pixels = kMaxPixels;
-  int max_scans = 256;
-  int tile_width = 0;       // pixels between restart markers, about; 0: none. Note [tile width]
-  bool check_only = false;  // read the whole file and judge it, write nothing
-};
-
-// Transcodes one image at a time.
+// Transcodes one image at a time; a thread keeps one and reuses its memory.
 class Transcoder {
  public:
-  Transcoder();
-  ~Transcoder();
-
   // Reads every coefficient of `data`: what is truncated or corrupt anywhere is found. Pixels do not change, but for
   // 12-bit sources, whose coefficients are requantised to 8 bits at quality 95 (info.exact is then false).
   // What is written is what JpegDecoder takes: a source whose chroma layout it does not is refused as unsupported.
@@ -51,14 +27,18 @@ class Transcoder {
   Status run(const std::uint8_t* data, std::size_t size, const std::vector<Segment>& segments,
              const TranscodeOptions& options, JpegInfo* info);
 
-  // What run wrote; valid until the next run.
-  const std::uint8_t* output() const;
-  std::size_t output_size() const;
+  // What run wrote, empty if it did not; valid until the next run.
+  const std::uint8_t* output() const { return writer_.data(); }
+  std::size_t output_size() const { return writer_.size(); }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
-  std::vector<std::uint8_t> patched_;
+  bool read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
+                   FrameHeader* header);
+
+  ScanHeader scan_header_;
+  ScanTokens scan_;
+  TokenList tokens_;
+  JpegWriter writer_;
   JpegDecoder decoder_;
 };
 
