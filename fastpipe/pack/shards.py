@@ -7,24 +7,19 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
-import webdataset
 import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format import INDEX_DTYPE, sample_key
 from fastpipe.names import readable
+from fastpipe.pack import tar
 from fastpipe.pack.convert import Packed
 from fastpipe.pack.files import PARTIAL
 
-_BLOCK = 512  # a tar header, and the unit that a member's bytes are padded to
-_RECORD = 10240  # the unit that a tar file is padded to
-
-
-def _padded(size: int, unit: int) -> int:
-    return -(-size // unit) * unit
+# Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
+_BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,25 +38,8 @@ class FinishedShard:
     xxh3_64: str
 
 
-class _HashedFile:
-    """A binary file that hashes what is written to it; once it is closed, writes go nowhere.
-
-    (tarfile writes the end of an archive that was given up when it is collected.)
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.hash = xxhash.xxh3_64()
-
-    def write(self, data: bytes) -> int:
-        if self._file.closed:
-            return len(data)
-        self.hash.update(data)
-        return self._file.write(data)
-
-
 class ShardWriter:
-    """Writes one shard through webdataset.TarWriter into a temporary file.
+    """Writes one shard, a tar file in WebDataset's naming, into a temporary file.
 
     Each sample is KEY.cls (the label as decimal text), KEY.jpg and KEY.json (the source's path, and the change made to
     it if any), in that order. Nothing in the bytes depends on the machine, the user or the time.
@@ -78,11 +56,9 @@ class ShardWriter:
         self._number = number
         self._first_sample = first_sample
         self._limit = limit
-        self._file = open(self._path, "wb")  # noqa: SIM115 (held until finish)
-        self._hashed = _HashedFile(self._file)
-        self._tar = webdataset.TarWriter(
-            self._hashed, user="", group="", mode=0o444, compress=False, encoder=False, mtime=0
-        )
+        self._file = open(self._path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (held until finish)
+        self._size_bytes = 0
+        self._hash = xxhash.xxh3_64()
         self._records: list[tuple[int, ...]] = []
 
     def __len__(self) -> int:
@@ -93,32 +69,34 @@ class ShardWriter:
         note = {"path": readable(path)}
         if packed.change is not None:
             note["reencoded"] = packed.change
-        members = {
-            "cls": str(label).encode(),
-            "jpg": packed.jpeg,
-            "json": json.dumps(note, sort_keys=True).encode(),
-        }
-        start = self._tar.tarstream.offset
-        end = start + sum(_BLOCK + _padded(len(member), _BLOCK) for member in members.values())
-        if self._records and _padded(end + 2 * _BLOCK, _RECORD) > self._limit:
-            return False
         key = sample_key(self._first_sample + len(self._records))
-        self._tar.write({"__key__": key, **members})
-        assert self._tar.tarstream.offset == end, "webdataset wrote a header that is not one block"
-        offset = start + _BLOCK + _padded(len(members["cls"]), _BLOCK) + _BLOCK
+        digits, text = str(label).encode(), json.dumps(note, sort_keys=True).encode()
+        before = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
+        before += tar.header(key + ".jpg", len(packed.jpeg))
+        after = tar.padding(len(packed.jpeg)) + tar.header(key + ".json", len(text)) + text + tar.padding(len(text))
+        offset = self._size_bytes + len(before)
+        end = offset + len(packed.jpeg) + len(after)
+        if self._records and end + len(tar.end(end)) > self._limit:
+            return False
+        for piece in (before, packed.jpeg, after):
+            self._write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
         self._records.append((self._number, offset, len(packed.jpeg), packed.width, packed.height, label, digest))
         return True
 
+    def _write(self, piece: bytes) -> None:
+        self._hash.update(piece)
+        self._file.write(piece)
+        self._size_bytes += len(piece)
+
     def finish(self) -> FinishedShard:
         """Ends the tar file and syncs it; it stays under its temporary name."""
-        self._tar.close()
+        self._write(tar.end(self._size_bytes))
         self._file.flush()
         os.fsync(self._file.fileno())
-        size = self._file.tell()
         self._file.close()
         records = np.array(self._records, dtype=INDEX_DTYPE)
-        return FinishedShard(self._path, records, size, self._hashed.hash.hexdigest())
+        return FinishedShard(self._path, records, self._size_bytes, self._hash.hexdigest())
 
     def discard(self) -> None:
         """Removes the temporary file."""

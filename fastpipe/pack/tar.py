@@ -1,0 +1,44 @@
+"""A member's name and size -> the header that goes before its bytes in a shard.
+
+Source: POSIX.1-2017, pax, "ustar Interchange Format". Python's tarfile writes the same bytes, and takes longer for the
+three headers of a photo than the engine for a third of its coefficients.
+"""
+
+from __future__ import annotations
+
+BLOCK = 512  # a header, and the unit that a member's bytes are padded to
+RECORD = 10240  # the unit that an archive is padded to
+
+_NAME_BYTES, _SIZE_DIGITS = 100, 11
+_CHECKSUM_AT, _CHECKSUM_BYTES = 148, 8
+# Mode 0444, owner and group 0, before the size; after it a time of 0.
+_OWNER = b"0000444\x00" + 2 * b"0000000\x00"
+_TIME = b"00000000000\x00"
+# A regular file, no link; owner and group without names, no device, no prefix of the name.
+_REST = (b"0" + bytes(100) + b"ustar\x0000").ljust(BLOCK - _CHECKSUM_AT - _CHECKSUM_BYTES, b"\x00")
+_SUM = sum(_OWNER) + sum(_TIME) + sum(_REST) + _CHECKSUM_BYTES * ord(" ")
+
+
+def padded(size: int, unit: int) -> int:
+    """`size` rounded up to whole units."""
+    return -(-size // unit) * unit
+
+
+def padding(size_bytes: int) -> bytes:
+    """The zeros after a member of this size."""
+    return bytes(-size_bytes % BLOCK)
+
+
+def header(name: str, size_bytes: int) -> bytes:
+    """The header of a member; of at most 100 ASCII characters and 8 GiB."""
+    start = name.encode("ascii")
+    size = b"%011o\x00" % size_bytes
+    if len(start) > _NAME_BYTES or len(size) != _SIZE_DIGITS + 1:
+        raise ValueError(f"{name!r} of {size_bytes} bytes does not fit into a ustar header")
+    checksum = b"%06o\x00 " % (_SUM + sum(start) + sum(size))
+    return start.ljust(_NAME_BYTES, b"\x00") + _OWNER + size + _TIME + checksum + _REST
+
+
+def end(size_bytes: int) -> bytes:
+    """What ends an archive of this size: two blocks of zeros, and more up to a whole record."""
+    return bytes(padded(size_bytes + 2 * BLOCK, RECORD) - size_bytes)
