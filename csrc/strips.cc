@@ -36,6 +36,11 @@ Element* at_least(std::vector<Element>* memory, std::size_t count) {
   return memory->data();
 }
 
+template <typename Element>
+void give_back_if_giant(std::vector<Element>* memory) {
+  if (memory->capacity() * sizeof(Element) > kKeptBytes) std::vector<Element>().swap(*memory);
+}
+
 }  // namespace
 
 bool StripDecoder::available() {
@@ -54,6 +59,15 @@ std::size_t StripDecoder::intervals(ScanHeader* header) {
 
 bool StripDecoder::decode(const ScanHeader& header, int denominator, const RestartMap& map,
                           const std::uint8_t* readable_end, Rect region, RowSink sink) {
+  const bool good = decode_all(header, denominator, map, readable_end, region, sink);
+  give_back_if_giant(&stream_bytes_);
+  give_back_if_giant(&coefficient_memory_);
+  give_back_if_giant(&plane_memory_);
+  return good;
+}
+
+bool StripDecoder::decode_all(const ScanHeader& header, int denominator, const RestartMap& map,
+                              const std::uint8_t* readable_end, Rect region, RowSink sink) {
   header_ = &header;
   if (!scale(denominator)) return false;
   map_ = &map;

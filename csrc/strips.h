@@ -55,6 +55,8 @@ class StripDecoder {
     int rows_at_once = 1;
   };
 
+  bool decode_all(const ScanHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
+                  Rect region, RowSink sink);
   bool scale(int denominator);
   Size colour_size() const;
   void plan_window();

@@ -6,7 +6,7 @@ namespace fastpipe {
 namespace {
 
 constexpr double kTileBytes = 3.5;  // mean over photos of quality 75 to 96
-constexpr double kMostAdded = 1.0 / 32;
+constexpr double kMostAdded = 1.0 / 64;
 
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace fastpipe {
 // A tile is what can be decoded alone. Decoding a crop reads half a tile too much on each side, so narrow tiles skip
 // more; each tile costs bytes: a two-byte marker, half a byte of padding and the DC values, which start again from
 // zero. The divisor nearest to the target, as a ratio, is taken, but none under two thirds of it, nor one whose tiles
-// would add more than a 32nd to the file. Where no other divisor is left (a prime number of MCUs), a tile is a row.
+// would add more than a 64th to the file. Where no other divisor is left (a prime number of MCUs), a tile is a row.
 int restart_interval(const FrameHeader& header, int target_width, std::size_t source_bytes);
 
 }  // namespace fastpipe

@@ -95,15 +95,18 @@ Size TurboDecoder::size() const {
 }
 
 Status TurboDecoder::decode(int denominator, Rect region, RowSink sink) {
-  const Status status = cut_out(denominator, &region);
-  return status.ok() ? decode_rows(denominator, region, sink) : status;
+  Status status = cut_out(denominator, &region);
+  if (status.ok()) status = decode_rows(denominator, region, sink);
+  if (part_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(part_);
+  return status;
 }
 
 // Note [cutting out]
 // Where restart markers make a grid of tiles, the tiles that a region touches (and the pixels around it that
 // upsampling looks at) are a smaller JPEG with the same tables: libjpeg-turbo never sees the bits of the others. What
-// it decodes of the region is the same bit by bit. Restart markers that make no grid, or not the right one, leave the
-// picture whole: libjpeg-turbo reads all of it and says what is wrong.
+// it decodes of the region is the same bit by bit. Where the markers make no grid, the picture is left whole. Where
+// they do not fit at all, it is also read to its end: intervals may be missing whose neighbours' numbers fit, and then
+// the rows are not what they seem, which only the end shows.
 Status TurboDecoder::cut_out(int denominator, Rect* region) {
   const jpeg_decompress_struct& cinfo = state_->cinfo;
   const Size image = size();
@@ -111,7 +114,12 @@ Status TurboDecoder::cut_out(int denominator, Rect* region) {
   const int mcus_per_row = ceil_div(image.width, mcu.width);
   const int rows = ceil_div(image.height, mcu.height);
   const int interval = static_cast<int>(cinfo.restart_interval);
-  if (interval == 0 || mcus_per_row % interval != 0) return {};
+  read_to_end_ = false;
+  if (interval == 0) return {};
+  const auto header_bytes = static_cast<std::size_t>(cinfo.src->next_input_byte - data_);
+  const auto intervals = static_cast<std::size_t>(ceil_div(mcus_per_row * rows, interval));
+  read_to_end_ = !map_.scan(data_ + header_bytes, size_ - header_bytes, intervals);
+  if (read_to_end_ || mcus_per_row % interval != 0) return {};
 
   const Size tile = {interval * mcu.width, mcu.height};
   const int columns = mcus_per_row / interval;
@@ -123,8 +131,6 @@ Status TurboDecoder::cut_out(int denominator, Rect* region) {
   while (width() < kFancyWidth * denominator && right - left < columns) left > 0 ? --left : ++right;
   if (right - left == columns && bottom - top == rows) return {};
 
-  const auto header_bytes = static_cast<std::size_t>(cinfo.src->next_input_byte - data_);
-  if (!map_.scan(data_ + header_bytes, size_ - header_bytes, static_cast<std::size_t>(columns) * rows)) return {};
   const Size part = {width(), std::min(bottom * tile.height, image.height) - top * tile.height};
   const TileRange range = {columns, left, right - left, top, bottom - top};
   if (!splice(data_, header_bytes, map_, range, part, &part_)) return {};
@@ -171,6 +177,12 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
     }
     sink.take(sink.context, y, got, first_row + skip_bytes, stride);
     y += got;
+  }
+  if (read_to_end_ && cinfo.output_scanline < cinfo.output_height) {
+    // Skipping the last row, too, would skip reading.
+    const JDIMENSION last = cinfo.output_height - 1;
+    if (cinfo.output_scanline < last) jpeg_skip_scanlines(&cinfo, last - cinfo.output_scanline);
+    jpeg_read_scanlines(&cinfo, rows, 1);
   }
   jpeg_abort_decompress(&cinfo);
   return {};

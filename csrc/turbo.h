@@ -44,6 +44,7 @@ class TurboDecoder {
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
   RestartMap map_;
+  bool read_to_end_ = false;        // Note [cutting out]
   std::vector<std::uint8_t> part_;  // the JPEG of the tiles needed
   std::vector<std::uint8_t> rows_;
 };

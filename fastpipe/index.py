@@ -45,7 +45,7 @@ class Index:
 
     Attributes:
         path: the dataset's folder.
-        info: the content of dataset.json, without the shards.
+        info: the content of dataset.json.
         classes: class names; a label is a position in it.
         class_counts: samples a class.
         counts: what packing counted: "rejected" files and others; docs/format.md lists them.
@@ -65,7 +65,7 @@ class Index:
             self.jpeg_bytes = _count(self.info["jpeg_bytes"])
             self.shards = [
                 Shard(self.path, _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
-                for entry in _list(self.info.pop("shards"))
+                for entry in _list(self.info["shards"])
             ]
             samples = _count(self.info["samples"])
             self.class_counts = [_count(count) for count in _list(self.info["class_counts"])]

@@ -73,7 +73,8 @@ def by_cjpeg(rgb: Pixels, *options: str) -> bytes:
 def tiled(jpeg: bytes, tile: int) -> bytes:
     """As `pack` stores it, with tiles about `tile` pixels wide even where they make a small file much larger."""
     # The bytes beyond the end are no part of the picture; they count as the source's size, which tiles are weighed by.
-    packed, _ = _engine.transcode(jpeg + bytes(200_000), tile=tile)
+    _, info = _engine.transcode(jpeg, check_only=True)
+    packed, _ = _engine.transcode(jpeg + bytes(4 * (info["width"] + 8) * (info["height"] + 8)), tile=tile)
     assert packed is not None
     return packed
 

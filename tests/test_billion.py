@@ -118,5 +118,5 @@ def test_a_billion_samples(billion: Path) -> None:
     assert found["samples"] == SAMPLES
     assert found["open_s"] < 1
     assert found["plan_s"] < 0.005
-    assert found["first_plan_s"] < 0.02
+    assert found["first_plan_s"] < 0.2, "of a window, and of the process"
     assert found["resident_mb"] < 100

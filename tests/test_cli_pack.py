@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from cli_run import COMMAND, failed, fp, succeeded
-from pack_sources import saved, write_folder, write_large_folder
+from conftest import packed_jpeg
+from pack_sources import saved, segments, write_folder, write_large_folder
 
 from fastpipe import cli
 from fastpipe.index import Index
+
+DRI = 0xDD
 
 
 @pytest.fixture
@@ -81,6 +84,39 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")
     assert "ant/bad.jpg cannot be packed" in failed(1, "pack", source, tmp_path / "fail", "--on-error", "fail")
+
+
+def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    content = json.loads(succeeded("pack", source, packed, "--json"))
+    assert content["pack"]["tile"] == 32
+    assert json.loads((packed / "dataset.json").read_bytes())["pack"]["tile"] == 32
+    assert "nothing to do" in succeeded("pack", source, packed, "--tile", "32")
+    text = failed(1, "pack", source, packed, "--tile", "16")
+    assert "tile 32 there, 16 now" in text
+    assert "--overwrite" in text
+
+
+def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path) -> None:
+    for tile, marked in [(0, 0), (8, 24)]:
+        packed = tmp_path / f"packed-{tile}"
+        succeeded("pack", source, packed, "--tile", tile)
+        index = Index(packed)
+        found = [DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))] for sample in range(len(index))]
+        assert sum(found) == marked, tile
+
+
+@pytest.mark.parametrize("tile", ["-1", "65501", "99999999999999999999"])
+def test_tiles_of_an_impossible_width_are_refused(source: Path, tmp_path: Path, tile: str) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+    assert f"--tile: expected 0 to 65500, got {tile}" in text
+    assert not (tmp_path / "packed").exists()
+
+
+@pytest.mark.parametrize("tile", ["wide", "1.5", ""])
+def test_tiles_that_are_no_number_are_refused(source: Path, tmp_path: Path, tile: str) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+    assert "Invalid value for '--tile': Input should be a valid integer" in text
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES, flat_number, pillow_picture
+from conftest import FLAT_IMAGES, flat_number, pillow_picture, smooth_noise
 from PIL import Image
 
 import fastpipe
 from fastpipe import Index
+from fastpipe.pack.convert import Conversion
+from fastpipe.pack.job import PackOptions, pack
 
 
 def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,6 +88,47 @@ def test_the_same_seed_gives_the_same_bytes_for_any_threads_and_prefetch(texture
                 got = (*epoch_of(loader), *epoch_of(loader))
             expected = expected or got
             assert same(got, expected), (workers, prefetch)
+
+
+def rows_by_tile(source: Path, folder: Path, tiles: tuple[int, ...], **options: Any) -> None:
+    """The same rows come of a source whatever the tiles that it was packed with."""
+    expected = None
+    sizes = set()
+    for tile in tiles:
+        destination = folder / f"tile-{tile}"
+        pack(source, destination, PackOptions(Conversion(tile=tile), workers=1))
+        sizes.add(Index(destination).jpeg_bytes)
+        got: tuple[torch.Tensor, ...] = ()
+        for train, crop in [(True, None), (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))), (False, None)]:
+            with fastpipe.loader(
+                destination, 4, size=40, train=train, crop=crop, shuffle=False, drop_last=False, **options
+            ) as loader:
+                got = (*got, *epoch_of(loader), *epoch_of(loader))
+        expected = expected or got
+        assert same(got, expected), tile
+    assert len(sizes) >= 3, "tiles of 16 pixels may be too dear, but the others are there"
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for number, (width, height) in enumerate([(320, 240), (240, 320), (400, 130), (97, 203), (64, 64), (350, 350)]):
+        for kind, mode in enumerate(("RGB", "L")):
+            (source / mode).mkdir(parents=True, exist_ok=True)
+            picture = smooth_noise(width, height, seed=2 * number + kind, cell=20).convert(mode)
+            picture.save(
+                source / mode / f"{number}.jpg", quality=90, **({"subsampling": number % 3} if kind == 0 else {})
+            )
+    rows_by_tile(source, tmp_path, (0, 16, 32, 10_000), num_workers=2, exact=exact)
+
+
+@pytest.mark.photos
+def test_tiles_change_no_row_of_real_photos(photos: list[Path], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for photo in photos[:12]:
+        (source / photo.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, source / photo.parent.name / photo.name)
+    rows_by_tile(source, tmp_path, (0, 16, 32, 10_000), num_workers=2, exact=True)
 
 
 def test_batch_size_changes_no_row(textured: Path) -> None:

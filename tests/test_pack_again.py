@@ -39,6 +39,8 @@ def test_a_finished_dataset_is_left_alone(tmp_path: Path) -> None:
         (PackOptions(shard_size=200_000), "shard_size 256000000 there, 200000 now"),
         (PackOptions(Conversion(max_size=20)), "max_size None there, 20 now"),
         (PackOptions(Conversion(keep_metadata=True)), "keep_metadata False there, True now"),
+        (PackOptions(Conversion(tile=8)), "tile 32 there, 8 now"),
+        (PackOptions(Conversion(tile=0)), "tile 32 there, 0 now"),
     ],
 )
 def test_other_options_need_overwrite(tmp_path: Path, options: PackOptions, words: str) -> None:

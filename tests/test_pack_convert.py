@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,6 +77,32 @@ def test_a_jpeg_keeps_its_pixels(name: str) -> None:
     assert_plain_baseline(packed)
     assert packed.change is None
     assert not packed.oriented
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_jpeg_keeps_its_pixels_in_tiles(name: str) -> None:
+    source = KINDS[name]
+    for tile in (1, 32, 65500):
+        packed = convert(source, Conversion(tile=tile))
+        assert_same_pixels(packed.jpeg, source)
+        np.testing.assert_array_equal(_engine.decode(packed.jpeg), turbo(source))
+        assert packed.change is None
+
+
+@pytest.mark.parametrize("name", ["JPEG", "PNG", "large JPEG", "CMYK", "12-bit"])
+def test_pictures_are_tiled_if_not_told_otherwise(name: str) -> None:
+    source = {
+        "JPEG": jpeg_bytes((256, 100)),
+        "PNG": saved("PNG", size=(256, 100)),
+        "large JPEG": jpeg_bytes((512, 200), quality=95),
+        "CMYK": saved(mode="CMYK", size=(256, 100)),
+        "12-bit": twelve_bit(jpeg_bytes((256, 100))),
+    }[name]
+    shrinks = Conversion(max_size=256 if name == "large JPEG" else None)
+    packed = convert(source, shrinks)
+    assert DRI in [marker for marker, _ in segments(packed.jpeg)]
+    assert DRI not in [marker for marker, _ in segments(convert(source, replace(shrinks, tile=0)).jpeg)]
+    assert_same_pixels(packed.jpeg, convert(source, replace(shrinks, tile=0)).jpeg)
 
 
 def test_an_unknown_version_of_jfif_does_no_harm() -> None:

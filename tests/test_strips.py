@@ -81,6 +81,7 @@ COMMON_LAYOUTS: dict[str, Callable[[], bytes]] = {
     "steps of 1": lambda: by_pillow(NOISE, qtables=[[1] * 64] * 2),
     "an interval over the whole picture": lambda: by_pillow(NOISE, restart_marker_blocks=5000),
     "gray of factors 2 x 2": lambda: gray_of_factors(0x22),
+    "gray of factors 2 x 2, tiled": lambda: tiled(gray_of_factors(0x22), 16),
     "bytes after the end": lambda: by_pillow(NOISE, restart_marker_blocks=2) + b"\xff\xd0\xff\xd8 garbage",
     "metadata": lambda: by_pillow(NOISE, icc_profile=bytes(200_000), comment=b"\xff\xd9\xff\xda"),
 }

@@ -27,7 +27,7 @@ from jpegs import (
     scan_start,
     tiled,
 )
-from pack_sources import jpegtran
+from pack_sources import jpegtran, segment
 
 from fastpipe import _engine
 from fastpipe.pack.turbo import SUBSAMPLINGS
@@ -108,6 +108,21 @@ def test_every_crop_of_a_small_tiled_picture(sampling: str) -> None:
         assert np.array_equal(got, expected[top:bottom, left:right]), (left, right, top, bottom)
 
 
+def with_components_named(jpeg: bytes, names: bytes) -> bytes:
+    """Other identifiers of the three components, in the frame's and in the scan's header."""
+    frame, scan = jpeg.index(b"\xff\xc0"), scan_start(jpeg) - 9
+    out = bytearray(jpeg)
+    out[frame + 10 : frame + 19 : 3] = names
+    out[scan : scan + 6 : 2] = names
+    return bytes(out)
+
+
+def declared_rgb(jpeg: bytes) -> bytes:
+    """Adobe's segment says RGB, in the place of JFIF's, which would say YCbCr."""
+    assert jpeg[2:4] == b"\xff\xe0"
+    return jpeg[:2] + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0") + jpeg[20:]
+
+
 def layouts() -> dict[str, bytes]:
     """JPEGs as other encoders write them: intervals that make a grid and others, all kinds of tables and headers."""
     noise, soft = picture(*SIZE), picture(*SIZE, kind="smooth")
@@ -119,6 +134,8 @@ def layouts() -> dict[str, bytes]:
         "steps of 1": by_pillow(noise, restart_marker_blocks=1, qtables=[[1] * 64] * 2),
         "RGB": by_pillow(noise, keep_rgb=True, restart_marker_blocks=1),
         "RGB, odd interval": by_pillow(noise, keep_rgb=True, restart_marker_blocks=5),
+        "RGB, as only Adobe's segment says": declared_rgb(by_pillow(noise, subsampling=0, restart_marker_blocks=1)),
+        "YCbCr, as only JFIF's segment says": with_components_named(by_pillow(noise, restart_marker_blocks=1), b"RGB"),
         "two rows": by_pillow(noise, restart_marker_rows=2),
         "smooth": by_pillow(soft, restart_marker_blocks=1, optimize=True),
         "metadata": by_pillow(noise, restart_marker_blocks=1, icc_profile=bytes(range(256)) * 400, comment="\xff\xda"),
@@ -154,7 +171,10 @@ def test_the_layouts_are_what_they_are_called() -> None:
     assert restart_interval(LAYOUTS["interval over the whole picture"]) == 60_000
     assert max(len(payload) for marker, payload in header_segments(LAYOUTS["16-bit steps"]) if marker == 0xDB) == 129
     assert LAYOUTS["interval of all but the last MCU"].count(b"\xff\xd0") == 1
-    assert b"JFIF" not in LAYOUTS["RGB"], "which would make it YCbCr"
+    as_ycbcr, as_rgb = by_pillow(picture(*SIZE), subsampling=0), LAYOUTS["RGB, as only Adobe's segment says"]
+    assert not np.array_equal(full_decode(as_ycbcr), full_decode(as_rgb))
+    named = LAYOUTS["YCbCr, as only JFIF's segment says"]
+    assert not np.array_equal(full_decode(named), full_decode(named[:2] + named[20:]))
     assert len(LAYOUTS["optimised tables"]) < len(LAYOUTS["standard tables"])
 
 
