@@ -79,8 +79,10 @@ bool ScanTokens::read(const ScanHeader& header, const FrameHeader& frame, const 
   const int count = mcus.width * mcus.height;
   const int interval = header.interval == 0 ? count : std::min(header.interval, count);
   const auto intervals = static_cast<std::size_t>(ceil_div(count, interval));
-  return map_.scan(data + header.bytes, size - header.bytes, intervals) && build(header, frame) &&
-         read_mcus(frame, interval, data + size, tokens);
+  const bool good = map_.scan(data + header.bytes, size - header.bytes, intervals) && build(header, frame) &&
+                    read_mcus(frame, interval, data + size, tokens);
+  if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
+  return good;
 }
 
 bool ScanTokens::read_mcus(const FrameHeader& frame, int interval, const std::uint8_t* readable_end,

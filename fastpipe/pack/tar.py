@@ -12,10 +12,10 @@ RECORD = 10240  # the unit that an archive is padded to
 _NAME_BYTES, _SIZE_DIGITS = 100, 11
 _CHECKSUM_AT, _CHECKSUM_BYTES = 148, 8
 # Mode 0444, owner and group 0, before the size; after it a time of 0.
-_OWNER = b"0000444\00000000\00000000\0"
-_TIME = b"00000000000\0"
+_OWNER = b"0000444\x00" + 2 * b"0000000\x00"
+_TIME = b"00000000000\x00"
 # A regular file, no link; owner and group without names, no device, no prefix of the name.
-_REST = (b"0" + bytes(100) + b"ustar\000").ljust(BLOCK - _CHECKSUM_AT - _CHECKSUM_BYTES, b"\0")
+_REST = (b"0" + bytes(100) + b"ustar\x0000").ljust(BLOCK - _CHECKSUM_AT - _CHECKSUM_BYTES, b"\x00")
 _SUM = sum(_OWNER) + sum(_TIME) + sum(_REST) + _CHECKSUM_BYTES * ord(" ")
 
 
@@ -32,11 +32,11 @@ def padding(size_bytes: int) -> bytes:
 def header(name: str, size_bytes: int) -> bytes:
     """The header of a member; of at most 100 ASCII characters and 8 GiB."""
     start = name.encode("ascii")
-    size = b"%011o\0" % size_bytes
+    size = b"%011o\x00" % size_bytes
     if len(start) > _NAME_BYTES or len(size) != _SIZE_DIGITS + 1:
         raise ValueError(f"{name!r} of {size_bytes} bytes does not fit into a ustar header")
-    checksum = b"%06o\0 " % (_SUM + sum(start) + sum(size))
-    return start.ljust(_NAME_BYTES, b"\0") + _OWNER + size + _TIME + checksum + _REST
+    checksum = b"%06o\x00 " % (_SUM + sum(start) + sum(size))
+    return start.ljust(_NAME_BYTES, b"\x00") + _OWNER + size + _TIME + checksum + _REST
 
 
 def end(size_bytes: int) -> bytes:
