@@ -9,9 +9,10 @@ namespace fastpipe {
 constexpr int kColorStep = 32;
 
 // Rows of half the height: 3/4 of the nearer row and 1/4 of the farther.
-//   twice_as_high_avx2   out = (3 near + far + bias) / 4; bias 1 for the upper of two rows made of `near`, 2 for the
-//   lower three_to_one_avx2    out = 3 near + far, for twice_as_wide_sums_avx2
+// (3 near + far + bias) / 4; bias is 1 for the upper of two rows made of `near`, 2 for the lower.
 void twice_as_high_avx2(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out, int count);
+
+// 3 near + far, for twice_as_wide_sums_avx2.
 void three_to_one_avx2(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count);
 
 // Rows of half the width -> 2 * count elements: 3/4 of the nearer element and 1/4 of the farther, its neighbour on that

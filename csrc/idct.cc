@@ -263,11 +263,14 @@ bool idct_pair_2(const std::int16_t* coefficients, const std::uint16_t* quant, s
   return true;
 }
 
+// Above this libjpeg's table of pixels begins again from black.
+constexpr int kMostAlone = 4091;
+
 bool idct_pair_1(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels, std::ptrdiff_t) {
   const int left = coefficients[0] * quant[0], right = coefficients[8] * quant[0];
   pixels[0] = pixel(descale(left, 3));
   pixels[1] = pixel(descale(right, 3));
-  return std::max({left, -left, right, -right}) <= kMostCoefficient;
+  return std::max({left, -left, right, -right}) <= kMostAlone;
 }
 
 }  // namespace

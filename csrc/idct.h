@@ -16,7 +16,8 @@ constexpr int kMostCoefficient = 8191;
 // Writes `size` rows (8, 4, 2 or 1: the blocks' sides in pixels) of 2 * size pixels, `stride` bytes apart.
 //   coefficients: kPairCoefficients of them, 32-byte aligned
 //   quant: 64 steps, row by row
-// Returns false where the values overflow; the pixels then mean nothing.
+// Returns false where values overflow in a way that libjpeg-turbo's code does not share; the pixels then mean nothing.
+// (Other overflow, which needs coefficients that no encoder makes, is that of its SIMD code.)
 // At 8 the arithmetic is that of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT algorithms with 11
 // multiplications" (ICASSP 1989) in 13-bit fixed point, columns first, two bits more between the passes: the IJG
 // library's "islow". The smaller sizes are that with the result's neighbours averaged, as in the IJG library's reduced

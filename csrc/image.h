@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace fastpipe {
 
@@ -49,6 +50,11 @@ struct PixelSpan {
 
 // A thread's scratch buffer that one giant picture made larger than this is given back.
 constexpr std::size_t kKeptBytes = 64 << 20;
+
+template <typename Element>
+void give_back_if_giant(std::vector<Element>* memory) {
+  if (memory->capacity() * sizeof(Element) > kKeptBytes) std::vector<Element>().swap(*memory);
+}
 
 inline int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

@@ -1,6 +1,11 @@
 #include "jpeg.h"
 
 namespace fastpipe {
+namespace {
+
+constexpr int kBlockSide = 8;
+
+}  // namespace
 
 Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels) {
   data_ = data;
@@ -10,11 +15,17 @@ Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_
             static_cast<std::int64_t>(header_.size.width) * header_.size.height <= max_pixels;
   if (common_) {
     image_ = header_.size;
-    return {};
+  } else {
+    const Status status = turbo_.open(data, size, max_pixels);
+    if (!status.ok()) return status;
+    image_ = turbo_.size();
   }
-  const Status status = turbo_.open(data, size, max_pixels);
-  if (status.ok()) image_ = turbo_.size();
-  return status;
+  // Before anything is made ready for the pixels: a block takes two bits at least, a DC code and an end.
+  const Size blocks = scaled_down(image_, kBlockSide);
+  if (static_cast<std::uint64_t>(blocks.width) * static_cast<std::uint64_t>(blocks.height) * 2 > size * 8) {
+    return error(Code::truncated, "%zu bytes cannot hold %d x %d pixels", size, image_.width, image_.height);
+  }
+  return {};
 }
 
 Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMethod method) {
@@ -34,7 +45,7 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
 
 bool JpegDecoder::decode_strips(int denominator, Rect region, RowSink sink) {
   if (!common_) return false;
-  const std::size_t intervals = StripDecoder::intervals(&header_);
+  const std::size_t intervals = header_.intervals_of_grid();
   return intervals > 0 && map_.scan(data_ + header_.bytes, size_ - header_.bytes, intervals) &&
          strips_.decode(header_, denominator, map_, data_ + size_, region, sink);
 }

@@ -54,7 +54,6 @@ void Resizer::finish(PixelSpan out) {
   } else {
     for (int y = 0; y < out.size.height; ++y) down(y, out.row(y), out.size.width * 3);
   }
-  if (between_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(between_);
 }
 
 void Resizer::finish_down_first(PixelSpan out) {

@@ -33,6 +33,9 @@ class Resizer {
   // Writes the output; `out` has the size that was planned.
   void finish(PixelSpan out);
 
+  // Lets go of memory that only a giant picture needs.
+  void give_back() { give_back_if_giant(&between_); }
+
  private:
   const ResizeKernels* kernels_;
   ResizeAxis columns_;

@@ -2,12 +2,15 @@
 
 #include <cstring>
 
+#include "image.h"
+
 namespace fastpipe {
 
 bool RestartMap::scan(const std::uint8_t* data, std::size_t size, std::size_t intervals) {
   constexpr std::uint8_t kStuffing = 0x00, kFirstRestart = 0xD0, kEndOfImage = 0xD9;
   data_ = data;
   begins_.clear();
+  give_back_if_giant(&begins_);
   if (intervals > size) return false;  // each has a byte at least; and no allocation is larger than the file
   begins_.reserve(intervals + 1);
   begins_.push_back(0);

@@ -50,6 +50,19 @@ void RowCounters::add(const RowCounters& other) {
 }
 
 Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+  // However it ends, what one giant picture needed is given back.
+  struct GiveBack {
+    RowWorker* worker;
+    ~GiveBack() {
+      give_back_if_giant(&worker->bytes_);
+      worker->resizer_.give_back();
+    }
+  };
+  const GiveBack at_the_end{this};
+  return fill(task, exact, out, counters);
+}
+
+Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
   const std::uint64_t started = now_ns();
   std::shared_ptr<const File> file;
   Status status = files_->get(task.shard, &file);
@@ -85,7 +98,6 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
   resizer_.finish(out);
   const std::uint64_t finished = now_ns();
 
-  if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
   counters->add({1, task.size, read - started, decoded - read - sink.ns, finished - decoded + sink.ns});
   return status;
 }

@@ -45,6 +45,8 @@ class RowWorker {
   Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
 
  private:
+  Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+
   FileCache* files_;
   std::vector<std::uint8_t> bytes_;
   JpegDecoder decoder_;

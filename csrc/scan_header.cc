@@ -12,6 +12,7 @@ constexpr int kBaselineFrame = 0xC0, kExtendedFrame = 0xC1, kHuffmanTables = 0xC
 constexpr int kQuantTables = 0xDB, kRestartInterval = 0xDD, kFirstApp = 0xE0, kLastApp = 0xEF, kComment = 0xFE;
 constexpr int kAdobe = 0xEE;
 constexpr int kMostSide = 65500;  // libjpeg's limit
+constexpr int kBlockSide = 8;
 
 // The bytes of a segment after its length.
 struct Segment {
@@ -184,10 +185,21 @@ bool ScanHeader::read(const std::uint8_t* data, std::size_t data_size) {
     at += 2 + length;
     if (marker == kScan) {
       bytes = at;
+      if (interval >= mcus_per_row() * mcu_rows()) interval = 0;
       return true;
     }
   }
   return false;
+}
+
+int ScanHeader::mcus_per_row() const { return ceil_div(size.width, kBlockSide * across); }
+
+int ScanHeader::mcu_rows() const { return ceil_div(size.height, kBlockSide * down); }
+
+std::size_t ScanHeader::intervals_of_grid() const {
+  if (interval == 0) return 1;
+  if (mcus_per_row() % interval != 0) return 0;
+  return static_cast<std::size_t>(mcus_per_row() / interval) * static_cast<std::size_t>(mcu_rows());
 }
 
 }  // namespace fastpipe

@@ -36,12 +36,18 @@ struct ScanHeader {
   int components = 0;  // 1: gray; 3: YCbCr, the two colours with one block an MCU
   int across = 1;      // blocks of brightness in an MCU: 1 or 2 sideways,
   int down = 1;        // 1 or 2 downwards
-  int interval = 0;    // MCUs between restart markers; 0: none
+  int interval = 0;    // MCUs between restart markers; 0: none, or one interval
   ScanTables tables;
   std::array<int, kMostComponents> ids = {};
   std::array<int, kMostComponents> factors = {};  // of sampling, as the file has them: two hexadecimal digits
   Jfif jfif;
   std::size_t bytes = 0;  // up to the entropy-coded bytes
+
+  int mcus_per_row() const;
+  int mcu_rows() const;
+
+  // How many restart intervals the scan has, 1 without markers; 0 for intervals that do not divide a row.
+  std::size_t intervals_of_grid() const;
 
   // Reads the segments up to and with the scan's header (ITU-T T.81, B.2), without allocating anything. The tables
   // point into `data`. False for whatever is not a gray or YCbCr baseline JPEG of one scan as encoders write it:

@@ -36,25 +36,12 @@ Element* at_least(std::vector<Element>* memory, std::size_t count) {
   return memory->data();
 }
 
-template <typename Element>
-void give_back_if_giant(std::vector<Element>* memory) {
-  if (memory->capacity() * sizeof(Element) > kKeptBytes) std::vector<Element>().swap(*memory);
-}
-
 }  // namespace
 
 bool StripDecoder::available() {
   static const bool has =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   return has;
-}
-
-std::size_t StripDecoder::intervals(ScanHeader* header) {
-  const int per_row = ceil_div(header->size.width, kBlock * header->across);
-  const int mcus = per_row * ceil_div(header->size.height, kBlock * header->down);
-  if (header->interval >= mcus) header->interval = 0;
-  if (header->interval == 0) return 1;
-  return per_row % header->interval == 0 ? static_cast<std::size_t>(mcus / header->interval) : 0;
 }
 
 bool StripDecoder::decode(const ScanHeader& header, int denominator, const RestartMap& map,

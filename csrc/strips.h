@@ -26,10 +26,6 @@ class StripDecoder {
   // Whether this machine has the instructions.
   static bool available();
 
-  // How many restart intervals the scan has; 0 for intervals that make no grid, which this does not decode. Where there
-  // is but one interval, the header says afterwards that there are no markers.
-  static std::size_t intervals(ScanHeader* header);
-
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
   // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
   // gives up; rows may then have been given already.

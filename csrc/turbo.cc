@@ -97,7 +97,7 @@ Size TurboDecoder::size() const {
 Status TurboDecoder::decode(int denominator, Rect region, RowSink sink) {
   Status status = cut_out(denominator, &region);
   if (status.ok()) status = decode_rows(denominator, region, sink);
-  if (part_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(part_);
+  give_back_if_giant(&part_);
   return status;
 }
 

@@ -30,12 +30,14 @@ class Upcoming:
         """
         if epoch != self._last + 1:
             return
-        if self._begun is None:
-            self._begun = epoch, self._make(epoch)
+        # Not kept while it is being begun: an interrupt in the middle leaves nothing half begun behind.
+        begun, self._begun = self._begun, None
         try:
-            self._begun[1].begin(batches)
-        except FastpipeError:
-            self._begun = None
+            begun = begun or (epoch, self._make(epoch))
+            begun[1].begin(batches)
+        except (FastpipeError, MemoryError):
+            return
+        self._begun = begun
 
     def take(self, epoch: int) -> EpochIterator:
         """The epoch's iterator, begun or not."""

@@ -9,10 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_run import COMMAND, failed, fp, succeeded
 from conftest import packed_jpeg
 from pack_sources import saved, segments, write_folder, write_large_folder
+from PIL import Image
 
 from fastpipe import cli
 from fastpipe.index import Index
@@ -98,7 +100,9 @@ def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: 
 
 
 def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path) -> None:
-    for tile, marked in [(0, 0), (8, 24)]:
+    noise = np.random.default_rng(0).integers(0, 256, (200, 320, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(source / "ant" / "noise.jpg", quality=95)
+    for tile, marked in [(0, 0), (32, 1)]:  # the others are too small for tiles
         packed = tmp_path / f"packed-{tile}"
         succeeded("pack", source, packed, "--tile", tile)
         index = Index(packed)

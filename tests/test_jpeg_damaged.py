@@ -129,7 +129,7 @@ def test_garbage_is_refused(garbage: bytes, starts_well: bool) -> None:
         (encoded("CMYK"), "cannot be decoded here: 4 colour components"),
         (with_frame(BASELINE, size=(65535, 65535)), "the JPEG is over the size limit"),
         (with_frame(BASELINE, size=(65500, 65500)), "the JPEG is over the size limit: 65500 x 65500"),
-        (with_frame(BASELINE, size=(13000, 13000)), "the JPEG is corrupt"),
+        (with_frame(BASELINE, size=(13000, 13000)), "the JPEG is truncated: .* cannot hold 13000 x 13000"),
         (BASELINE[: scan_start(BASELINE)] + b"\xff\xd9", "the JPEG"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else value[:40],
@@ -155,6 +155,14 @@ def test_lost_restart_markers_are_refused() -> None:
         _engine.decode(WITH_RESTARTS[:middle] + WITH_RESTARTS[middle + 2 :])
     with pytest.raises(ValueError, match="the JPEG is corrupt"):  # a whole interval is missing
         _engine.decode(WITH_RESTARTS[: at[4]] + WITH_RESTARTS[at[5] :])
+
+
+def test_more_pixels_than_the_bytes_can_hold_are_refused_before_anything_is_made_ready() -> None:
+    small = encoded("L", (64, 64), quality=1)
+    assert _engine.decode(small).shape == (64, 64, 3)
+    for size in ((4000, 65000), (65000, 4000), (3000, 3000)):
+        with pytest.raises(ValueError, match=rf"the JPEG is truncated: \d+ bytes cannot hold {size[0]} x {size[1]}"):
+            _engine.jpeg_size(with_frame(small, size=size), max_pixels=10**9)
 
 
 def test_the_decoder_works_on_after_an_error() -> None:

@@ -43,10 +43,10 @@ def by_strips(jpeg: bytes, region: Region | None = None, denominator: int = 1) -
         return None
 
 
-def by_libjpeg(jpeg: bytes, region: Region | None = None) -> Pixels | None:
+def by_libjpeg(jpeg: bytes, region: Region | None = None, denominator: int = 1) -> Pixels | None:
     """None where it finds the JPEG damaged."""
     try:
-        return _engine.decode(jpeg, region, method="libjpeg")
+        return _engine.decode(jpeg, region, denominator, method="libjpeg")
     except ValueError:
         return None
 
@@ -158,6 +158,20 @@ def test_unknown_ways_of_decoding_are_refused() -> None:
         _engine.decode(encoded(picture(9, 9)), method="fast")
 
 
+@needs_strips
+@pytest.mark.parametrize("step", range(8, 20))
+@pytest.mark.parametrize("denominator", [1, 2, 4, 8])
+def test_brightness_beyond_white_is_what_libjpeg_makes_of_it(step: int, denominator: int) -> None:
+    """libjpeg's own table of pixels wraps far beyond white."""
+    jpeg = bytearray(encoded(np.full((16, 16, 3), 250, dtype=np.uint8), "gray", 90))
+    at = jpeg.index(b"\xff\xdb") + 5
+    jpeg[at] = step  # of the first coefficient
+    expected = by_libjpeg(bytes(jpeg), None, denominator)
+    got = by_strips(bytes(jpeg), None, denominator)
+    assert got is None or np.array_equal(got, expected)
+    assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected)
+
+
 def mutated(jpeg: bytes, rng: np.random.Generator) -> bytes:
     """With one to three small damages, most of them behind the header."""
     out = bytearray(jpeg)
@@ -191,14 +205,15 @@ def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(samplin
         for quality, tile in [(30, 0), (75, 16), (100, 8), (95, WHOLE_ROWS)]
     ]
     taken = refused = 0
-    for number in range(1500):
+    for number in range(2400):
         jpeg = mutated(sources[number % len(sources)], rng)
+        denominator = (1, 1, 2, 4, 8)[number % 5]
         try:
             _engine.jpeg_size(jpeg, max_pixels=100_000)
         except ValueError:
             continue
-        got = by_strips(jpeg)
-        expected = by_libjpeg(jpeg)
+        got = by_strips(jpeg, None, denominator)
+        expected = by_libjpeg(jpeg, None, denominator)
         refused += expected is None
         if got is not None:
             taken += 1

@@ -11,6 +11,7 @@ import torch
 from conftest import FLAT_IMAGES, damage
 
 import fastpipe
+from fastpipe.engine import Engine
 
 
 def epoch_of(dataset: Path, epoch: int) -> list[torch.Tensor]:
@@ -74,6 +75,41 @@ def test_a_bad_sample_of_the_next_epoch_does_not_end_this_one(flat: Path, copied
         assert loader.stats().images_decoded > 2 * FLAT_IMAGES  # now it has
         with pytest.raises(fastpipe.SampleError):
             next(iter(loader))
+
+
+def test_an_interrupt_while_the_next_epoch_begins_loses_no_batch(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
+        list(loader)
+        this_epoch = iter(loader)
+        next(this_epoch)
+        next(this_epoch)
+        submit = Engine.submit
+
+        def interrupted(*args: object, **kwargs: object) -> object:
+            submit(*args, **kwargs)  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(Engine, "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(this_epoch)
+        monkeypatch.undo()
+        assert_same([images for images, _ in loader], epoch_of(flat, 2))
+
+
+def test_no_memory_for_the_next_epoch_is_not_this_ones_concern(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
+        list(loader)
+        this_epoch = iter(loader)
+        first = [next(this_epoch)[0], next(this_epoch)[0]]
+
+        def refuse(*_: object, **__: object) -> object:
+            raise MemoryError
+
+        monkeypatch.setattr(Engine, "submit", refuse)
+        rest = [images for images, _ in this_epoch]
+        monkeypatch.undo()
+        assert_same(first + rest, epoch_of(flat, 1))
+        assert_same([images for images, _ in loader], epoch_of(flat, 2))
 
 
 def test_dropping_the_loader_ends_the_threads_of_what_was_begun(flat: Path) -> None:
