@@ -7,7 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from jpegs import PICTURES, WHOLE_ROWS, by_cjpeg, by_pillow, encoded, header_segments, picture, restart_interval, tiled
+from jpegs import (
+    PICTURES,
+    WHOLE_ROWS,
+    by_cjpeg,
+    by_pillow,
+    encoded,
+    header_segments,
+    mcu_size,
+    picture,
+    restart_interval,
+    tiled,
+)
 from pack_sources import jpegtran, one_scan_a_component, with_segments
 from PIL import Image
 
@@ -112,6 +123,85 @@ def test_factors_of_gray_are_kept_and_mean_nothing(factors: int) -> None:
     gray = encoded(picture(96, 70), "gray")
     for tile in TILES:
         assert tiled(with_factors(gray), tile) == with_factors(tiled(gray, tile))
+
+
+@pytest.mark.parametrize("sampling", ["422", "420", "440", "411"])
+def test_what_lies_beyond_the_edge_is_made_anew(sampling: str) -> None:
+    """A picture of 32 x 32 that says it is smaller: its last MCUs have blocks that nobody sees, and much in them."""
+    jpeg = encoded(picture(32, 32), sampling, 95)
+    at = jpeg.index(b"\xff\xc0") + 5
+    mcu_width, mcu_height = mcu_size(sampling)
+    for width in {32, 33 - mcu_width, 33 - mcu_width // 2}:
+        for height in {32, 33 - mcu_height, 33 - mcu_height // 2}:
+            size = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+            assert_as_libjpeg_writes_it(jpeg[:at] + size + jpeg[at + 4 :])
+
+
+DC_SYMBOLS = (0, 1, 3, 11, 12)
+AC_SYMBOLS = (0x00, 0xF0, 0x01, 0xE2, 0x0A, 0x0B, 0x50, 0xF1)
+
+
+def gray_block(*symbols: tuple[int, str], blocks: int = 1) -> bytes:
+    """A gray JPEG of 8 x 8 pixels a block: each symbol as its number, and the bits behind it.
+
+    The first symbol is of DC; all codes are 3 or 4 bits long.
+    """
+    bits, dc = "", True
+    for symbol, behind in symbols:
+        bits += f"{DC_SYMBOLS.index(symbol):03b}" if dc else f"{AC_SYMBOLS.index(symbol):04b}"
+        bits += behind
+        dc = symbol == 0 and not dc
+    bits += "1" * (-len(bits) % 8)
+    scan = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\x00")
+
+    def segment(marker: int, payload: bytes) -> bytes:
+        return bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload
+
+    return b"".join(
+        (
+            b"\xff\xd8",
+            segment(0xDB, bytes([0]) + bytes([1] * 64)),
+            segment(0xC0, bytes([8, 0, 8, 0, 8 * blocks, 1, 1, 0x11, 0])),
+            segment(0xC4, bytes([0x00, 0, 0, len(DC_SYMBOLS), *[0] * 13, *DC_SYMBOLS])),
+            segment(0xC4, bytes([0x10, 0, 0, 0, len(AC_SYMBOLS), *[0] * 12, *AC_SYMBOLS])),
+            segment(0xDA, bytes([1, 1, 0, 0, 63, 0])),
+            scan,
+            b"\xff\xd9",
+        )
+    )
+
+
+END, ZEROS = (0x00, ""), (0xF0, "")
+ODD_CODING = {
+    "as encoders write it": [(3, "101"), (0x01, "1"), ZEROS, (0x01, "0"), END],
+    "zeros before the end of the block": [(3, "101"), (0x01, "1"), ZEROS, END],
+    "zeros only": [(0, ""), ZEROS, ZEROS, ZEROS, END],
+    "zeros up to the last place": [(1, "1"), (0xE2, "11"), ZEROS, ZEROS, ZEROS],
+    "zeros beyond the last place": [(1, "1"), ZEROS, ZEROS, ZEROS, ZEROS],
+    "a run without a value": [(1, "1"), (0x01, "0"), (0x50, "")],
+    "a value at the last place": [(1, "1"), (0xE2, "11"), ZEROS, ZEROS, (0xF1, "1")],
+    "the largest values": [(11, "1" * 11), (0x0A, "1" * 10), (0x0A, "0" * 10), END],
+}
+
+
+@pytest.mark.parametrize("name", ODD_CODING)
+def test_odd_coding_is_mended(name: str) -> None:
+    assert_as_libjpeg_writes_it(gray_block(*ODD_CODING[name]), (0,))
+
+
+def test_odd_coding_is_mended_between_other_blocks() -> None:
+    first = [(3, "101"), (0x01, "1"), ZEROS, END]
+    assert_as_libjpeg_writes_it(gray_block(*first, (1, "0"), (0x01, "0"), END, *first, blocks=3), (0, 8))
+
+
+@pytest.mark.parametrize(
+    "symbols", [[(12, "1" * 12), END], [(1, "1"), (0x0B, "1" * 11), END]], ids=["brightness", "coefficient"]
+)
+def test_values_too_large_for_8_bits_are_refused(symbols: list[tuple[int, str]]) -> None:
+    jpeg = gray_block(*symbols)
+    with pytest.raises(ValueError, match="DCT coefficient out of range"):
+        _engine.transcode(jpeg)
+    assert _engine.transcode(jpeg, check_only=True)[1]["width"] == 8
 
 
 def test_codes_of_16_bits() -> None:
