@@ -70,7 +70,9 @@ Status TurboDecoder::read_header(const std::uint8_t* data, std::size_t size, std
     jpeg_abort_decompress(&cinfo);
     return state.errors.status;
   }
-  jpeg_abort_decompress(&cinfo);
+  // Made anew for each picture: libjpeg keeps tables, and would use those of the last one for a picture without its own.
+  jpeg_destroy_decompress(&cinfo);
+  jpeg_create_decompress(&cinfo);
   jpeg_mem_src(&cinfo, data, static_cast<unsigned long>(size));
   jpeg_read_header(&cinfo, TRUE);
   const auto common = reinterpret_cast<j_common_ptr>(&cinfo);
