@@ -70,7 +70,7 @@ Status TurboDecoder::read_header(const std::uint8_t* data, std::size_t size, std
     jpeg_abort_decompress(&cinfo);
     return state.errors.status;
   }
-  // Made anew for each picture: libjpeg keeps tables, and would use those of the last one for a picture without its own.
+  // Made anew for each picture: libjpeg keeps tables, and would give those of the last one to a picture without any.
   jpeg_destroy_decompress(&cinfo);
   jpeg_create_decompress(&cinfo);
   jpeg_mem_src(&cinfo, data, static_cast<unsigned long>(size));
