@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage, 130 interrupted
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import re
 from collections.abc import Iterator
@@ -157,6 +158,7 @@ def pack(
             overwrite=overwrite,
             workers=workers,
         )
+        gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
                 summary = run_pack(src, dst, options, on_progress=progress)
