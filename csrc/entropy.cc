@@ -22,21 +22,6 @@ struct Zigzag {
 };
 constexpr Zigzag kZigzag;
 
-inline bool read_dc(BitStream& stream, const DcTable& table, int* prediction, std::int16_t* block) {
-  refill(stream);
-  DcTable::Entry entry = table.entry(stream.bits);
-  if (entry.code_bits == 0) {
-    const auto found = table.codes().find(stream.bits, DcTable::kLookupBits + 1);
-    if (found.length == 0) return false;
-    entry = {static_cast<std::uint8_t>(found.length), static_cast<std::uint8_t>(found.symbol)};
-  }
-  const int difference = value_of(stream.bits << entry.code_bits, entry.value_bits);
-  drop(stream, static_cast<unsigned>(entry.code_bits) + entry.value_bits);
-  *prediction += difference;
-  block[0] = static_cast<std::int16_t>(*prediction);
-  return *prediction == block[0];
-}
-
 // One coefficient, looked up before the bits are topped up (there are enough), so that the two happen side by side.
 inline void read_ac(BitStream& stream, const AcTable& table, unsigned* at, std::int16_t* block) {
   const AcTable::Entry entry = table.entry(stream.bits);
@@ -100,7 +85,10 @@ struct EntropyDecoder::Lane {
     }
     at = 0;
     ac = decoder.ac_of_[component];
-    return read_dc(stream, *decoder.dc_of_[component], &run->dc[component], block);
+    int* const dc = &run->dc[component];
+    const bool good = decoder.dc_of_[component]->read(stream, dc);
+    block[0] = static_cast<std::int16_t>(*dc);
+    return good;
   }
 
   // Once `at` is at the last place or beyond: decodes what the lookup could not, or goes to the next block.

@@ -39,7 +39,7 @@ struct FrameHeader {
       size_in_blocks.width = std::max(size_in_blocks.width, across(c));
       size_in_blocks.height = std::max(size_in_blocks.height, down(c));
     }
-    return {8 * size_in_blocks.width, 8 * size_in_blocks.height};
+    return {kBlockSide * size_in_blocks.width, kBlockSide * size_in_blocks.height};
   }
 
   Size mcus() const { return {ceil_div(size.width, mcu_size().width), ceil_div(size.height, mcu_size().height)}; }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "bit_stream.h"
+
 namespace fastpipe {
 
 // A table as the file has it (ITU-T T.81, B.2.4.2).
@@ -49,6 +51,14 @@ class HuffmanCodes {
   std::array<std::uint8_t, 256> symbols_;
 };
 
+// A value of `count` bits, the leading bits of `bits`, as JPEG codes it (T.81, F.2.2.1): those that begin with 0 are
+// negative. 0 for no bits.
+inline int value_of(std::uint64_t bits, int count) {
+  const auto magnitude = static_cast<int>(bits >> 1 >> (63 - count));
+  const int negative = static_cast<std::int64_t>(bits) < 0 ? 0 : 1 - (1 << count);
+  return magnitude + negative;
+}
+
 // DC differences: symbols are numbers of bits.
 class DcTable {
  public:
@@ -60,8 +70,21 @@ class DcTable {
     std::uint8_t code_bits;  // 0: not in the lookup
     std::uint8_t value_bits;
   };
-  Entry entry(std::uint64_t bits) const { return lookup_[bits >> (64 - kLookupBits)]; }
-  const HuffmanCodes& codes() const { return codes_; }
+
+  // Adds the difference that comes next to `*value`, the DC coefficient before. False where there is none, or the
+  // result is none that a block can hold. Takes at most 31 bits, of 56.
+  bool read(BitStream& stream, int* value) const {
+    refill(stream);
+    Entry entry = lookup_[stream.bits >> (64 - kLookupBits)];
+    if (entry.code_bits == 0) {
+      const auto found = codes_.find(stream.bits, kLookupBits + 1);
+      if (found.length == 0) return false;
+      entry = {static_cast<std::uint8_t>(found.length), static_cast<std::uint8_t>(found.symbol)};
+    }
+    *value += value_of(stream.bits << entry.code_bits, entry.value_bits);
+    drop(stream, static_cast<unsigned>(entry.code_bits) + entry.value_bits);
+    return *value == static_cast<std::int16_t>(*value);
+  }
 
  private:
   HuffmanCodes codes_;
@@ -91,13 +114,5 @@ class AcTable {
   HuffmanCodes codes_;
   std::array<Entry, 1 << kLookupBits> lookup_;
 };
-
-// A value of `count` bits, the leading bits of `bits`, as JPEG codes it (T.81, F.2.2.1): those that begin with 0 are
-// negative. 0 for no bits.
-inline int value_of(std::uint64_t bits, int count) {
-  const auto magnitude = static_cast<int>(bits >> 1 >> (63 - count));
-  const int negative = static_cast<std::int64_t>(bits) < 0 ? 0 : 1 - (1 << count);
-  return magnitude + negative;
-}
 
 }  // namespace fastpipe

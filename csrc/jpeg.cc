@@ -1,11 +1,6 @@
 #include "jpeg.h"
 
 namespace fastpipe {
-namespace {
-
-constexpr int kBlockSide = 8;
-
-}  // namespace
 
 Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels) {
   data_ = data;

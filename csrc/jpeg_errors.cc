@@ -2,6 +2,8 @@
 
 #include <jerror.h>
 
+#include "markers.h"
+
 namespace fastpipe {
 namespace {
 
@@ -41,10 +43,9 @@ Code code_of(int message) {
 }
 
 bool harmless(const JpegErrors& errors) {
-  constexpr int kEndOfImage = 0xD9;
   switch (errors.base.msg_code) {
     case JWRN_EXTRANEOUS_DATA:
-      return errors.in_header || errors.base.msg_parm.i[1] == kEndOfImage;
+      return errors.in_header || errors.base.msg_parm.i[1] == marker::kEnd;
     case JWRN_ADOBE_XFORM:  // an unknown colour transform code: every decoder takes it for YCbCr
     case JWRN_JFIF_MAJOR:   // an unknown JFIF version
       return true;

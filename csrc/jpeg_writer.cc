@@ -6,14 +6,11 @@
 
 #include "entropy_writer.h"
 #include "huffman_code.h"
+#include "markers.h"
 #include "zigzag.h"
 
 namespace fastpipe {
 namespace {
-
-// Marker codes of T.81, table B.1.
-constexpr int kBaselineFrame = 0xC0, kExtendedFrame = 0xC1, kHuffmanTable = 0xC4, kFirstRestart = 0xD0, kStart = 0xD8;
-constexpr int kEnd = 0xD9, kScan = 0xDA, kQuantTable = 0xDB, kRestartInterval = 0xDD, kJfif = 0xE0, kAdobe = 0xEE;
 
 class SegmentWriter {
  public:
@@ -41,7 +38,7 @@ class SegmentWriter {
 
   void jfif(const Jfif& jfif) {
     constexpr int kMajorVersion = 1;
-    begin(kJfif, 14);
+    begin(marker::kJfif, 14);
     bytes("JFIF", 5);
     byte(kMajorVersion);
     byte(jfif.minor_version);
@@ -53,7 +50,7 @@ class SegmentWriter {
 
   void adobe_rgb() {
     constexpr int kVersion = 100, kNoTransform = 0;
-    begin(kAdobe, 12);
+    begin(marker::kAdobe, 12);
     bytes("Adobe", 5);
     word(kVersion);
     word(0);
@@ -62,7 +59,7 @@ class SegmentWriter {
   }
 
   void quant_table(std::size_t number, const std::array<std::uint16_t, 64>& steps, bool wide) {
-    begin(kQuantTable, wide ? 129 : 65);
+    begin(marker::kQuantTables, wide ? 129 : 65);
     byte(static_cast<int>(number) + (wide ? 0x10 : 0));
     for (const std::size_t at : kZigzagToRows) {
       if (wide) byte(steps[at] >> 8);
@@ -71,7 +68,7 @@ class SegmentWriter {
   }
 
   void frame(const FrameHeader& header, bool wide_steps) {
-    begin(wide_steps ? kExtendedFrame : kBaselineFrame, 6 + 3 * header.components);
+    begin(wide_steps ? marker::kExtendedFrame : marker::kBaselineFrame, 6 + 3 * header.components);
     byte(8);  // bits a sample
     word(header.size.height);
     word(header.size.width);
@@ -86,19 +83,19 @@ class SegmentWriter {
 
   void huffman_table(unsigned pair, unsigned kind, const HuffmanCode& code) {
     const auto symbols = static_cast<std::size_t>(code.size);
-    begin(kHuffmanTable, code.counts.size() + symbols);
+    begin(marker::kHuffmanTables, code.counts.size() + symbols);
     byte(static_cast<int>(kind << 4 | pair));
     bytes(code.counts.data() + 1, code.counts.size() - 1);
     bytes(code.symbols.data(), symbols);
   }
 
   void restart_interval(int mcus) {
-    begin(kRestartInterval, 2);
+    begin(marker::kRestartInterval, 2);
     word(mcus);
   }
 
   void scan(const FrameHeader& header) {
-    begin(kScan, 4 + 2 * header.components);
+    begin(marker::kScan, 4 + 2 * header.components);
     byte(static_cast<int>(header.components));
     for (std::size_t c = 0; c < header.components; ++c) {
       const auto pair = static_cast<int>(header.component[c].pair);
@@ -141,7 +138,7 @@ void JpegWriter::write(const FrameHeader& header, const std::vector<Segment>& se
   if (bytes_.size() < bound) bytes_.resize(bound);
 
   SegmentWriter out(bytes_.data());
-  out.marker(kStart);
+  out.marker(marker::kStart);
   if (header.rgb) {
     out.adobe_rgb();
   } else {
@@ -172,14 +169,14 @@ void JpegWriter::write(const FrameHeader& header, const std::vector<Segment>& se
   for (std::size_t i = 0; i < tokens.ends.size(); ++i) {
     if (i > 0) {
       *at++ = 0xFF;
-      *at++ = static_cast<std::uint8_t>(kFirstRestart + (i - 1) % 8);
+      *at++ = static_cast<std::uint8_t>(marker::kRestart + (i - 1) % 8);
     }
     const Token* const end = tokens.memory.data() + tokens.ends[i];
     at = entropy.write(token, end, at);
     token = end;
   }
   *at++ = 0xFF;
-  *at++ = static_cast<std::uint8_t>(kEnd);
+  *at++ = static_cast<std::uint8_t>(marker::kEnd);
   size_ = static_cast<std::size_t>(at - bytes_.data());
 }
 

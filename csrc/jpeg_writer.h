@@ -27,7 +27,7 @@ class JpegWriter {
   std::size_t size() const { return size_; }
 
   void clear() {
-    if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
+    give_back_if_giant(&bytes_);
     size_ = 0;
   }
 

@@ -3,11 +3,11 @@
 #include <cstring>
 
 #include "image.h"
+#include "markers.h"
 
 namespace fastpipe {
 
 bool RestartMap::scan(const std::uint8_t* data, std::size_t size, std::size_t intervals) {
-  constexpr std::uint8_t kStuffing = 0x00, kFirstRestart = 0xD0, kEndOfImage = 0xD9;
   data_ = data;
   begins_.clear();
   give_back_if_giant(&begins_);
@@ -21,9 +21,9 @@ bool RestartMap::scan(const std::uint8_t* data, std::size_t size, std::size_t in
     if (at == nullptr || end - at < 2) break;
     const std::uint8_t code = at[1];
     at += 2;
-    if (code == kStuffing) continue;
+    if (code == marker::kStuffing) continue;
     const bool last = begins_.size() == intervals;
-    const auto expected = last ? kEndOfImage : static_cast<std::uint8_t>(kFirstRestart + (begins_.size() - 1) % 8);
+    const auto expected = last ? marker::kEnd : static_cast<std::uint8_t>(marker::kRestart + (begins_.size() - 1) % 8);
     if (code != expected) break;
     begins_.push_back(static_cast<std::size_t>(at - data));
   }

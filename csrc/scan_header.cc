@@ -2,17 +2,13 @@
 
 #include <cstring>
 
+#include "markers.h"
 #include "zigzag.h"
 
 namespace fastpipe {
 namespace {
 
-// Marker codes of T.81, table B.1.
-constexpr int kBaselineFrame = 0xC0, kExtendedFrame = 0xC1, kHuffmanTables = 0xC4, kStart = 0xD8, kScan = 0xDA;
-constexpr int kQuantTables = 0xDB, kRestartInterval = 0xDD, kFirstApp = 0xE0, kLastApp = 0xEF, kComment = 0xFE;
-constexpr int kAdobe = 0xEE;
 constexpr int kMostSide = 65500;  // libjpeg's limit
-constexpr int kBlockSide = 8;
 
 // The bytes of a segment after its length.
 struct Segment {
@@ -30,28 +26,28 @@ class Reader {
  public:
   explicit Reader(ScanHeader* header) : header_(header) {}
 
-  bool read(int marker, const Segment& segment) {
-    switch (marker) {
-      case kQuantTables:
+  bool read(int code, const Segment& segment) {
+    switch (code) {
+      case marker::kQuantTables:
         return quant_tables(segment);
-      case kHuffmanTables:
+      case marker::kHuffmanTables:
         return huffman_tables(segment);
-      case kBaselineFrame:
-      case kExtendedFrame:
+      case marker::kBaselineFrame:
+      case marker::kExtendedFrame:
         return frame(segment);
-      case kRestartInterval:
+      case marker::kRestartInterval:
         if (segment.size != 2) return false;
         header_->interval = segment.word(0);
         return true;
-      case kScan:
+      case marker::kScan:
         return scan(segment);
-      case kFirstApp:
+      case marker::kFirstApp:
         return app0(segment);
-      case kAdobe:
+      case marker::kAdobe:
         adobe(segment);
         return true;
       default:
-        return (marker > kFirstApp && marker <= kLastApp) || marker == kComment;
+        return (code > marker::kFirstApp && code <= marker::kLastApp) || code == marker::kComment;
     }
   }
 
@@ -175,15 +171,15 @@ bool ScanHeader::read(const std::uint8_t* data, std::size_t data_size) {
   tables.dc = tables.ac = {};
   jfif = {};
   Reader reader(this);
-  if (data_size < 2 || data[0] != 0xFF || data[1] != kStart) return false;
+  if (data_size < 2 || data[0] != 0xFF || data[1] != marker::kStart) return false;
   for (std::size_t at = 2; data_size - at >= 4;) {
     if (data[at] != 0xFF) return false;
-    const int marker = data[at + 1];
+    const int code = data[at + 1];
     const std::size_t length = static_cast<std::size_t>(data[at + 2] << 8 | data[at + 3]);
     if (length < 2 || length > data_size - at - 2) return false;
-    if (!reader.read(marker, {data + at + 4, length - 2})) return false;
+    if (!reader.read(code, {data + at + 4, length - 2})) return false;
     at += 2 + length;
-    if (marker == kScan) {
+    if (code == marker::kScan) {
       bytes = at;
       if (interval >= mcus_per_row() * mcu_rows()) interval = 0;
       return true;

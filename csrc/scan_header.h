@@ -11,6 +11,7 @@
 namespace fastpipe {
 
 constexpr int kMostComponents = 3;
+constexpr int kBlockSide = 8;  // of a block of coefficients, in pixels at full size
 
 // The tables of a scan by their numbers, and which of them each component uses.
 struct ScanTables {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "strips.h"
 #include "unstuff.h"
 
 namespace fastpipe {
@@ -23,8 +22,6 @@ constexpr bool is_end_of_block(Token token) {
 }
 
 }  // namespace
-
-bool ScanTokens::available() { return StripDecoder::available(); }
 
 bool ScanTokens::AcLookup::build(const HuffmanSpec& spec, unsigned pair) {
   if (!codes.build(spec)) return false;
@@ -81,7 +78,7 @@ bool ScanTokens::read(const ScanHeader& header, const FrameHeader& frame, const 
   const auto intervals = static_cast<std::size_t>(ceil_div(count, interval));
   const bool good = map_.scan(data + header.bytes, size - header.bytes, intervals) && build(header, frame) &&
                     read_mcus(frame, interval, data + size, tokens);
-  if (bytes_.capacity() > kKeptBytes) std::vector<std::uint8_t>().swap(bytes_);
+  give_back_if_giant(&bytes_);
   return good;
 }
 
@@ -140,20 +137,10 @@ bool ScanTokens::open(std::size_t interval, const std::uint8_t* readable_end, Bi
 FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t component, TokenList* tokens) {
   BitStream stream = *at_stream;  // in registers
   const AcLookup& ac = *ac_of_[component];
-  const DcTable& dc = *dc_of_[component];
   Token* out = tokens->memory.data() + tokens->count;
 
-  refill(stream);
-  DcTable::Entry first = dc.entry(stream.bits);
-  if (first.code_bits == 0) {
-    const auto found = dc.codes().find(stream.bits, DcTable::kLookupBits + 1);
-    if (found.length == 0) return false;
-    first = {static_cast<std::uint8_t>(found.length), static_cast<std::uint8_t>(found.symbol)};
-  }
-  dc_read_[component] += value_of(stream.bits << first.code_bits, first.value_bits);
-  drop(stream, static_cast<unsigned>(first.code_bits) + first.value_bits);
+  if (!dc_of_[component]->read(stream, &dc_read_[component])) return false;
   const int value = dc_read_[component];
-  if (value != static_cast<std::int16_t>(value)) return false;
   const int difference = value - dc_written_[component], difference_bits = bits_of(difference);
   dc_written_[component] = value;
   if (difference_bits > kMostDcBits) return false;
@@ -207,8 +194,6 @@ void ScanTokens::make_dummy(std::size_t first, std::size_t component, TokenList*
 }
 
 #else
-
-bool ScanTokens::available() { return false; }
 
 bool ScanTokens::read(const ScanHeader&, const FrameHeader&, const std::uint8_t*, std::size_t, TokenList*) {
   return false;

@@ -21,12 +21,9 @@ namespace fastpipe {
 // coefficient is ever made: symbols are looked up, counted and kept, and written again once their new codes are known.
 class ScanTokens {
  public:
-  // Whether this machine has the instructions.
-  static bool available();
-
-  // Reads the whole scan, to be written with restart markers every frame.interval MCUs. `tokens` must be empty before.
-  // False, and `tokens` means nothing, for whatever is not as an encoder writes it: libjpeg-turbo then decides what is
-  // wrong, if anything.
+  // On machines where StripDecoder::available(), reads the whole scan, to be written with restart markers every
+  // frame.interval MCUs. `tokens` must be empty before. False, and `tokens` means nothing, for whatever is not as an
+  // encoder writes it: libjpeg-turbo then decides what is wrong, if anything.
   bool read(const ScanHeader& header, const FrameHeader& frame, const std::uint8_t* data, std::size_t size,
             TokenList* tokens);
 

@@ -1,23 +1,20 @@
 #include "splice.h"
 
+#include "markers.h"
+
 namespace fastpipe {
 namespace {
 
-// Marker codes of ITU-T T.81, table B.1.
-constexpr std::uint8_t kBaselineFrame = 0xC0, kExtendedFrame = 0xC1, kHuffmanTables = 0xC4, kStart = 0xD8, kEnd = 0xD9;
-constexpr std::uint8_t kScan = 0xDA, kQuantTables = 0xDB, kRestartInterval = 0xDD, kRestart = 0xD0;
-constexpr std::uint8_t kJfif = 0xE0, kAdobe = 0xEE, kFill = 0xFF;
-
-bool needed(std::uint8_t marker) {
-  switch (marker) {
-    case kBaselineFrame:
-    case kExtendedFrame:
-    case kHuffmanTables:
-    case kScan:
-    case kQuantTables:
-    case kRestartInterval:
-    case kJfif:
-    case kAdobe:
+bool needed(std::uint8_t code) {
+  switch (code) {
+    case marker::kBaselineFrame:
+    case marker::kExtendedFrame:
+    case marker::kHuffmanTables:
+    case marker::kScan:
+    case marker::kQuantTables:
+    case marker::kRestartInterval:
+    case marker::kJfif:
+    case marker::kAdobe:
       return true;
     default:
       return false;
@@ -30,19 +27,19 @@ void put16(std::vector<std::uint8_t>* out, std::size_t at, int value) {
 }
 
 bool copy_header(const std::uint8_t* jpeg, std::size_t header_bytes, Size size, std::vector<std::uint8_t>* out) {
-  out->assign({0xFF, kStart});
+  out->assign({0xFF, marker::kStart});
   bool framed = false;
-  std::uint8_t marker = 0;
+  std::uint8_t code = 0;
   for (std::size_t at = 2; at < header_bytes;) {
     if (header_bytes - at < 4 || jpeg[at] != 0xFF) return false;
-    marker = jpeg[at + 1];
+    code = jpeg[at + 1];
     const std::size_t bytes = 2 + static_cast<std::size_t>(jpeg[at + 2] << 8 | jpeg[at + 3]);
-    const bool no_length = (marker >= kRestart && marker <= kEnd) || marker == kFill;
-    if (marker < kBaselineFrame || no_length || bytes < 4 || bytes > header_bytes - at) return false;
-    if (needed(marker)) {
+    const bool no_length = (code >= marker::kRestart && code <= marker::kEnd) || code == marker::kFill;
+    if (code < marker::kBaselineFrame || no_length || bytes < 4 || bytes > header_bytes - at) return false;
+    if (needed(code)) {
       const std::size_t start = out->size();
       out->insert(out->end(), jpeg + at, jpeg + at + bytes);
-      if (marker == kBaselineFrame || marker == kExtendedFrame) {
+      if (code == marker::kBaselineFrame || code == marker::kExtendedFrame) {
         if (bytes < 9 || framed) return false;
         framed = true;
         put16(out, start + 5, size.height);
@@ -51,7 +48,7 @@ bool copy_header(const std::uint8_t* jpeg, std::size_t header_bytes, Size size, 
     }
     at += bytes;
   }
-  return framed && marker == kScan;
+  return framed && code == marker::kScan;
 }
 
 }  // namespace
@@ -64,11 +61,11 @@ bool splice(const std::uint8_t* jpeg, std::size_t header_bytes, const RestartMap
     for (int column = range.column; column < range.column + range.columns; ++column) {
       const auto tile = static_cast<std::size_t>(row) * range.per_row + column;
       out->insert(out->end(), map.begin(tile), map.end(tile));
-      const std::uint8_t marker[2] = {0xFF, static_cast<std::uint8_t>(kRestart + number++ % 8)};
-      out->insert(out->end(), marker, marker + 2);
+      const std::uint8_t code[2] = {0xFF, static_cast<std::uint8_t>(marker::kRestart + number++ % 8)};
+      out->insert(out->end(), code, code + 2);
     }
   }
-  out->back() = kEnd;
+  out->back() = marker::kEnd;
   return true;
 }
 

@@ -13,7 +13,6 @@ namespace fastpipe {
 
 namespace {
 
-constexpr int kBlock = 8;  // the side of a block in pixels, at full size
 constexpr int kRowsPerCall = 8;
 constexpr int kBytesPerPixel = 4;
 
@@ -94,9 +93,10 @@ bool StripDecoder::decode_all(const ScanHeader& header, int denominator, const R
 // Reduced, a block of brightness becomes smaller; one of colour too, unless it can have its full size and save the
 // upsampling: libjpeg doubles it as long as it fits in both directions.
 bool StripDecoder::scale(int denominator) {
-  const int light = kBlock / denominator;
+  const int light = kBlockSide / denominator;
   int colour = light;
-  while (colour < kBlock && header_->across * light % (2 * colour) == 0 && header_->down * light % (2 * colour) == 0) {
+  while (colour < kBlockSide && header_->across * light % (2 * colour) == 0 &&
+         header_->down * light % (2 * colour) == 0) {
     colour *= 2;
   }
   planes_[0].block = light;
@@ -112,21 +112,20 @@ bool StripDecoder::scale(int denominator) {
 // Of the planes of colour, in samples.
 Size StripDecoder::colour_size() const {
   const int block = planes_[1].block;
-  return {ceil_div(header_->size.width * block, header_->across * kBlock),
-          ceil_div(header_->size.height * block, header_->down * kBlock)};
+  return {ceil_div(header_->size.width * block, header_->across * kBlockSide),
+          ceil_div(header_->size.height * block, header_->down * kBlockSide)};
 }
 
 void StripDecoder::plan_window() {
   Window& window = window_;
   const int light = planes_[0].block;
   window.mcu = {light * header_->across, light * header_->down};
-  window.per_row = ceil_div(header_->size.width, kBlock * header_->across);
-  const int rows = ceil_div(header_->size.height, kBlock * header_->down);
+  window.per_row = header_->mcus_per_row();
   const int beside = wide_ == 2 ? 2 : 0, above = high_ == 2 ? 2 : 0;  // Note [upsampling margin]
   window.left = std::max(region_.x - beside, 0) / window.mcu.width;
   window.top = std::max(region_.y - above, 0) / window.mcu.height;
   window.right = std::min(ceil_div(region_.x + region_.width + beside, window.mcu.width), window.per_row);
-  window.bottom = std::min(ceil_div(region_.y + region_.height + above, window.mcu.height), rows);
+  window.bottom = std::min(ceil_div(region_.y + region_.height + above, window.mcu.height), header_->mcu_rows());
   // Two streams at once need two intervals: where a row has but one, two rows.
   const bool one_a_row =
       header_->interval > 0 && window.left / header_->interval == (window.right - 1) / header_->interval;
@@ -203,7 +202,7 @@ bool StripDecoder::read_on(int top, int bottom) {
     if (!entropy_.read(&only_, 1, coefficients_)) return false;
     only_at_ = row * window_.per_row + window_.right;
   }
-  return only_.stream.well_read(only_at_ == window_.per_row * ceil_div(header_->size.height, kBlock * header_->down));
+  return only_.stream.well_read(only_at_ == window_.per_row * header_->mcu_rows());
 }
 
 std::size_t StripDecoder::room(std::size_t interval) const {

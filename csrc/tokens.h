@@ -53,7 +53,7 @@ struct TokenList {
   std::array<std::uint64_t, kPlaces> counts = {};
 
   void clear() {
-    if (memory.capacity() * sizeof(Token) > kKeptBytes) std::vector<Token>().swap(memory);
+    give_back_if_giant(&memory);
     count = 0;
     ends.clear();
     counts.fill(0);

@@ -32,7 +32,7 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
 // Reads what is common and in order. False for all else: libjpeg-turbo knows more kinds, and words for what is wrong.
 bool Transcoder::read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options,
                              JpegInfo* info, FrameHeader* header) {
-  if (!ScanTokens::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
+  if (!StripDecoder::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
   const auto [width, height] = scan_header_.size;
   if (static_cast<std::int64_t>(width) * height > options.max_pixels) return false;
   *header = FrameHeader(scan_header_);
