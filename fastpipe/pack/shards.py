@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +15,7 @@ from fastpipe.names import readable
 from fastpipe.pack import tar
 from fastpipe.pack.convert import Packed
 from fastpipe.pack.files import PARTIAL
-
-# Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
-_BUFFER_BYTES = 1 << 20
+from fastpipe.pack.shard_file import ShardFile
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,7 @@ class ShardWriter:
         self._number = number
         self._first_sample = first_sample
         self._limit = limit
-        self._file = open(self._path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (held until finish)
-        self._size_bytes = 0
-        self._hash = xxhash.xxh3_64()
+        self._file = ShardFile(self._path)
         self._records: list[tuple[int, ...]] = []
 
     def __len__(self) -> int:
@@ -74,32 +68,22 @@ class ShardWriter:
         before = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
         before += tar.header(key + ".jpg", len(packed.jpeg))
         after = tar.padding(len(packed.jpeg)) + tar.header(key + ".json", len(text)) + text + tar.padding(len(text))
-        offset = self._size_bytes + len(before)
+        offset = self._file.size_bytes + len(before)
         end = offset + len(packed.jpeg) + len(after)
         if self._records and end + len(tar.end(end)) > self._limit:
             return False
         for piece in (before, packed.jpeg, after):
-            self._write(piece)
+            self._file.write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
         self._records.append((self._number, offset, len(packed.jpeg), packed.width, packed.height, label, digest))
         return True
 
-    def _write(self, piece: bytes) -> None:
-        self._hash.update(piece)
-        self._file.write(piece)
-        self._size_bytes += len(piece)
-
     def finish(self) -> FinishedShard:
         """Ends the tar file and syncs it; it stays under its temporary name."""
-        self._write(tar.end(self._size_bytes))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        records = np.array(self._records, dtype=INDEX_DTYPE)
-        return FinishedShard(self._path, records, self._size_bytes, self._hash.hexdigest())
+        self._file.write(tar.end(self._file.size_bytes))
+        digest = self._file.finish()
+        return FinishedShard(self._path, np.array(self._records, dtype=INDEX_DTYPE), self._file.size_bytes, digest)
 
     def discard(self) -> None:
         """Removes the temporary file."""
-        with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
-            self._file.close()
-        self._path.unlink(missing_ok=True)
+        self._file.discard()
