@@ -58,11 +58,10 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", fail)
-    found = []
+    pictures = converted(listing.root, listing.sources, 0, Conversion(), 2)
+    assert [next(pictures)[0] for _ in range(20)] == list(range(20))
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
-        for position, _, _ in converted(listing.root, listing.sources, 0, Conversion(), 2):
-            found.append(position)
-    assert found == list(range(20))
+        next(pictures)
 
 
 def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
