@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from fastpipe.epoch import EpochWorks
 from fastpipe.errors import EngineError
+from fastpipe.state import Position
 from fastpipe.stats import Stats
 from fastpipe.transfer import Batch, StagedBatch, Transfer
 
@@ -19,34 +20,47 @@ class Delivery:
         works: the epoch.
         transfer: to the device.
         stats: batches, samples and times are added to.
+        position: where the works begin; kept up to date.
         on_batch: called with the seconds that the loop spent in here for a batch and those of the step before it;
             not for an epoch's first batch, before which there is no step.
     """
 
     def __init__(
-        self, works: EpochWorks, transfer: Transfer, stats: Stats, *, on_batch: Callable[[float, float], None]
+        self,
+        works: EpochWorks,
+        transfer: Transfer,
+        stats: Stats,
+        position: Position,
+        *,
+        on_batch: Callable[[float, float], None],
     ) -> None:
         self._works = works
         self._transfer = transfer
         self._stats = stats
+        self._position = position
         self._on_batch = on_batch
         self._staged: deque[StagedBatch] = deque()
-        self._handed_out = 0
+        self._left = len(works)
         self._handed_out_at: float | None = None
         self._failure: Exception | None = None  # of a batch that was to be queued ahead
-        self._over = False
+        self._over = False  # by an error
+        self._ended = False  # as it should
 
     def __iter__(self) -> Delivery:
         return self
 
     def __len__(self) -> int:
         """Batches still to come."""
-        return len(self._works) - self._handed_out
+        return self._left
 
     def __next__(self) -> Batch:
         if self._over:
             raise EngineError("this epoch was ended by an error; begin a new one: for images, labels in loader")
-        if len(self) == 0:
+        if self._left == 0:
+            if not self._ended:
+                self._ended = True
+                self._position.epoch += 1
+                self._position.batches = 0
             raise StopIteration
         asked_at = time.perf_counter()
         try:
@@ -72,13 +86,16 @@ class Delivery:
             if self._failure is not None:
                 raise self._failure
             self._stage()
-        while len(self._staged) <= self._transfer.lookahead and self._failure is None and self._works.left:
+        while len(self._staged) <= self._transfer.lookahead and self._failure is None and len(self._works):
             try:
                 self._stage()
             except Exception as problem:  # whatever it is, it is told when its batch is asked for
                 self._failure = problem
-        batch = self._transfer.hand_over(self._staged.popleft())
-        self._handed_out += 1
+        staged = self._staged.popleft()
+        batch = self._transfer.hand_over(staged)
+        self._left -= 1
+        self._position.batches += 1
+        self._position.valid = staged.valid
         self._stats.batches += 1
         self._stats.samples += len(batch[0])
         return batch

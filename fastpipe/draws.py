@@ -21,6 +21,7 @@ class Stream(IntEnum):
     CROP_X = 5
     CROP_Y = 6
     REPLACE = 7
+    SEQUENCE = 8
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
 

@@ -22,7 +22,11 @@ _WAIT_S = 1.0
 
 
 class EpochWorks:
-    """One pass over an epoch: keeps `ahead` batches in the works and gives them out in order."""
+    """One pass over an epoch, or the rest of one: keeps `ahead` batches in the works and gives them out in order.
+
+    Args:
+        first: the batch to begin with; those before it are neither planned nor decoded.
+    """
 
     def __init__(
         self,
@@ -32,6 +36,7 @@ class EpochWorks:
         slots: SlotRing,
         stats: Stats,
         *,
+        first: int,
         ahead: int,
         exact: bool,
         replace_bad: bool,
@@ -44,17 +49,12 @@ class EpochWorks:
         self._ahead = ahead
         self._exact = exact
         self._replace_bad = replace_bad
-        self._submitted = 0
-        self._taken = 0
+        self._first = first
+        self._submitted = self._taken = first  # up to these batches
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
         self._follow: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
-        """Batches of the whole epoch."""
-        return len(self._plan)
-
-    @property
-    def left(self) -> int:
         """Batches not taken yet."""
         return len(self._plan) - self._taken
 
@@ -97,7 +97,7 @@ class EpochWorks:
         while len(self._works) < count and self._submitted < len(self._plan):
             started = time.perf_counter()
             plan = self._plan.batch(self._submitted)
-            first = self._submitted == 0
+            first = self._submitted == self._first
             self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
             images = self._slots.take()
             self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))

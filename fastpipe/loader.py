@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -19,8 +19,11 @@ from fastpipe.engine import Engine
 from fastpipe.epoch import EpochWorks
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.index import Index
+from fastpipe.partition import Ranks
 from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
+from fastpipe.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.slots import SlotRing
+from fastpipe.state import Position, position_in, state_of
 from fastpipe.stats import Stats
 from fastpipe.streams import Stream, stream_of
 from fastpipe.transfer import Batch, Transfer
@@ -63,22 +66,28 @@ def loader(
     augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None,
     exact: bool = False,
     on_error: str = "raise",
+    rank: int | None = None,
+    world_size: int | None = None,
+    partition: str = "sample",
+    canonical_nodes: int | None = None,
     **unknown: object,
 ) -> Loader:
     """Opens a packed dataset for training or evaluation.
 
     Args:
         data: the folder that `fastpipe pack` wrote.
-        batch_size: samples a batch.
+        batch_size: samples a batch, of each rank.
         size: of the output in pixels: a number, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
-            False: CenterCrop, in shard order, every sample.
+            False: CenterCrop, in shard order, every sample. With several ranks the last batch may then hold samples a
+            second time, so that all ranks have as many rows; `Loader.valid` tells which.
         crop: how a picture becomes its row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: as `train` says.
         hflip: mirror left and right: True (half of the time), False, or a probability; None: as `train` says.
         shuffle: a new order each epoch; None: as `train` says.
         seed: picks order, crops and flips; whole number in [0, 2**64).
-        drop_last: leave out a last batch that is not full; None: as `train` says.
-        num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota.
+        drop_last: leave out a last batch that is not full on all ranks; None: as `train` says.
+        num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
+            ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
         prefetch_factor: batches made ahead of the one handed out, at least 1.
         device: where batches end up: "cpu" (None), "cuda", "cuda:1". For a GPU, batches are made in pinned memory,
             copied as uint8 and augmented on a stream of their own, each before the one before it is handed out.
@@ -89,6 +98,12 @@ def loader(
             CenterCrop and Resize are always exact, so that evaluation is.
         on_error: a sample that cannot be decoded: "raise" a SampleError, or "replace" it by another, which is drawn
             from the seed, counted in stats(), and decoded with its own label.
+        rank, world_size: this process among those that train together, which share each epoch; None: those of
+            torch.distributed where it is initialised, else 0 of 1.
+        partition: "sample": all ranks share all samples of each global batch; every node reads all of the dataset in
+            time. "node": each node's ranks share the samples of its own part of the dataset, and read nothing else.
+        canonical_nodes: parts that partition="node" cuts the dataset into; the same number gives the same global
+            batches on any number of nodes that divides it. None: the number of nodes.
 
     Returns:
         A Loader: iterate it for (images, labels).
@@ -103,6 +118,8 @@ def loader(
         raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}")
     config.flag("train", train)
     height_width = config.output_size(size)
+    everyone = ranks_of(rank, world_size)
+    ranks, sequences = _sharing(everyone, partition, canonical_nodes)
     recipe = Recipe(
         batch_size=config.whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
@@ -111,10 +128,12 @@ def loader(
         shuffle=train if shuffle is None else config.flag("shuffle", shuffle),
         drop_last=train if drop_last is None else config.flag("drop_last", drop_last),
         seed=config.whole("seed", seed, least=0, most=2**64 - 1),
+        ranks=ranks,
+        sequences=sequences,
     )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
-    threads = granted_cpus() if num_workers is None else num_workers
+    threads = max(1, granted_cpus() // ranks_per_node(everyone)) if num_workers is None else num_workers
     return Loader(
         Index(data),
         recipe,
@@ -125,6 +144,15 @@ def loader(
         exact=config.flag("exact", exact),
         on_error=config.choice("on_error", on_error, ("raise", "replace")),
     )
+
+
+def _sharing(everyone: Ranks, partition: object, canonical_nodes: object) -> tuple[Ranks, int]:
+    """The ranks in their groups, and the number of sequences; see Note [partition]."""
+    if config.choice("partition", partition, ("sample", "node")) == "node":
+        return in_nodes(everyone, canonical_nodes)
+    if canonical_nodes is not None:
+        raise ConfigError(f'canonical_nodes={canonical_nodes!r} is for partition="node"; leave it out, or pass that')
+    return everyone, 1
 
 
 class Loader:
@@ -155,12 +183,23 @@ class Loader:
         if batches_per_epoch(len(index), recipe) == 0:
             raise ConfigError(
                 f"batch_size={recipe.batch_size} with drop_last=True leaves no batch: {index.path} has "
-                f"{len(index)} samples. Pass a smaller batch_size, or drop_last=False"
+                f"{len(index)} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or drop_last=False"
+            )
+        if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
+            raise ConfigError(
+                f"batch_size={recipe.batch_size}: expected one that, times world_size={recipe.ranks.world_size}, is a "
+                f"multiple of the {recipe.sequences} canonical nodes, which give as many samples each to every batch"
+            )
+        if len(index) < recipe.sequences:
+            raise ConfigError(
+                f"{index.path} has {len(index)} samples, fewer than the {recipe.sequences} canonical nodes; "
+                'pass partition="sample"'
             )
         self._index = index
         self._recipe = recipe
         self._stats = stats = Stats()
-        self._next_epoch = 0
+        self._next = Position()  # where the next iteration begins
+        self._position = Position()  # where the loader stands
         self._epochs_begun = 0
         height, width = recipe.size
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
@@ -171,13 +210,14 @@ class Loader:
         full_size = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
-        def make(epoch: int) -> EpochWorks:
+        def make(epoch: int, first: int) -> EpochWorks:
             return EpochWorks(
                 index,
                 EpochPlan(index, recipe, epoch),
                 engine,
                 slots,
                 stats,
+                first=first,
                 ahead=prefetch_factor,
                 exact=full_size,
                 replace_bad=on_error == "replace",
@@ -211,25 +251,73 @@ class Loader:
         return batches_per_epoch(len(self._index), self._recipe)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins the next epoch: the one that `set_epoch` named, else one more than the last.
+        """Begins the next epoch: the one that `set_epoch` named, else one more than the last. After
+        `load_state_dict`, goes on where that says.
 
         A look at one batch, next(iter(loader)), takes an epoch too. An iterator that raised is over: later calls raise
         EngineError, never StopIteration, so that no epoch is cut short unnoticed.
         """
         self._engine.check_usable()
-        epoch = self._next_epoch
-        works = self._upcoming.take(epoch)
+        start = self._next
+        works = self._upcoming.take(start.epoch, start.batches)
         # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
         if self._epochs_begun > 0:
-            works.follow_with(partial(self._upcoming.begin, epoch + 1))
+            works.follow_with(partial(self._upcoming.begin, start.epoch + 1))
         self._epochs_begun += 1
-        self._stats.epoch = epoch
-        self._next_epoch = epoch + 1
-        return Delivery(works, self._transfer, self._stats, on_batch=self._watch.add)
+        self._stats.epoch = start.epoch
+        self._position, self._next = replace(start), Position(start.epoch + 1)
+        return Delivery(works, self._transfer, self._stats, self._position, on_batch=self._watch.add)
+
+    @property
+    def valid(self) -> torch.Tensor:
+        """Rows of the last batch handed out that count: (N,) bool, on the loader's device.
+
+        All do, save in an epoch's last batch where several ranks share what is left and drop_last is False: all ranks
+        have as many rows then, and those that are False repeat a sample that counts elsewhere.
+
+        Raises:
+            EngineError: no batch of this epoch has been handed out.
+        """
+        if self._position.valid is None:
+            raise EngineError("loader.valid is that of a batch, and none of this epoch has been handed out")
+        return self._position.valid
 
     def set_epoch(self, epoch: int) -> None:
-        """Names the epoch that the next iteration gives; later ones count on from it. Optional."""
-        self._next_epoch = config.whole("epoch", epoch, least=0, most=2**63 - 1)
+        """Names the epoch that the next iteration gives; later ones count on from it. Optional.
+
+        After `load_state_dict`, naming the epoch that was loaded goes on within it; any other begins anew.
+        """
+        if config.whole("epoch", epoch, least=0, most=2**63 - 1) != self._next.epoch:
+            self._next = Position(epoch)
+        self._position = replace(self._next)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: a small dictionary fit for JSON and torch.save, the same on all ranks.
+
+        It counts batches handed out, not those made ahead. With it a loader in another process gives the rest of the
+        batches, with any num_workers and prefetch_factor, and with any world_size if the global batch stays the same.
+        """
+        return state_of(self._position, self._index.fingerprint, self._order())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next iteration go on where `state_dict` was asked. What was handed out by then is not decoded again.
+
+        Raises:
+            ConfigError: the state is that of another dataset, or of another order of the samples.
+        """
+        self._next = position_in(state, self._index.fingerprint, self._order(), len(self))
+        self._position = replace(self._next)
+
+    def _order(self) -> dict[str, Any]:
+        """The options that decide which samples are in which global batch."""
+        recipe = self._recipe
+        return {
+            "seed": recipe.seed,
+            "shuffle": recipe.shuffle,
+            "drop_last": recipe.drop_last,
+            "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
+            "sequences": recipe.sequences,
+        }
 
     def stats(self) -> Stats:
         """A snapshot of what the loader has done since it was made."""
@@ -250,3 +338,8 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _for_ranks(recipe: Recipe) -> str:
+    world_size = recipe.ranks.world_size
+    return f", and a batch of {world_size} ranks takes {world_size * recipe.batch_size}" if world_size > 1 else ""

@@ -48,12 +48,13 @@ class StagedBatch:
     """A batch whose way to the device, and what is done with it there, is queued.
 
     Attributes:
-        images, labels: on the device; to be used after `ready` only.
+        images, labels, valid: on the device; to be used after `ready` only.
         ready: when they hold what they should.
     """
 
     images: torch.Tensor
     labels: torch.Tensor
+    valid: torch.Tensor
     ready: Mark
 
 
@@ -88,7 +89,7 @@ class Transfer:
         self._collect()
         started = time.perf_counter()
         plan = None
-        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels}
+        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "valid": batch.plan.valid}
         if self._augment is not None:
             size = (batch.images.shape[1], batch.images.shape[2])
             plan = self._augment.plan(batch.plan.samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
@@ -99,7 +100,7 @@ class Transfer:
             images, tensors, held = self._copy(batch, arrays)
             self._copying.append((self._stream.mark(), held))
             copied = time.perf_counter()
-            labels = tensors.pop("labels")
+            labels, valid = tensors.pop("labels"), tensors.pop("valid")
             if self._augment is not None and plan is not None:
                 drawn = {name.removeprefix("augment."): tensor for name, tensor in tensors.items()}
                 images, labels = self._augment.apply(images, labels, plan, drawn, num_classes=self._classes)
@@ -107,14 +108,14 @@ class Transfer:
         self._working.append((first, ready))
         self._stats.transfer_s += copied - planned
         self._stats.augment_s += planned - started + time.perf_counter() - copied
-        return StagedBatch(images, labels, ready)
+        return StagedBatch(images, labels, valid, ready)
 
     def hand_over(self, staged: StagedBatch) -> Batch:
         """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
 
         A loop that queues work faster than the device does it waits here, for the step of some batches ago.
         """
-        self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels)))
+        self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
         if len(self._users) > _MOST_UNDONE:
             self._users.popleft().wait()
         return staged.images, staged.labels

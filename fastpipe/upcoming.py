@@ -15,10 +15,10 @@ class Upcoming:
     for, what was begun is dropped.
 
     Args:
-        make: epoch number -> its works, nothing of which has begun.
+        make: (epoch number, first batch) -> its works, nothing of which has begun.
     """
 
-    def __init__(self, make: Callable[[int], EpochWorks]) -> None:
+    def __init__(self, make: Callable[[int, int], EpochWorks]) -> None:
         self._make = make
         self._last = -1  # the epoch taken last
         self._begun: tuple[int, EpochWorks] | None = None
@@ -33,14 +33,14 @@ class Upcoming:
         # Not kept while it is being begun: an interrupt in the middle leaves nothing half begun behind.
         begun, self._begun = self._begun, None
         try:
-            begun = begun or (epoch, self._make(epoch))
+            begun = begun or (epoch, self._make(epoch, 0))
             begun[1].begin(batches)
         except (FastpipeError, MemoryError):
             return
         self._begun = begun
 
-    def take(self, epoch: int) -> EpochWorks:
-        """The epoch's works, begun or not."""
+    def take(self, epoch: int, first: int) -> EpochWorks:
+        """The epoch's works from batch `first` on, begun or not."""
         begun, self._begun = self._begun, None
         self._last = epoch
-        return begun[1] if begun is not None and begun[0] == epoch else self._make(epoch)
+        return begun[1] if begun is not None and begun[0] == epoch and first == 0 else self._make(epoch, first)

@@ -103,9 +103,10 @@ def needed_samples(dataset: Path) -> NDArray[np.int64]:
     plan = EpochPlan(index, Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0), 0)
     start = len(plan) // 2 * BATCH_SIZE
     stop = start + BATCHES * BATCH_SIZE
-    runs = plan.order.reads(start, stop, first=True)
+    _, order = plan.orders[0]
+    runs = order.reads(start, stop, first=True)
     shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
-    needed = np.concatenate([plan.order.take(start, stop), runs[:, 0], runs[:, 1] - 1, *shard_ends])
+    needed = np.concatenate([order.take(start, stop), runs[:, 0], runs[:, 1] - 1, *shard_ends])
     return np.unique(needed[needed >= 0])
 
 

@@ -17,11 +17,11 @@ TOP = {"pack", "bench", "demo", "doctor", "inspection", "sheet", "tables", "veri
 LAYERS: tuple[set[str], ...] = (
     {"errors", "format", "cpus", "draws", "names"},  # L0
     {"index", "config"},  # L1
-    {"crops", "order"},  # L2: what a plan is made of,
+    {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
     {"engine"},  # and what carries it out
-    {"slots", "staging", "streams", "stats"},  # L3: host memory, the device's queue, figures,
+    {"slots", "staging", "state", "streams", "stats", "ranks"},  # L3: host memory, the device's queue, figures,
     {"augment", "advice"},  # what is done on the device,
     {"transfer"},  # and the way there
     {"epoch"},  # L4: an epoch's batches,
