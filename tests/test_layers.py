@@ -21,7 +21,8 @@ LAYERS: tuple[set[str], ...] = (
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
     {"engine"},  # and what carries it out
-    {"slots", "transfer", "augment", "stats"},  # L3
+    {"slots", "transfer", "stats"},  # L3,
+    {"augment"},  # which lends its outputs from slots
     {"epoch"},  # L4: an epoch's batches,
     {"upcoming"},  # the next epoch's,
     {"loader", "dataset"},  # and what hands out epochs
