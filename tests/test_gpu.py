@@ -52,7 +52,9 @@ def test_augmentation_is_that_of_the_cpu(textured: Path, preset: str, dtype: tor
 
 
 @pytest.mark.parametrize("preset", [None, "imagenet", "simclr", "randaugment", "trivial_augment"])
-def test_the_host_never_waits_for_the_device(textured: Path, preset: str | None, request: pytest.FixtureRequest) -> None:
+def test_the_host_never_waits_for_the_device(
+    textured: Path, preset: str | None, request: pytest.FixtureRequest
+) -> None:
     options = {"mixup": 0.2, "cutmix": 1.0, "erasing": 0.5}
     augment = getattr(fastpipe.Augment, preset)(**options) if preset else None
     with loader_of(textured, "cuda", augment=augment) as loader:
