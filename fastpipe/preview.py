@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +85,7 @@ def _whole(engine: Engine, index: Index, plan: BatchPlan, row: int) -> NDArray[n
     one = slice(row, row + 1)
     whole = BatchPlan(plan.samples[one], plan.records[one], crops, np.zeros(1, dtype=np.bool_))
     _decode(engine, index, whole, image)
-    return image[0]
+    return image.reshape(image.shape[1:])
 
 
 def _variant(
@@ -95,10 +94,10 @@ def _variant(
     """All photos as an epoch would show them: (rows, SIZE, SIZE, 3)."""
     images = np.empty((len(plan), SIZE, SIZE, 3), dtype=np.uint8)
     _decode(engine, index, plan, images)
-    seen: Any = augment(
+    seen: torch.Tensor = augment(
         torch.from_numpy(images).permute(0, 3, 1, 2), seed=seed, epoch=epoch, batch=0, samples=plan.samples
     )
-    pixels: NDArray[np.uint8] = (seen.float().clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
+    pixels: NDArray[np.uint8] = seen.clamp(0, 1).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
     return pixels
 
 
