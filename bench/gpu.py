@@ -1,6 +1,6 @@
 """A packed dataset and a GPU -> how fast batches get there, whether the step hides it, and what it costs in memory.
 
-    .venv/bin/python -m bench.gpu DATA [--batch-size 256] [--threads 1,2,4,8,16] [--seconds 4] [--rounds 3] [--json FILE]
+    .venv/bin/python -m bench.gpu DATA [--batch-size 256] [--threads 1,2,4,8,16] [--seconds 4] [--json FILE]
 
 Four questions, each answered with a line: images/s on the device against the CPU with as many threads; images/s by
 threads; how much of the side stream's work runs beside the step's kernels; device memory after 100 and 1,000 batches.
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         answers["overlap"] = overlap(loads, device, max(threads))
         answers["memory"] = memory(loads, device, max(threads))
     text = json.dumps(answers, indent=1)
-    print(text)
+    sys.stdout.write(text + "\n")
     if options.json is not None:
         options.json.write_text(text + "\n")
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from bench import gpu
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last, so that fastpipe is the one under test
+
+from bench import gpu  # noqa: E402
 
 
 @pytest.mark.parametrize(
