@@ -11,7 +11,7 @@ import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last, so that fastpipe is the one under test
 
-from bench import gpu  # noqa: E402
+from bench import gpu
 
 
 @pytest.mark.parametrize(
