@@ -144,7 +144,11 @@ class EpochPlan:
         count = len(self._index)
         draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
         distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self._plan((samples + distance) % count, np.ones(len(samples), dtype=np.bool_))
+        return self.of((samples + distance) % count)
+
+    def of(self, samples: NDArray[np.int64]) -> BatchPlan:
+        """The plan of some samples, as this epoch has them in whatever batch."""
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_))
 
     def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_]) -> BatchPlan:
         recipe = self._recipe
