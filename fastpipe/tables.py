@@ -15,6 +15,7 @@ from fastpipe.bench.measure import Result
 from fastpipe.inspection import Histogram, Inspection
 from fastpipe.names import readable
 from fastpipe.pack.job import Summary
+from fastpipe.shuffle_score import ShuffleReport
 
 _BAR_WIDTH = 30
 _MOST_CLASSES = 20
@@ -155,3 +156,13 @@ def show(console: Console, *parts: RenderableType) -> None:
     for part in parts:
         console.print(part)
         console.print()
+
+
+def shuffle(report: ShuffleReport) -> RenderableType:
+    """How an epoch is shuffled, beside what it is compared with."""
+    title = f"shuffle: {report.samples:,} samples in batches of {report.batch_size:,}"
+    table = _table("order", "class mix", "neighbours kept", "displacement", title=title)
+    rows = (("an epoch", report.epoch), ("uniform permutation", report.uniform), ("as in the shards", report.shards))
+    for name, score in rows:
+        table.add_row(name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}")
+    return table

@@ -77,6 +77,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
         "quality": 70,
         "shard_size": 1048576,
         "seed": 3,
+        "shuffle": True,
         "apply_exif": True,
         "keep_metadata": True,
         "max_pixels": 1_000_000,

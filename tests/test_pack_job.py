@@ -184,8 +184,8 @@ def test_nothing_but_bad_files(tmp_path: Path) -> None:
 def test_a_file_that_vanishes_is_rejected(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = job.list_sources
 
-    def then_remove(root: Path, seed: int) -> object:
-        listing = listed(root, seed)
+    def then_remove(root: Path, seed: int, *, shuffle: bool) -> object:
+        listing = listed(root, seed, shuffle=shuffle)
         (root / "ant" / "00.jpg").unlink()
         return listing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,12 @@ import typer
 
 from fastpipe import tables
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.config import whole
 from fastpipe.errors import ConfigError
 from fastpipe.index import Index
 from fastpipe.inspection import inspect as inspect_index
 from fastpipe.inspection import write_contact_sheet
+from fastpipe.shuffle_score import shuffle_report
 
 
 def inspect(
@@ -22,24 +25,35 @@ def inspect(
         typer.Option(metavar="PNG", help="Where the contact sheet goes.", show_default="DATA-sheet.png, here"),
     ] = None,
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
-    seed: Annotated[int, typer.Option(help="Picks the pictures of the sheet.")] = 0,
+    seed: Annotated[int, typer.Option(help="Picks the pictures of the sheet, and the order for --shuffle.")] = 0,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Compare an epoch's order with a uniform permutation.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(help="Samples a batch, of all ranks, for --shuffle.")] = 256,
     as_json: AsJson = False,
 ) -> None:
     """Show what a dataset holds, and draw a contact sheet.
 
-    Counts, classes, histograms of sizes and dimensions, and a PNG of some pictures with their labels.
+    Counts, classes, histograms of sizes and dimensions, and a PNG of some pictures with their labels. With --shuffle,
+    also how well an epoch mixes: the classes in a batch (1 for a uniform permutation, more if a batch has too few), how
+    many samples keep their neighbour in the shard in their batch, and how far samples move (uniform: 1/3 of all).
     """
     with exit_codes():
         if sheet is not None and no_sheet:
             raise ConfigError("--sheet and --no-sheet exclude each other; pass one")
+        whole("--batch-size", batch_size, least=1, most=2**31)
         index = Index(data)
         found = inspect_index(index)
+        shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
         picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")
         shown, replaced = (0, 0) if picture is None else write_contact_sheet(data, picture, seed=seed)
         if as_json:
-            print_json({**found.as_dict(), "sheet": None if picture is None else str(picture), "undecodable": replaced})
+            drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
+            print_json({**found.as_dict(), **drawn, **({"shuffle": asdict(shuffled)} if shuffled else {})})
             return
         out.print(tables.inspection(found, ascii_only=out.options.ascii_only))
+        if shuffled is not None:
+            tables.show(out, tables.shuffle(shuffled))
         if picture is not None:
             out.print(f"{tables.count(shown, 'picture')} drawn to {picture}")
         if replaced:

@@ -64,6 +64,12 @@ def pack(
     ] = TILE,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
     seed: Annotated[int, typer.Option(help="Picks the order of the samples.")] = 0,
+    no_shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--no-shuffle", help="Keep classes and paths in order; a large dataset then mixes less in training."
+        ),
+    ] = False,
     on_error: Annotated[
         OnError, typer.Option(help="Files that cannot be packed: list them and go on, or stop.")
     ] = OnError.REPORT,
@@ -100,6 +106,7 @@ def pack(
             conversion=conversion,
             shard_size=_bytes(shard_size),
             seed=seed,
+            shuffle=not no_shuffle,
             fail_fast=on_error is OnError.FAIL,
             overwrite=overwrite,
             workers=workers,

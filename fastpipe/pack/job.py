@@ -35,6 +35,7 @@ class PackOptions:
         conversion: how sources become JPEGs.
         shard_size: bytes a shard is filled up to.
         seed: picks the order of the samples.
+        shuffle: False: the samples are packed class by class, in the order of their paths.
         fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
         overwrite: replace another dataset, or a damaged one, that is in the destination.
         workers: threads; None: the CPUs granted to this process.
@@ -43,6 +44,7 @@ class PackOptions:
     conversion: Conversion = field(default_factory=Conversion)
     shard_size: int = DEFAULT_SHARD_BYTES
     seed: int = 0
+    shuffle: bool = True
     fail_fast: bool = False
     overwrite: bool = False
     workers: int | None = None
@@ -61,7 +63,7 @@ class PackOptions:
 
     def shaping(self) -> dict[str, Any]:
         """The options that decide the dataset's bytes."""
-        return {**asdict(self.conversion), "shard_size": self.shard_size, "seed": self.seed}
+        return {**asdict(self.conversion), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def pack(
     started = time.monotonic()
     options = options or PackOptions()
     check_apart(source, destination)
-    listing = list_sources(source, options.seed)
+    listing = list_sources(source, options.seed, shuffle=options.shuffle)
     check_ours(destination)
     shaping = options.shaping()
     tally = Tally()

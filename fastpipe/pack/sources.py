@@ -73,7 +73,7 @@ class Listing:
         return digest.hexdigest()
 
 
-def list_sources(root: Path, seed: int) -> Listing:
+def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
     """Lists `root/class/**/file`. Symbolic links are followed, cycles are not.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
@@ -82,6 +82,7 @@ def list_sources(root: Path, seed: int) -> Listing:
     Args:
         root: the source folder.
         seed: picks the order.
+        shuffle: False: by class, then path.
 
     Raises:
         PackError: there is no such folder, or no class folder in it.
@@ -101,7 +102,10 @@ def list_sources(root: Path, seed: int) -> Listing:
             f"{root.name}/dog/2.jpg). For images without classes put them into a single folder"
         )
     sources = [_source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)]
-    sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
+    if shuffle:
+        sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
+    else:
+        sources.sort(key=lambda source: (source.label, source.path))
     return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()])
 
 
