@@ -175,6 +175,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS[:3]), "expected labels (8,) int64"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS.float()), "got torch.float32 (8,)"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), [1] * 8), "got list"),
+    (lambda: Augment.imagenet(mixup=1, num_classes=7)(photos(8, 4, 4), LABELS), "labels from 0 to 6, got 0 to 7"),
+    (lambda: Augment.imagenet(mixup=1, num_classes=9)(photos(8, 4, 4), LABELS - 1), "got -1 to 6"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), LABELS.to("meta")), "images are on cpu, labels on meta"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), samples=[1, 2]), "samples: expected 8 whole numbers"),
     (lambda: Augment.imagenet()(photos(8, 4, 4), samples=np.ones(8)), "float64"),

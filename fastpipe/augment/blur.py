@@ -35,9 +35,10 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
     padded, length = _padded(images, radius, dimension), images.shape[dimension]
     weight = weights[:, :, None, None, None].unbind(1)
     out = padded.narrow(dimension, radius, length) * weight[0]
+    pair = torch.empty_like(out)
     for tap in range(1, radius + 1):
         before, after = (padded.narrow(dimension, radius + shift, length) for shift in (-tap, tap))
-        out.addcmul_(before + after, weight[tap])
+        out.addcmul_(torch.add(before, after, out=pair), weight[tap])
     return out
 
 

@@ -6,6 +6,7 @@ Source: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,9 +51,8 @@ class Erasing:
             blanked = on_rows(_blank, images, first, rows, tensors["rows"], tensors["boxes"])
             assert blanked is images
             return
-        for row, box in zip(rows.tolist(), boxes.tolist(), strict=True):
-            if first <= row < first + len(images):
-                cut_out(images[row - first], box).zero_()
+        for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
+            cut_out(images[rows[place] - first], boxes[place].tolist()).zero_()
 
 
 def _boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:

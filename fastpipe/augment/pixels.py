@@ -44,7 +44,8 @@ def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     out = torch.empty(images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format)
     if placement.on_cpu(images.device):
         return out.copy_(images).mul_(1 / 255)
-    return torch.mul(images, 1 / 255, out=out)  # one kernel
+    # One pass over memory. A plain number would make it one of torch's default dtype, whatever that is set to.
+    return torch.mul(images, torch.full((), 1 / 255, dtype=torch.float32, device=images.device), out=out)
 
 
 def affine(mean: Sequence[float] | None, std: Sequence[float] | None, *, full: float) -> dict[str, Array]:
