@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fastpipe.augment import pixels
 from fastpipe.augment.canvas import Canvases
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.mixing import Mixing
@@ -42,9 +43,10 @@ class Chain:
     _canvases: Canvases = field(default_factory=Canvases)
 
     @property
-    def whole(self) -> bool:
-        """Whether a batch cannot be taken in parts."""
-        return not all(operation.by_rows for operation in self.operations)
+    def _part_bytes(self) -> int | None:
+        if not self.operations:
+            return pixels.NORMALISE_BYTES
+        return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
 
     def plan(self, draws: Draws, size: tuple[int, int]) -> AugmentPlan:
         """Draws what happens to a batch of images of `size` (height, width)."""
@@ -63,7 +65,7 @@ class Chain:
             stages: the tensors of each of its steps, on the images' device.
         """
         out: Tensor | None = None
-        for first, end in parts(images, whole=self.whole):
+        for first, end in parts(images, self._part_bytes):
             part = self._operate(images[first:end], first, plan, stages)
             if self.as_is:
                 return part

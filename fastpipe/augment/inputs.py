@@ -43,3 +43,18 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
         raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
     if labels.device != images.device:
         raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Raises ConfigError where one is no class, if the labels are on the CPU: a look at others would wait for them.
+
+    There, a label that is no class makes a row of zeros before smoothing.
+    """
+    if labels.device.type != "cpu":
+        return
+    least, most = (int(label) for label in torch.aminmax(labels))
+    if least < 0 or most >= classes:
+        raise ConfigError(
+            f"Augment: expected labels from 0 to {classes - 1}, got {least} to {most}; "
+            "pass num_classes= of the greatest label plus 1, or mend the labels"
+        )
