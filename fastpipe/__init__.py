@@ -6,6 +6,7 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of 
     for images, labels in loader: ...
 """
 
+from fastpipe.augment import Augment
 from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.errors import (
     ConfigError,
@@ -23,6 +24,7 @@ from fastpipe.stats import Stats
 __version__ = "0.1.0"
 
 __all__ = [
+    "Augment",
     "CenterCrop",
     "ConfigError",
     "DatasetError",

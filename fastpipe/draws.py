@@ -23,6 +23,29 @@ class Stream(IntEnum):
     REPLACE = 7
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
+    JITTER = 64
+    BRIGHTNESS = 65
+    CONTRAST = 66
+    SATURATION = 67
+    HUE = 68
+    JITTER_ORDER = 69  # by batch
+    GRAYSCALE = 70
+    BLUR = 71
+    BLUR_SIGMA = 72
+    ERASE = 73
+    ERASE_X = 74
+    ERASE_Y = 75
+    MIX_OR_CUT = 76
+    MIX_RADIUS = 77
+    MIX_ANGLE = 78
+    CUT_X = 79
+    CUT_Y = 80
+    MODULE = 81  # by batch
+    ERASE_AREA = 96  # to 105: one a try
+    ERASE_RATIO = 112  # to 121
+    OPERATION = 128  # to 143: one a layer
+    MAGNITUDE = 144  # to 159
+    SIGN = 160  # to 175
 
 
 def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""The plan of an epoch -> its batches of tensors, made ahead by the engine and handed out in order."""
+"""The plan of an epoch -> its batches in host memory, made ahead by the engine, in order."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from collections import deque
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastpipe.engine import Engine, Job
-from fastpipe.errors import EngineError, SampleError
+from fastpipe.errors import SampleError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan
 from fastpipe.slots import SlotRing
 from fastpipe.stats import Stats
-
-Batch = tuple[torch.Tensor, torch.Tensor]
+from fastpipe.transfer import HostBatch
 
 _REPLACE_ATTEMPTS = 16
 _WAIT_S = 1.0
 
 
-class EpochIterator:
-    """One pass over an epoch: keeps `ahead` batches in the works and hands them out in order."""
+class EpochWorks:
+    """One pass over an epoch: keeps `ahead` batches in the works and gives them out in order."""
 
     def __init__(
         self,
@@ -47,10 +45,18 @@ class EpochIterator:
         self._exact = exact
         self._replace_bad = replace_bad
         self._submitted = 0
-        self._handed_out = 0
-        self._failed = False
+        self._taken = 0
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
         self._follow: Callable[[int], None] | None = None
+
+    def __len__(self) -> int:
+        """Batches of the whole epoch."""
+        return len(self._plan)
+
+    @property
+    def left(self) -> int:
+        """Batches not taken yet."""
+        return len(self._plan) - self._taken
 
     def begin(self, batches: int) -> None:
         """Puts the first batches in the works, as far as they fit and have not been."""
@@ -60,29 +66,18 @@ class EpochIterator:
         """Once all of this epoch is in the works, calls `begin` with the number of batches that there is room for."""
         self._follow = begin
 
-    def __iter__(self) -> EpochIterator:
-        return self
-
-    def __len__(self) -> int:
-        """Batches still to come."""
-        return len(self._plan) - self._handed_out
-
-    def __next__(self) -> Batch:
-        if self._failed:
-            raise EngineError("this epoch was ended by an error; begin a new one: for images, labels in loader")
-        if self._handed_out == len(self._plan):
-            raise StopIteration
-        try:
-            return self._next()
-        except BaseException:
-            # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
-            self._failed = True
-            while self._works:
-                self._works.popleft()[2].cancel()
-            raise
-
-    def _next(self) -> Batch:
+    def check_usable(self) -> None:
+        """Raises EngineError if the engine is closed or belongs to the parent process."""
         self._engine.check_usable()
+
+    def cancel(self) -> None:
+        """Takes back what has not begun; nothing can be taken afterwards."""
+        while self._works:
+            self._works.popleft()[2].cancel()
+
+    def take(self) -> HostBatch:
+        """Waits for the next batch; keeps the threads at those after it."""
+        self.check_usable()
         self._submit_up_to(self._ahead + 1)
         plan, images, job = self._works[0]
         room = self._ahead + 1 - len(self._works)
@@ -94,12 +89,9 @@ class EpochIterator:
         if errors:
             self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
             self._handle(plan, images, labels, errors)
-        self._stats.batches += 1
-        self._stats.samples += len(plan)
-        self._handed_out += 1
         self._works.popleft()
-        batch = torch.from_numpy(images)[: len(plan)]  # sliced by torch: see SlotRing.take
-        return batch.permute(0, 3, 1, 2), torch.from_numpy(labels)
+        self._taken += 1
+        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, labels)
 
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):

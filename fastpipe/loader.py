@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NoReturn
 
+import torch
+
 from fastpipe import config
+from fastpipe.advice import LoadWatch, Settings
+from fastpipe.augment import Augment, as_augment
 from fastpipe.cpus import granted_cpus
+from fastpipe.delivery import Delivery
 from fastpipe.engine import Engine
-from fastpipe.epoch import Batch, EpochIterator
+from fastpipe.epoch import EpochWorks
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.index import Index
 from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.slots import SlotRing
 from fastpipe.stats import Stats
+from fastpipe.streams import Stream, stream_of
+from fastpipe.transfer import Batch, Transfer
 from fastpipe.upcoming import Upcoming
 
 _WORKERS_HINT = "they are threads in this process: pass 1 for the fewest, or leave it out for the CPUs granted"
@@ -26,16 +33,16 @@ _REFUSED = {
     "collate_fn": "images are collated in C++, straight into the batch; combine tensors after the loader",
     "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
     "persistent_workers": "threads always live as long as the loader; leave it out",
-    "pin_memory": "the loader owns its buffers; leave it out",
+    "pin_memory": 'device="cuda" pins by itself; leave it out',
     "sampler": "the order comes from seed=, shuffle= and set_epoch()",
     "batch_sampler": "the order comes from seed=, shuffle= and set_epoch()",
     "generator": "pass seed=, a whole number",
     "multiprocessing_context": "there are no worker processes; leave it out",
     "in_order": "batches always come in order; leave it out",
-    "pin_memory_device": "the loader owns its buffers; leave it out",
+    "pin_memory_device": "pass device=; leave it out",
     "dataset": "the first argument is the folder that `fastpipe pack` wrote",
     "timeout": "a wait for a batch can always be interrupted; leave it out",
-    "transform": "choose crop=, hflip= and size=, and transform the batch of tensors after the loader",
+    "transform": "choose crop=, hflip= and size=, and pass augment=, which works on the batch of tensors",
 }
 
 
@@ -52,6 +59,8 @@ def loader(
     drop_last: bool | None = None,
     num_workers: int | None = None,
     prefetch_factor: int = 2,
+    device: str | torch.device | None = None,
+    augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None,
     exact: bool = False,
     on_error: str = "raise",
     **unknown: object,
@@ -71,6 +80,10 @@ def loader(
         drop_last: leave out a last batch that is not full; None: as `train` says.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota.
         prefetch_factor: batches made ahead of the one handed out, at least 1.
+        device: where batches end up: "cpu" (None), "cuda", "cuda:1". For a GPU, batches are made in pinned memory,
+            copied as uint8 and augmented on a stream of their own, each before the one before it is handed out.
+        augment: what is done with each batch on the device: fastpipe.Augment, a list of modules (kornia's, for
+            instance), or any module; see fastpipe.Augment. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8, which is faster and changes pixels a little.
             CenterCrop and Resize are always exact, so that evaluation is.
@@ -99,12 +112,16 @@ def loader(
         drop_last=train if drop_last is None else config.flag("drop_last", drop_last),
         seed=config.whole("seed", seed, least=0, most=2**64 - 1),
     )
+    stream = stream_of(device)
+    augmentation = None if augment is None else as_augment(augment)
     threads = granted_cpus() if num_workers is None else num_workers
     return Loader(
         Index(data),
         recipe,
         num_workers=config.whole("num_workers", threads, least=1, most=1024, hint=_WORKERS_HINT),
         prefetch_factor=config.whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT),
+        stream=stream,
+        augment=augmentation,
         exact=config.flag("exact", exact),
         on_error=config.choice("on_error", on_error, ("raise", "replace")),
     )
@@ -114,7 +131,9 @@ class Loader:
     """Batches of a packed dataset. Made by `fastpipe.loader`; iterate it once an epoch.
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
-    RGB, 0 to 255; labels int64 of shape (N,). A batch's memory is its own for as long as a tensor refers to it.
+    RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are what that makes of them. Both are on `device`,
+    ready for the stream that is current when they are handed out. A batch's memory is its own for as long as a tensor
+    refers to it.
 
     A context manager: leaving it ends the threads. So does `close`, dropping the loader, or the end of the program.
     """
@@ -126,6 +145,8 @@ class Loader:
         *,
         num_workers: int,
         prefetch_factor: int,
+        stream: Stream,
+        augment: Augment | None,
         exact: bool,
         on_error: str,
     ) -> None:
@@ -142,22 +163,42 @@ class Loader:
         self._next_epoch = 0
         self._epochs_begun = 0
         height, width = recipe.size
-        # One buffer is with the user, one with the batch being handed out, the rest are being filled.
-        slots = SlotRing((recipe.batch_size, height, width, 3), keep=prefetch_factor + 2)
+        # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
+        # being filled.
+        keep = prefetch_factor + 2 + stream.lookahead
+        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
         self._engine = engine = Engine(index, num_workers)
+        full_size = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
 
-        def make(epoch: int) -> EpochIterator:  # knows nothing of the loader, so that dropping that ends the threads
-            return EpochIterator(
+        # What follows knows nothing of the loader, so that dropping that ends the threads.
+        def make(epoch: int) -> EpochWorks:
+            return EpochWorks(
                 index,
                 EpochPlan(index, recipe, epoch),
                 engine,
                 slots,
                 stats,
                 ahead=prefetch_factor,
-                exact=exact or not isinstance(recipe.crop, config.RandomResizedCrop),
+                exact=full_size,
                 replace_bad=on_error == "replace",
             )
 
+        def snapshot() -> Stats:
+            done = engine.counters()
+            return replace(
+                stats,
+                bytes_read=int(done.get("bytes", 0)),
+                images_decoded=int(done.get("rows", 0)),
+                read_s=done.get("read_s", 0.0),
+                decode_s=done.get("decode_s", 0.0),
+                resize_s=done.get("resize_s", 0.0),
+            )
+
+        self._snapshot = snapshot
+        self._transfer = Transfer(stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats)
+        compiled = augment is not None and augment.compiled
+        settings = Settings(num_workers, granted_cpus(), stream.device.type, full_size, compiled)
+        self._watch = LoadWatch(snapshot, settings)
         self._upcoming = Upcoming(make)
 
     @property
@@ -177,14 +218,14 @@ class Loader:
         """
         self._engine.check_usable()
         epoch = self._next_epoch
-        iterator = self._upcoming.take(epoch)
+        works = self._upcoming.take(epoch)
         # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
         if self._epochs_begun > 0:
-            iterator.follow_with(partial(self._upcoming.begin, epoch + 1))
+            works.follow_with(partial(self._upcoming.begin, epoch + 1))
         self._epochs_begun += 1
         self._stats.epoch = epoch
         self._next_epoch = epoch + 1
-        return iterator
+        return Delivery(works, self._transfer, self._stats, on_batch=self._watch.add)
 
     def set_epoch(self, epoch: int) -> None:
         """Names the epoch that the next iteration gives; later ones count on from it. Optional."""
@@ -192,15 +233,7 @@ class Loader:
 
     def stats(self) -> Stats:
         """A snapshot of what the loader has done since it was made."""
-        done = self._engine.counters()
-        return replace(
-            self._stats,
-            bytes_read=int(done.get("bytes", 0)),
-            images_decoded=int(done.get("rows", 0)),
-            read_s=done.get("read_s", 0.0),
-            decode_s=done.get("decode_s", 0.0),
-            resize_s=done.get("resize_s", 0.0),
-        )
+        return self._snapshot()
 
     def close(self) -> None:
         """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""

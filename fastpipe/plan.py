@@ -76,13 +76,14 @@ class EpochPlan:
     """Plans the batches of one epoch, any of them, in any order.
 
     Attributes:
+        epoch: its number.
         order: of the samples.
     """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
         self._index = index
         self._recipe = recipe
-        self._epoch = epoch
+        self.epoch = epoch
         chunk = samples_per_chunk(len(index), index.jpeg_bytes)
         self.order = EpochOrder(len(index), chunk, seed=recipe.seed, epoch=epoch, shuffle=recipe.shuffle)
 
@@ -114,7 +115,7 @@ class EpochPlan:
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
         """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
         count = len(self._index)
-        draw = uniform(key(self._recipe.seed, self._epoch, Stream.REPLACE), samples + attempt * count)
+        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
         distance = 1 + (draw * (count - 1)).astype(np.int64)
         return self._plan((samples + distance) % count)
 
@@ -127,8 +128,8 @@ class EpochPlan:
             records["width"].astype(np.int64),
             records["height"].astype(np.int64),
             seed=recipe.seed,
-            epoch=self._epoch,
+            epoch=self.epoch,
             samples=samples,
         )
-        flips = uniform(key(recipe.seed, self._epoch, Stream.FLIP), samples) < recipe.flip
+        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
         return BatchPlan(samples, records, crops, flips)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,17 @@ class SlotRing:
     Args:
         shape: of each buffer, uint8.
         keep: the most idle buffers to hold on to.
+        allocate: makes a buffer; None: ordinary memory.
     """
 
-    def __init__(self, shape: tuple[int, ...], keep: int) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        keep: int,
+        allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] | None = None,
+    ) -> None:
         self._shape = shape
+        self._allocate = allocate or _pageable
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
         self._lent: dict[int, weakref.ref[Any]] = {}  # keeps the weak references alive
@@ -36,7 +44,7 @@ class SlotRing:
         try:
             buffer = self._idle.pop()
         except IndexError:
-            buffer = np.empty(self._shape, dtype=np.uint8)
+            buffer = self._allocate(self._shape)
         lent = buffer[...]
         idle, keep, references = self._idle, self._keep, self._lent
 
@@ -49,3 +57,7 @@ class SlotRing:
         reference = weakref.ref(lent, come_back)
         references[id(reference)] = reference
         return lent
+
+
+def _pageable(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    return np.empty(shape, dtype=np.uint8)

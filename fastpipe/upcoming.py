@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastpipe.epoch import EpochIterator
+from fastpipe.epoch import EpochWorks
 from fastpipe.errors import FastpipeError
 
 
@@ -15,13 +15,13 @@ class Upcoming:
     for, what was begun is dropped.
 
     Args:
-        make: epoch number -> its iterator, nothing of which has begun.
+        make: epoch number -> its works, nothing of which has begun.
     """
 
-    def __init__(self, make: Callable[[int], EpochIterator]) -> None:
+    def __init__(self, make: Callable[[int], EpochWorks]) -> None:
         self._make = make
         self._last = -1  # the epoch taken last
-        self._begun: tuple[int, EpochIterator] | None = None
+        self._begun: tuple[int, EpochWorks] | None = None
 
     def begin(self, epoch: int, batches: int) -> None:
         """Puts the first `batches` of the epoch in the works, unless the one before it is not the last that was taken.
@@ -39,8 +39,8 @@ class Upcoming:
             return
         self._begun = begun
 
-    def take(self, epoch: int) -> EpochIterator:
-        """The epoch's iterator, begun or not."""
+    def take(self, epoch: int) -> EpochWorks:
+        """The epoch's works, begun or not."""
         begun, self._begun = self._begun, None
         self._last = epoch
         return begun[1] if begun is not None and begun[0] == epoch else self._make(epoch)

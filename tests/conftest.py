@@ -61,6 +61,16 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
     return int(green * 7 + red)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where there is none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
 def _pack(source: Path, options: PackOptions | None = None) -> Path:
     destination = source.parent / "packed"
     pack(source, destination, options or PackOptions(workers=1))

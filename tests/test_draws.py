@@ -67,13 +67,14 @@ def test_keys_differ_by_seed_epoch_and_stream(one: tuple[int, int, int], other: 
 
 
 def test_neighbouring_seeds_and_epochs_have_different_keys() -> None:
-    keys = {key(seed, epoch, stream) for seed in range(20) for epoch in range(20) for stream in range(60)}
-    assert len(keys) == 20 * 20 * 60
+    keys = {key(seed, epoch, stream) for seed in range(20) for epoch in range(20) for stream in range(180)}
+    assert len(keys) == 20 * 20 * 180
 
 
-def test_tries_of_the_crop_do_not_run_into_other_streams() -> None:
-    used = [int(stream) for stream in Stream if stream not in (Stream.CROP_AREA, Stream.CROP_RATIO)]
-    used += [int(first) + attempt for first in (Stream.CROP_AREA, Stream.CROP_RATIO) for attempt in range(10)]
+def test_tries_and_layers_do_not_run_into_other_streams() -> None:
+    runs = dict.fromkeys((Stream.CROP_AREA, Stream.CROP_RATIO, Stream.ERASE_AREA, Stream.ERASE_RATIO), 10)
+    runs |= dict.fromkeys((Stream.OPERATION, Stream.MAGNITUDE, Stream.SIGN), 16)
+    used = [int(first) + number for first in Stream for number in range(runs.get(first, 1))]
     assert len(set(used)) == len(used)
 
 

@@ -9,6 +9,7 @@ import fastpipe
 
 # Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
 PUBLIC = {
+    "Augment",
     "CenterCrop",
     "ConfigError",
     "DatasetError",

@@ -21,9 +21,11 @@ LAYERS: tuple[set[str], ...] = (
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
     {"engine"},  # and what carries it out
-    {"slots", "transfer", "augment", "stats"},  # L3
+    {"slots", "staging", "streams", "stats"},  # L3: host memory, the device's queue, figures,
+    {"augment", "advice"},  # what is done on the device,
+    {"transfer"},  # and the way there
     {"epoch"},  # L4: an epoch's batches,
-    {"upcoming"},  # the next epoch's,
+    {"upcoming", "delivery"},  # the next epoch's, and how they are handed out,
     {"loader", "dataset"},  # and what hands out epochs
     {"__init__"},  # the public names
     TOP,  # L5

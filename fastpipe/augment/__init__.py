@@ -1,0 +1,11 @@
+"""uint8 batches -> augmented, normalised batches on their device.
+
+    plan (numpy) -> arrays -> operations -> pixels (normalise) -> erasing -> mixing
+
+`module` is the class that users see, `chain` the order of the stations.
+"""
+
+from fastpipe.augment.module import Augment, as_augment
+from fastpipe.augment.plan import AugmentPlan
+
+__all__ = ["Augment", "AugmentPlan", "as_augment"]

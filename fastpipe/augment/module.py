@@ -1,0 +1,278 @@
+"""uint8 batches -> augmented, normalised batches on their device: plan (numpy) and apply (torch)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe import config
+from fastpipe.augment import options
+from fastpipe.augment.chain import Chain
+from fastpipe.augment.erasing import Erasing
+from fastpipe.augment.mixing import Mixing, soft_labels
+from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
+from fastpipe.augment.plan import AugmentPlan, Draws
+from fastpipe.errors import ConfigError
+
+
+class Augment(torch.nn.Module):
+    """Augments, normalises and mixes batches of uint8 images on their device.
+
+    Every random choice is drawn ahead, by `plan`, from (seed, epoch, batch, sample) and nothing else; `apply` carries
+    it out without waiting for the device. Pass it to fastpipe.loader(augment=...), or call it.
+
+    Args:
+        operations: what happens to images between uint8 and normalising: a module or a list of them, each taking and
+            returning a batch: (N, 3, height, width) float32 in [0, 1], channels_last. kornia's augmentations are such.
+        dtype: of the images made: torch.float32, bfloat16 or float16. Operations work in float32 in any case.
+        mean, std: of pixels in [0, 1], three numbers each; None for both: no normalising.
+        erasing: probability that a box of an image is blanked, after normalising (Zhong et al., 2020).
+        mixup: alpha of mixup (Zhang et al., 2018; 0.2 is usual); 0: none. Labels become soft.
+        cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: none. With both, each sample takes one of them.
+        label_smoothing: share of each label that is spread over all classes, in [0, 1). Labels become soft.
+        num_classes: how many classes soft labels have; None: as many as the loader's dataset.
+        compile: run our own operations through torch.compile. Modules of others are not: pass compiled ones.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    is_fastpipe_augment = True
+
+    def __init__(
+        self,
+        operations: torch.nn.Module | Sequence[torch.nn.Module] = (),
+        *,
+        dtype: torch.dtype = torch.float32,
+        mean: Sequence[float] | None = IMAGENET_MEAN,
+        std: Sequence[float] | None = IMAGENET_STD,
+        erasing: float = 0.0,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
+        label_smoothing: float = 0.0,
+        num_classes: int | None = None,
+        compile: bool = False,
+    ) -> None:
+        super().__init__()
+        stages = options.checked_operations(operations)
+        if config.flag("compile", compile):
+            options.compile_operations(stages)
+        self.operations = torch.nn.ModuleList(stages)
+        self.label_smoothing = options.number("label_smoothing", label_smoothing, most=1, below=True)
+        self.num_classes = (
+            None if num_classes is None else config.whole("num_classes", num_classes, least=1, most=2**31)
+        )
+        probability = options.number("erasing", erasing, most=1)
+        alphas = options.number("mixup", mixup), options.number("cutmix", cutmix)
+        self._chain = Chain(
+            tuple(stages),
+            options.checked_dtype(dtype),
+            *options.checked_moments(mean, std),
+            erasing=Erasing(probability) if probability else None,
+            mixing=Mixing(*alphas) if any(alphas) else None,
+        )
+
+    @classmethod
+    def imagenet(cls, **options: Any) -> Augment:
+        """Only normalises, which after the loader's crop and flip makes the usual recipe for ImageNet.
+
+        Args:
+            options: those of Augment.
+        """
+        return cls(**options)
+
+    @property
+    def compiled(self) -> bool:
+        """Whether our own operations run through torch.compile."""
+        return any(operation.compiles for operation in self._chain.operations)
+
+    @property
+    def soft(self) -> bool:
+        """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
+        return self._chain.mixing is not None or self.label_smoothing > 0
+
+    def plan(
+        self, samples: NDArray[np.int64], size: tuple[int, int], *, seed: int, epoch: int, batch: int
+    ) -> AugmentPlan:
+        """Draws the augmentation of one batch; calls nothing of torch.
+
+        Args:
+            samples: (n,) int64 sample numbers, at least one.
+            size: (height, width) of the images in pixels.
+            seed, epoch, batch: name the draws; batch is the number of the global batch in its epoch.
+        """
+        return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), size)
+
+    @torch.no_grad()
+    def apply(  # type: ignore[override]
+        self,
+        images: Tensor,
+        labels: Tensor,
+        plan: AugmentPlan,
+        tensors: Mapping[str, Tensor],
+        *,
+        num_classes: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Carries a plan out on the images' device, in its current stream; never waits for the device.
+
+        Args:
+            images: (N, 3, height, width) uint8, channels_last.
+            labels: (N,) int64 on the same device, each below the number of classes.
+            plan: of this batch.
+            tensors: plan.arrays on the same device.
+            num_classes: of the dataset; counts where Augment(num_classes=) was not given.
+
+        Returns:
+            images, channels_last in this Augment's dtype; labels as they were, or soft.
+
+        Raises:
+            ConfigError: the tensors do not fit the plan, a module returned no batch, or num_classes is missing.
+        """
+        _check_fits(images, labels, plan)
+        classes = self._classes(num_classes)
+        stages = plan.split(tensors)
+        with _without_autocast(images.device):
+            out = self._chain.apply(images, plan, stages)
+            if self.soft:
+                labels = soft_labels(labels, classes, self.label_smoothing, stages[-1].get("share"))
+        return out, labels
+
+    def forward(
+        self,
+        images: Tensor,
+        labels: Tensor | None = None,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        batch: int = 0,
+        samples: NDArray[np.int64] | Sequence[int] | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Augments a batch without a loader.
+
+        Args:
+            images: (N, 3, height, width) uint8, on any device.
+            labels: (N,) int64; needed where they become soft.
+            seed, epoch, batch: name the draws; see `plan`.
+            samples: (N,) numbers of the samples; None: those that batches of N would have in order.
+
+        Returns:
+            images, or (images, labels) if labels were given; see `apply`.
+
+        Raises:
+            ConfigError: an argument is wrong.
+        """
+        _check_images(images)
+        count = len(images)
+        if labels is None and self.soft:
+            raise ConfigError("Augment: mixup, cutmix and label_smoothing make soft labels; pass labels, (N,) int64")
+        number = config.whole("batch", batch, least=0, most=2**63 - 1)
+        numbers = np.arange(count) + number * count if samples is None else np.asarray(samples)
+        if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
+            raise ConfigError(
+                f"samples: expected {count} whole numbers, one an image, got shape {numbers.shape} of {numbers.dtype}"
+            )
+        plan = self.plan(
+            numbers.astype(np.int64),
+            (images.shape[2], images.shape[3]),
+            seed=config.whole("seed", seed, least=0, most=2**64 - 1),
+            epoch=config.whole("epoch", epoch, least=0, most=2**63 - 1),
+            batch=number,
+        )
+        tensors = {name: torch.from_numpy(array).to(images.device) for name, array in plan.arrays.items()}
+        given = torch.zeros(count, dtype=torch.int64, device=images.device) if labels is None else labels
+        out = self.apply(images, given, plan, tensors)
+        return out[0] if labels is None else out
+
+    def _classes(self, dataset: int | None) -> int:
+        """How many classes soft labels have."""
+        if not self.soft:
+            return 0
+        own = self.num_classes
+        if own is None and dataset is None:
+            raise ConfigError(
+                "Augment: soft labels need the number of classes; pass num_classes=, for example "
+                "Augment.imagenet(mixup=0.2, num_classes=1000)"
+            )
+        if own is not None and dataset is not None and own < dataset:
+            raise ConfigError(
+                f"Augment: num_classes={own}, but the dataset has {dataset} classes; leave num_classes out"
+            )
+        return own or dataset or 0
+
+    def extra_repr(self) -> str:
+        """What is not a module of its own."""
+        chain = self._chain
+        said = {
+            "dtype": chain.dtype,
+            "mean": chain.mean,
+            "std": chain.std,
+            "erasing": chain.erasing and chain.erasing.probability,
+            "mixup": chain.mixing and chain.mixing.mixup,
+            "cutmix": chain.mixing and chain.mixing.cutmix,
+            "label_smoothing": self.label_smoothing,
+            "num_classes": self.num_classes,
+        }
+        return ", ".join(f"{name}={value}" for name, value in said.items() if value)
+
+
+def as_augment(value: object) -> Augment:
+    """What fastpipe.loader(augment=...) accepts -> an Augment.
+
+    Args:
+        value: an Augment; a list of modules, for Augment(list); or one module, which is given float32 images in
+            [0, 1], channels_last, and whose result is handed out as it is.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    if isinstance(value, Augment):
+        return value
+    if isinstance(value, (list, tuple)):
+        return Augment(value)
+    if isinstance(value, torch.nn.Module):
+        augment = Augment(value, mean=None, std=None)
+        augment._chain = replace(augment._chain, as_is=True)
+        return augment
+    raise ConfigError(
+        "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a batch, "
+        f"got {value!r}; for the usual normalising: fastpipe.Augment.imagenet()"
+    )
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Keeps the training loop's autocast from reaching in: operations work in float32."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def _check_images(images: object) -> None:
+    if not isinstance(images, Tensor):
+        raise ConfigError(f"Augment: expected a torch.Tensor of images, got {type(images).__name__}")
+    if images.dtype != torch.uint8:
+        raise ConfigError(
+            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader makes them, got {images.dtype}; "
+            "Augment itself makes them floating point"
+        )
+    if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
+        hint = "; permute(0, 3, 1, 2) puts the channels second" if images.ndim == 4 and images.shape[3] == 3 else ""
+        raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
+
+
+def _check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
+    _check_images(images)
+    shape = (plan.count, 3, *plan.size)
+    if tuple(images.shape) != shape:
+        raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (plan.count,):
+        came = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
+    if labels.device != images.device:
+        raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")

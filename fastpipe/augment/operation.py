@@ -1,0 +1,94 @@
+"""What an operation of an augmentation is, and how one is applied to some rows of a batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.augment.plan import Draws, Step
+
+Function = Callable[..., Tensor]
+
+
+class Operation(torch.nn.Module, ABC):
+    """One stage between uint8 and normalising: images float32 in [0, 1] in, the same out.
+
+    Attributes:
+        by_rows: a batch may be given in parts; False: only whole.
+        compiles: functions are compiled before they run.
+    """
+
+    by_rows = True
+    compiles = False
+
+    @abstractmethod
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Draws what this operation does to a batch.
+
+        Args:
+            draws: of the batch.
+            size: (height, width) in pixels.
+            position: of this operation among the batch's.
+        """
+
+    @abstractmethod
+    def run(self, images: Tensor, first: int, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Does that, to the rows of the batch from `first` on.
+
+        Args:
+            images: (n, 3, height, width) float32 in [0, 1]; may be overwritten.
+            first: the number in the batch of images[0].
+            host, tensors: of the whole batch's step; the tensors on the device of the images.
+        """
+
+    def fast(self, function: Function) -> Function:
+        """The function, or its compiled form."""
+        return compiled(function) if self.compiles else function
+
+
+@cache
+def compiled(function: Function) -> Function:
+    """torch.compile's form of a function of images; it serves any number of rows."""
+    return torch.compile(function, dynamic=True)
+
+
+def on_rows(
+    function: Function,
+    images: Tensor,
+    first: int,
+    rows: NDArray[np.int64],
+    index: Tensor,
+    *parameters: Tensor,
+) -> Tensor:
+    """Applies a function to some rows of a batch.
+
+    That the rows are known on the host too is what spares the device a synchronisation: sizes of results are known
+    without asking.
+
+    Args:
+        function: of (k, 3, height, width) images, which it may overwrite, and (k,) parameters.
+        images: (n, 3, height, width): the batch's rows from `first` on; may be overwritten.
+        first: the number in the batch of images[0].
+        rows: (m,) numbers in the batch, ascending.
+        index: the same, int64 on the device of the images.
+        parameters: each (m,), one a row.
+
+    Returns:
+        The images with those rows changed.
+    """
+    count = len(images)
+    low, high = (int(edge) for edge in np.searchsorted(rows, (first, first + count)))
+    if low == high:
+        return images
+    mine = [parameter[low:high] for parameter in parameters]
+    if high - low == count:
+        return function(images, *mine)
+    places = index[low:high] - first if first else index[low:high]
+    return images.index_copy_(0, places, function(images.index_select(0, places), *mine))

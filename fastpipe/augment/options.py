@@ -1,0 +1,98 @@
+"""What a user asks of an augmentation -> checked values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+
+import torch
+
+from fastpipe.augment.foreign import Foreign
+from fastpipe.augment.operation import Operation
+from fastpipe.errors import ConfigError
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def checked_operations(operations: object) -> list[Operation]:
+    """A module or a sequence of them -> stages; what is not ours becomes Foreign."""
+    if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
+        operations = [operations]
+    if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
+        raise ConfigError(
+            f"Augment: expected a torch.nn.Module or a list of them, got {type(operations).__name__}; "
+            "for none leave it out, or use a preset: Augment.imagenet()"
+        )
+    for place, module in enumerate(operations):
+        if isinstance(module, type) and issubclass(module, torch.nn.Module):
+            raise ConfigError(
+                f"Augment: operation {place} is the class {module.__name__}; make one of it: {module.__name__}(...)"
+            )
+        if not isinstance(module, torch.nn.Module):
+            raise ConfigError(
+                f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a batch, got "
+                f"{type(module).__name__}; for a function write a module whose forward calls it"
+            )
+        if any(isinstance(part, torch.nn.Module) and _is_augment(part) for part in module.modules()):
+            raise ConfigError(f"Augment: operation {place} is an Augment itself; pass its operations instead")
+    return [module if isinstance(module, Operation) else Foreign(module) for module in operations]
+
+
+def _is_augment(module: torch.nn.Module) -> bool:
+    return getattr(module, "is_fastpipe_augment", False) is True
+
+
+def compile_operations(operations: list[Operation]) -> None:
+    """Has our own operations run through torch.compile."""
+    ours = [operation for operation in operations if not isinstance(operation, Foreign)]
+    if not ours:
+        raise ConfigError(
+            "compile: there is nothing of ours to compile: normalising and mixing are one kernel each already, and "
+            "modules of others are run as they are. Leave it out, or pass torch.compile(module) among the operations"
+        )
+    for operation in ours:
+        operation.compiles = True
+
+
+def checked_dtype(value: object) -> torch.dtype:
+    """One of DTYPES."""
+    if value not in DTYPES or not isinstance(value, torch.dtype):
+        raise ConfigError(f"dtype: expected {' or '.join(map(str, DTYPES))}, got {value!r}")
+    return value
+
+
+def checked_moments(mean: object, std: object) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+    """Mean and std of pixels in [0, 1], a number a channel; None for both: no normalising."""
+    if (mean is None) != (std is None):
+        raise ConfigError(f"mean and std: expected both, or None for both (no normalising), got {mean!r} and {std!r}")
+    if mean is None:
+        return None, None
+    means, stds = _three("mean", mean), _three("std", std)
+    if min(stds) <= 0:
+        raise ConfigError(f"std: expected numbers above 0, got {std!r}")
+    if max(abs(number) for number in (*means, *stds)) > 16:
+        raise ConfigError(
+            f"mean and std: expected those of pixels in [0, 1], got {mean!r} and {std!r}; divide by 255 those of bytes"
+        )
+    return means, stds
+
+
+def _three(name: str, value: object) -> tuple[float, ...]:
+    try:
+        numbers = [float(number) for number in value]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+        raise ConfigError(f"{name}: expected three numbers, one a channel (red, green, blue), got {value!r}")
+    return tuple(numbers)
+
+
+def number(name: str, value: object, *, least: float = 0.0, most: float = math.inf, below: bool = False) -> float:
+    """Checks a number from least to most; `below`: most itself is too much."""
+    if isinstance(value, Real) and not isinstance(value, bool):
+        checked = float(value)
+        if least <= checked <= most and math.isfinite(checked) and not (below and checked == most):
+            return checked
+    span = f"at least {least:g}" if most == math.inf else f"from {least:g} to {'below ' * below}{most:g}"
+    raise ConfigError(f"{name}: expected a number {span}, got {value!r}")

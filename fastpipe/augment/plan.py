@@ -1,0 +1,97 @@
+"""(seed, epoch, batch, samples) -> every random choice of a batch's augmentation, as numpy arrays; no torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.draws import bits, key, uniform
+
+Array = NDArray[Any]
+T = TypeVar("T")
+
+
+class Draws:
+    """The draws of one batch.
+
+    Args:
+        samples: (n,) sample numbers.
+        seed, epoch, batch: name the draws.
+    """
+
+    def __init__(self, samples: NDArray[np.int64], *, seed: int, epoch: int, batch: int) -> None:
+        self.samples = samples
+        self._seed = seed
+        self._epoch = epoch
+        self._batch = batch
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def each(self, stream: int) -> NDArray[np.float64]:
+        """(n,) in [0, 1): a draw a sample, the same in whatever batch the sample comes."""
+        return uniform(key(self._seed, self._epoch, stream), self.samples)
+
+    def once(self, stream: int) -> float:
+        """In [0, 1): one draw for the batch, the same on every rank."""
+        return float(uniform(key(self._seed, self._epoch, stream), np.array([self._batch]))[0])
+
+    def generator_seed(self, stream: int, position: int) -> int:
+        """In [0, 2**64): a seed for a generator that draws for this batch as a whole.
+
+        It also depends on the batch's first sample: ranks that share a global batch must not repeat one another.
+        """
+        batch_key = key(key(self._seed, self._epoch, stream), self._batch, position)
+        return int(bits(batch_key, self.samples[:1])[0])
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one stage of the augmentation does to a batch.
+
+    Attributes:
+        host: what must be known without asking the device: sizes of groups, orders, seeds.
+        arrays: what the device needs, by name; float32 or int64.
+    """
+
+    host: Any
+    arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class AugmentPlan:
+    """The augmentation of one batch, decided.
+
+    Attributes:
+        count: samples of the batch.
+        size: (height, width) in pixels.
+        hosts: a Step's `host` for each stage, in order.
+        arrays: the arrays of all stages, by "stage.name"; small. Augment.apply wants them as tensors on its device.
+    """
+
+    count: int
+    size: tuple[int, int]
+    hosts: tuple[Any, ...]
+    arrays: dict[str, Array]
+
+    @classmethod
+    def of(cls, count: int, size: tuple[int, int], steps: list[Step]) -> AugmentPlan:
+        """Puts the steps of all stages together."""
+        arrays = {
+            f"{number}.{name}": np.ascontiguousarray(array)
+            for number, step in enumerate(steps)
+            for name, array in step.arrays.items()
+        }
+        return cls(count, size, tuple(step.host for step in steps), arrays)
+
+    def split(self, arrays: Mapping[str, T]) -> list[dict[str, T]]:
+        """The arrays, or the tensors made of them, stage by stage, by their own names."""
+        stages: list[dict[str, T]] = [{} for _ in self.hosts]
+        for full in self.arrays:
+            number, name = full.split(".", 1)
+            stages[int(number)][name] = arrays[full]
+        return stages

@@ -1,0 +1,71 @@
+"""A device's queue in which nothing is done before the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+@dataclass(eq=False)
+class FakeMark:
+    """A mark that is done when the test says so; waiting for it is noted and makes it done."""
+
+    stream: FakeStream
+    what: str
+    is_done: bool = False
+
+    def done(self) -> bool:
+        return self.is_done or self.stream.at_once
+
+    def wait(self) -> None:
+        self.stream.log.append(f"wait {self.what}")
+        self.is_done = True
+
+    def since(self, earlier: FakeMark) -> float:
+        return 0.25
+
+
+@dataclass
+class FakeStream:
+    """Looks like another device to what it is given to: it asks for copies, and looks ahead.
+
+    Attributes:
+        at_once: marks are done when they are made.
+        log: what was asked for, in order.
+        marks: all that were made in the stream itself.
+    """
+
+    at_once: bool = True
+    lookahead: int = 1
+    log: list[str] = field(default_factory=list)
+    marks: list[FakeMark] = field(default_factory=list)
+    buffers: int = 0
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    copies: bool = True
+
+    def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        self.buffers += 1
+        return np.empty(shape, dtype=np.uint8)
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone()
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        self.log.append("begin")
+        yield
+        self.log.append("queued")
+
+    def mark(self) -> FakeMark:
+        self.marks.append(FakeMark(self, f"mark {len(self.marks)}"))
+        return self.marks[-1]
+
+    def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark:
+        self.log.append("hand over")
+        assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+        return FakeMark(self, "user")

@@ -1,0 +1,103 @@
+"""Batches through a loader with augment=: those that the same Augment makes by itself, reproducible and resumable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fastpipe
+from fastpipe.errors import ConfigError
+
+BATCH = 5
+MIXED = {"erasing": 0.5, "mixup": 0.2, "cutmix": 1.0, "label_smoothing": 0.1}
+
+
+def loader_of(dataset: Path, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(dataset, BATCH, **{"size": 16, "num_workers": 2, "drop_last": False, **options})
+
+
+class Noise(torch.nn.Module):
+    """Draws from torch's global generator, as other people's augmentations do."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images + torch.rand(len(images), 1, 1, 1)
+
+
+def test_batches_are_what_the_augmentation_makes_of_them(textured: Path) -> None:
+    augment = fastpipe.Augment.imagenet(**MIXED)
+    with (
+        loader_of(textured, seed=3, train=False) as plain,
+        loader_of(textured, seed=3, train=False, augment=augment) as ours,
+    ):
+        first = 0
+        for number, ((raw, classes), (images, labels)) in enumerate(zip(plain, ours, strict=True)):
+            samples = np.arange(first, first + len(raw))
+            first += len(raw)
+            alone = fastpipe.Augment.imagenet(**MIXED, num_classes=2)
+            expected, soft = alone(raw, classes, seed=3, epoch=0, batch=number, samples=samples)
+            torch.testing.assert_close(images, expected)
+            torch.testing.assert_close(labels, soft)
+            assert images.is_contiguous(memory_format=torch.channels_last)
+            assert labels.shape == (len(raw), 2)
+
+
+@pytest.mark.parametrize("augment", [fastpipe.Augment.imagenet(**MIXED), fastpipe.Augment([Noise()]), Noise()])
+def test_resuming_and_noise_change_nothing(textured: Path, augment: torch.nn.Module) -> None:
+    with loader_of(textured, augment=augment) as loader:
+        expected = [images for _ in range(2) for images, _ in loader]
+    torch.manual_seed(99)
+    state = torch.random.get_rng_state()
+    with loader_of(textured, augment=augment, num_workers=1, prefetch_factor=1) as loader:
+        got = []
+        for _ in range(2):
+            for images, _ in loader:
+                got.append(images)
+                assert torch.equal(torch.random.get_rng_state(), state)
+    assert len(got) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(got, expected, strict=True))
+    assert not torch.equal(got[0], got[len(got) // 2])  # another epoch is another draw
+
+
+def test_batches_that_are_kept_stay_as_they_are(textured: Path) -> None:
+    with loader_of(textured, augment=fastpipe.Augment.imagenet()) as loader:
+        kept = list(loader)
+        copies = [images.clone() for images, _ in kept]
+        for _ in range(3):
+            list(loader)
+        assert all(torch.equal(images, copy) for (images, _), copy in zip(kept, copies, strict=True))
+
+
+def test_an_augmentation_that_raises_ends_the_epoch_only(textured: Path) -> None:
+    class Fails(torch.nn.Module):
+        calls = 0
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            Fails.calls += 1
+            if Fails.calls == 2:
+                raise ArithmeticError("no luck")
+            return images
+
+    with loader_of(textured, augment=Fails()) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pytest.raises(ArithmeticError, match="no luck"):
+            next(batches)
+        with pytest.raises(fastpipe.EngineError, match="ended by an error"):
+            next(batches)
+        assert len(list(loader)) == len(loader)
+
+
+def test_time_spent_augmenting_is_counted(textured: Path) -> None:
+    with loader_of(textured, augment=fastpipe.Augment.imagenet()) as loader:
+        list(loader)
+        assert 0 < loader.stats().augment_s < loader.stats().load_s
+
+
+@pytest.mark.parametrize("augment", ["simclr", 3, [3], lambda images: images])
+def test_what_is_no_augmentation_is_refused(textured: Path, augment: Any) -> None:
+    with pytest.raises(ConfigError, match="[Aa]ugment: .*expected"):
+        loader_of(textured, augment=augment)
