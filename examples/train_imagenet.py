@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -26,7 +25,7 @@ from torch.nn import functional
 import fastpipe
 from resnet import DEPTHS, ResNet
 
-AMP = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+AMP = {"off": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 MAY_CHANGE = ("train", "val", "device", "compile", "workers", "checkpoint", "resume", "resident_batch")
 
 
@@ -40,12 +39,13 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("--epochs", type=int, default=90)
     add("--batch-size", type=int, default=256)
     add("--size", type=int, default=224, help="of the pictures, pixels (default: %(default)s)")
-    add(
-        "--lr", type=float, default=0.1, help="highest learning rate for batches of 256; it is scaled by the batch size"
-    )
+    add("--lr", type=float, default=0.1, help="highest learning rate of batches of 256; scaled by the batch size")
     add("--warmup", type=float, default=5, help="epochs in which the learning rate rises (default: %(default)s)")
     add("--weight-decay", type=float, default=5e-5, help="not on norms and biases (default: %(default)s)")
     add("--label-smoothing", type=float, default=0.1)
+    add("--mixup", type=float, default=0.0, help="alpha of mixup, such as 0.2 (default: none)")
+    add("--cutmix", type=float, default=0.0, help="alpha of cutmix, such as 1 (default: none)")
+    add("--erasing", type=float, default=0.0, help="probability that a box of a picture is blanked (default: 0)")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--amp", choices=AMP, help="mixed precision (default: bf16 on a GPU, off on the CPU)")
     add("--compile", action="store_true", help="compile the model with torch.compile")
@@ -53,11 +53,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0)
     add("--checkpoint", type=Path, default=Path("checkpoint.pt"), help="written after each epoch")
     add("--resume", action="store_true", help="go on from the checkpoint")
-    add(
-        "--resident-batch",
-        action="store_true",
-        help="take one batch again and again: what the loop does without a loader",
-    )
+    add("--resident-batch", action="store_true", help="take one batch again and again: the loop without a loader")
     options = parser.parse_args(arguments)
     if min(options.epochs, options.batch_size, options.size) < 1:
         parser.error("--epochs, --batch-size and --size must be at least 1")
@@ -72,17 +68,19 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def opened(folder: str, options: argparse.Namespace, *, train: bool) -> fastpipe.Loader:
-    """Opens a loader of pictures in the network's size."""
+    """Opens a loader of normalised pictures on the device; in training, with labels as the options make them."""
+    names = ("label_smoothing", "mixup", "cutmix", "erasing") if train else ()
+    augment = fastpipe.Augment.imagenet(dtype=AMP[options.amp], **{name: getattr(options, name) for name in names})
     return fastpipe.loader(
-        folder, options.batch_size, size=options.size, train=train, seed=options.seed, num_workers=options.workers
+        folder,
+        options.batch_size,
+        size=options.size,
+        train=train,
+        seed=options.seed,
+        num_workers=options.workers,
+        device=options.device,
+        augment=augment,
     )
-
-
-def on_device(images: Tensor, labels: Tensor, device: str) -> tuple[Tensor, Tensor]:
-    """Takes a batch to the device and scales it as ImageNet's networks expect."""
-    mean = torch.tensor([123.675, 116.28, 103.53], device=device).view(1, 3, 1, 1)
-    std = torch.tensor([58.395, 57.12, 57.375], device=device).view(1, 3, 1, 1)
-    return (images.to(device) - mean) / std, labels.to(device)
 
 
 def grouped(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -101,6 +99,11 @@ def learning_rate(step: int, steps: int, warmup_steps: float, highest: float) ->
     return highest * 0.5 * (1 + math.cos(math.pi * (step - warmup_steps) / (steps - warmup_steps)))
 
 
+def autocast(options: argparse.Namespace) -> torch.autocast:
+    """Mixed precision as asked for."""
+    return torch.autocast(torch.device(options.device).type, AMP[options.amp], enabled=options.amp != "off")
+
+
 def train_epoch(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
@@ -110,19 +113,18 @@ def train_epoch(
     options: argparse.Namespace,
 ) -> str:
     """Takes a step for each rate; returns the loss and the speed in words."""
-    device = torch.device(options.device)
-    total, samples, waited_s = torch.zeros((), device=device), 0, 0.0
+    total, samples, waited_s = torch.zeros((), device=options.device), 0, 0.0
     iterator = iter(batches)
     started = time.perf_counter()
     model.train()
     for rate in rates:
         asked = time.perf_counter()
-        images, labels = on_device(*next(iterator), options.device)
+        images, labels = next(iterator)
         waited_s += time.perf_counter() - asked
         for group in optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast(device.type, AMP[options.amp], enabled=options.amp != "off"):
-            loss = functional.cross_entropy(model(images), labels, label_smoothing=options.label_smoothing)
+        with autocast(options):
+            loss = functional.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(optimizer)
@@ -140,11 +142,10 @@ def train_epoch(
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: fastpipe.Loader, options: argparse.Namespace) -> str:
     """Classifies every sample once; returns in words how many are right."""
-    device = torch.device(options.device)
-    right, samples = torch.zeros(2, dtype=torch.int64, device=device), 0
+    right, samples = torch.zeros(2, dtype=torch.int64, device=options.device), 0
     model.eval()
-    for images, labels in itertools.starmap(partial(on_device, device=options.device), batches):
-        with torch.autocast(device.type, AMP[options.amp], enabled=options.amp != "off"):
+    for images, labels in batches:
+        with autocast(options):
             logits = model(images)
         best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
         right += torch.stack([best[:, 0].sum(), best.sum()])

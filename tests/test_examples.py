@@ -21,7 +21,7 @@ sys.path.append(str(ROOT / "examples"))
 import train_imagenet  # noqa: E402
 from resnet import DEPTHS, ResNet  # noqa: E402
 
-QUICK = [*["--model", "resnet18", "--size", "32", "--batch-size", "16"], *["--epochs", "2", "--warmup", "1", "--device", "cpu"]]
+QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -112,6 +112,9 @@ def test_resumed_it_ends_as_if_never_interrupted(
         ("--lr", 0.2),
         ("--weight-decay", 0.1),
         ("--seed", 1),
+        ("--mixup", 0.2),
+        ("--cutmix", 1),
+        ("--erasing", 1),
         ("--warmup", 0),
     ],
     ids=lambda option: option[0],
