@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ import fastpipe
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "examples"))
 
+import train_demo  # noqa: E402
 import train_imagenet  # noqa: E402
 from resnet import DEPTHS, ResNet  # noqa: E402
 
@@ -204,3 +206,25 @@ def test_mistakes(flat: Path, textured: Path, tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(SystemExit, match="2"):
         train_imagenet.main([str(flat), "--epochs", "0"])
     assert "must be at least 1" in capsys.readouterr().err
+
+
+def test_the_demo_reaches_what_it_states(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "train_demo.py"
+    command = [sys.executable, "-W", "error", str(script), str(tmp_path / "demo")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    reached = re.search(r"accuracy ([\d.]+) % of 300 photos that it has not seen; expected 80 % or more", done.stdout)
+    assert reached is not None
+    assert float(reached[1]) >= 80
+
+
+def test_a_demo_that_learns_too_little_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"LEARN": 40, "TEST": 10, "EPOCHS": 5}.items():
+        monkeypatch.setattr(train_demo, name, value)
+    with pytest.raises(SystemExit, match="1"):
+        train_demo.main([str(tmp_path)])
+    assert re.search(r"accuracy [0-7]\d?\.0 % of 10 photos", capsys.readouterr().out)
+    monkeypatch.setattr(train_demo, "LEAST", 0.0)
+    train_demo.main([str(tmp_path)])  # the photos are there
