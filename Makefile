@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test asan tsan format bench-peers clean
+.PHONY: help demo test asan tsan format bench-peers wheel clean
 
 DIR ?=
 TESTS ?= tests
@@ -14,6 +14,7 @@ help:
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
 	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
+	@echo "make wheel                 wheels with libjpeg-turbo in them, each tried in an empty environment, in dist"
 	@echo "make clean                 remove what was built; .venv stays"
 
 demo:
@@ -49,6 +50,9 @@ asan tsan:
 bench-peers:
 	@scripts/bootstrap
 	@.venv/bin/python -m bench.install $(PEERS)
+
+wheel:
+	@scripts/wheel
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis fastpipe/_engine*.so

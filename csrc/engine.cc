@@ -5,6 +5,8 @@
 #include <new>
 #include <utility>
 
+#include "await.h"
+
 namespace fastpipe {
 namespace {
 
@@ -62,7 +64,7 @@ void Engine::cancel(Job& job) noexcept {
     job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
-  job.finished_.wait(lock, [&job] { return job.running_ == 0; });
+  await(job.finished_, lock, [&job] { return job.running_ == 0; });
 }
 
 std::vector<RowError> Engine::errors(const Job& job) {
@@ -107,7 +109,7 @@ void Engine::work(int number) {
   RowWorker& worker = workers_[static_cast<std::size_t>(number)];
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    work_came_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    await(work_came_, lock, [this] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
     const std::shared_ptr<Job> job = queue_.front();
     const std::size_t row = job->next_++;

@@ -3,6 +3,8 @@
 #include <exception>
 #include <memory>
 
+#include "await.h"
+
 namespace fastpipe {
 namespace {
 
@@ -53,7 +55,7 @@ void Readahead::close() noexcept {
 void Readahead::work() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    await(changed_, lock, [this] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
     ByteRange range = queue_.front();
     queue_.pop_front();

@@ -94,7 +94,7 @@ class EpochPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         start = number * self._recipe.batch_size
         stop = min(start + self._recipe.batch_size, len(self._index))
-        return self._plan(self.order.take(start, stop))
+        return self.of(self.order.take(start, stop))
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -117,9 +117,10 @@ class EpochPlan:
         count = len(self._index)
         draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
         distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self._plan((samples + distance) % count)
+        return self.of((samples + distance) % count)
 
-    def _plan(self, samples: NDArray[np.int64]) -> BatchPlan:
+    def of(self, samples: NDArray[np.int64]) -> BatchPlan:
+        """The plan of some samples, as this epoch has them in whatever batch."""
         recipe = self._recipe
         records = self._index.read(samples)
         crops = plan_crops(

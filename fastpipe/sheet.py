@@ -17,6 +17,7 @@ _GAP = 6
 _CAPTION_HEIGHT = 18
 _BACKGROUND = 250
 _INK = (60, 60, 60)
+_FIRST_BOX, _OTHER_BOX, _OUTLINE = (255, 210, 0), (255, 255, 255), (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
 
@@ -44,6 +45,34 @@ def contact_sheet(images: NDArray[np.uint8], captions: Sequence[str], *, columns
         place = (left, top + height + _CAPTION_HEIGHT - 5)
         cv2.putText(sheet, text, place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
     return sheet
+
+
+def fitted(image: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """A picture (h, w, 3) no larger than side x side, put into the middle of a cell of that size."""
+    cell = np.full((side, side, 3), _BACKGROUND, dtype=np.uint8)
+    height, width, _ = image.shape
+    top, left = (side - height) // 2, (side - width) // 2
+    cell[top : top + height, left : left + width] = image
+    return cell
+
+
+def with_boxes(image: NDArray[np.uint8], boxes: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """A copy of a picture (h, w, 3) with boxes drawn into it: the first one thick, the others thin.
+
+    Args:
+        image: RGB.
+        boxes: (n, 4): x, y, width, height in pixels of the image.
+    """
+    drawn = image.copy()
+    bottom_right = np.array([image.shape[1] - 1, image.shape[0] - 1])
+    for number in range(len(boxes) - 1, -1, -1):
+        first = np.clip(np.rint(boxes[number, :2]).astype(int), 0, bottom_right)
+        last = np.clip(np.rint(boxes[number, :2] + boxes[number, 2:]).astype(int) - 1, 0, bottom_right)
+        corners = tuple(map(int, first)), tuple(map(int, last))
+        if number == 0:
+            cv2.rectangle(drawn, *corners, _OUTLINE, 4)
+        cv2.rectangle(drawn, *corners, _FIRST_BOX if number == 0 else _OTHER_BOX, 2 if number == 0 else 1)
+    return drawn
 
 
 def write_png(path: Path, image: NDArray[np.uint8]) -> None:

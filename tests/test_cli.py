@@ -37,7 +37,7 @@ def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["pack", "bench", "inspect", "demo"])
+@pytest.mark.parametrize("command", ["pack", "bench", "inspect", "preview", "demo"])
 def test_help_explains_every_option(command: str) -> None:
     text = succeeded(command, "--help")
     options = re.findall(r"^ +(--[a-z-]+)[^\n]*?(?:  +(\S.*))?$", text, re.MULTILINE)
@@ -143,7 +143,7 @@ def fake_compare(task: Task, contenders: list[str], **options: object) -> list[M
 
 
 def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "compare", fake_compare)
+    monkeypatch.setattr(cli.bench, "compare", fake_compare)
     monkeypatch.setenv("COLUMNS", "140")
     text = succeeded("bench", packed, "--against", "torch", "--workers", 2)
     assert re.search(r"^ ?fastpipe +1,000 +900-1,100", text, re.MULTILINE)

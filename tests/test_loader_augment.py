@@ -99,5 +99,5 @@ def test_time_spent_augmenting_is_counted(textured: Path) -> None:
 
 @pytest.mark.parametrize("augment", ["simclr", 3, [3], lambda images: images])
 def test_what_is_no_augmentation_is_refused(textured: Path, augment: Any) -> None:
-    with pytest.raises(ConfigError, match="[Aa]ugment: .*expected"):
+    with pytest.raises(ConfigError, match=r"[Aa]ugment: .*expected"):
         loader_of(textured, augment=augment)

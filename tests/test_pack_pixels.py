@@ -6,7 +6,6 @@ import contextlib
 import io
 import struct
 import sys
-import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from fastpipe.errors import ConfigError, ImageError, PackError
+from fastpipe.errors import ConfigError, ImageError
 from fastpipe.pack import turbo
 from fastpipe.pack.pixels import apply_orientation, decode_rgb, encode_jpeg, shrink
 from fastpipe.pack.probe import Probe, probe
@@ -545,16 +544,6 @@ def test_stray_bytes_that_cost_no_pixel_pass_in_validated_files_only() -> None:
         np.testing.assert_array_equal(decoded(changed), decoded(data))
         with pytest.raises(ImageError):
             turbo.decode_jpeg(changed, allow_stray_bytes=False)
-
-
-def test_missing_libturbojpeg_names_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object) -> None:
-        raise RuntimeError("Unable to locate turbojpeg library automatically.")
-
-    monkeypatch.setattr(turbo, "_StrictTurboJPEG", missing)
-    monkeypatch.setattr(turbo, "_per_thread", threading.local())
-    with pytest.raises(PackError, match=r"libturbojpeg0 \(Debian\).*libturbojpeg \(Ubuntu\).*jpeg-turbo \(Home"):
-        decoded(JPEGS["jpeg gray"])
 
 
 def test_many_threads_give_the_same_pixels() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fastpipe import config
-from fastpipe.augment import options
+from fastpipe.augment import options as checks
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
+from fastpipe.augment.inputs import check_fits, check_images, without_autocast
 from fastpipe.augment.mixing import Mixing, soft_labels
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import AugmentPlan, Draws
+from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
+from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.errors import ConfigError
 
 
@@ -61,20 +63,20 @@ class Augment(torch.nn.Module):
         compile: bool = False,
     ) -> None:
         super().__init__()
-        stages = options.checked_operations(operations)
+        stages = checks.checked_operations(operations)
         if config.flag("compile", compile):
-            options.compile_operations(stages)
+            checks.compile_operations(stages)
         self.operations = torch.nn.ModuleList(stages)
-        self.label_smoothing = options.number("label_smoothing", label_smoothing, most=1, below=True)
+        self.label_smoothing = checks.number("label_smoothing", label_smoothing, most=1, below=True)
         self.num_classes = (
             None if num_classes is None else config.whole("num_classes", num_classes, least=1, most=2**31)
         )
-        probability = options.number("erasing", erasing, most=1)
-        alphas = options.number("mixup", mixup), options.number("cutmix", cutmix)
+        probability = checks.number("erasing", erasing, most=1)
+        alphas = checks.number("mixup", mixup), checks.number("cutmix", cutmix)
         self._chain = Chain(
             tuple(stages),
-            options.checked_dtype(dtype),
-            *options.checked_moments(mean, std),
+            checks.checked_dtype(dtype),
+            *checks.checked_moments(mean, std),
             erasing=Erasing(probability) if probability else None,
             mixing=Mixing(*alphas) if any(alphas) else None,
         )
@@ -87,6 +89,38 @@ class Augment(torch.nn.Module):
             options: those of Augment.
         """
         return cls(**options)
+
+    @classmethod
+    def simclr(cls, *, strength: float = 1.0, **options: Any) -> Augment:
+        """Colour jitter, grayscale and blur as in SimCLR (Chen et al., 2020); crop and flip are the loader's.
+
+        Args:
+            strength: of the jitter, from 0 to 2.5; the paper has 1 for ImageNet and 0.5 for CIFAR-10.
+            options: those of Augment.
+        """
+        strength = checks.number("strength", strength, most=2.5)
+        return cls([ColourJitter(strength), Grayscale(), Blur()], **options)
+
+    @classmethod
+    def randaugment(cls, n: int = 2, m: int = 9, **options: Any) -> Augment:
+        """RandAugment (Cubuk et al., 2020): n operations a sample, each at magnitude m; torchvision's operations.
+
+        Args:
+            n: operations, one after the other, from 0 to 16.
+            m: of 0 (least) to 30 (most).
+            options: those of Augment.
+        """
+        layers = config.whole("n", n, least=0, most=MOST_LAYERS)
+        return cls(Policy(RANDAUGMENT, layers, config.whole("m", m, least=0, most=LAST_BIN)), **options)
+
+    @classmethod
+    def trivial_augment(cls, **options: Any) -> Augment:
+        """TrivialAugment, wide (Müller and Hutter, 2021): one operation a sample, at any magnitude; torchvision's.
+
+        Args:
+            options: those of Augment.
+        """
+        return cls(Policy(TRIVIAL_AUGMENT, 1, None), **options)
 
     @property
     def compiled(self) -> bool:
@@ -135,10 +169,10 @@ class Augment(torch.nn.Module):
         Raises:
             ConfigError: the tensors do not fit the plan, a module returned no batch, or num_classes is missing.
         """
-        _check_fits(images, labels, plan)
+        check_fits(images, labels, plan)
         classes = self._classes(num_classes)
         stages = plan.split(tensors)
-        with _without_autocast(images.device):
+        with without_autocast(images.device):
             out = self._chain.apply(images, plan, stages)
             if self.soft:
                 labels = soft_labels(labels, classes, self.label_smoothing, stages[-1].get("share"))
@@ -168,7 +202,7 @@ class Augment(torch.nn.Module):
         Raises:
             ConfigError: an argument is wrong.
         """
-        _check_images(images)
+        check_images(images)
         count = len(images)
         if labels is None and self.soft:
             raise ConfigError("Augment: mixup, cutmix and label_smoothing make soft labels; pass labels, (N,) int64")
@@ -244,35 +278,3 @@ def as_augment(value: object) -> Augment:
         "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a batch, "
         f"got {value!r}; for the usual normalising: fastpipe.Augment.imagenet()"
     )
-
-
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Keeps the training loop's autocast from reaching in: operations work in float32."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
-
-
-def _check_images(images: object) -> None:
-    if not isinstance(images, Tensor):
-        raise ConfigError(f"Augment: expected a torch.Tensor of images, got {type(images).__name__}")
-    if images.dtype != torch.uint8:
-        raise ConfigError(
-            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader makes them, got {images.dtype}; "
-            "Augment itself makes them floating point"
-        )
-    if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
-        hint = "; permute(0, 3, 1, 2) puts the channels second" if images.ndim == 4 and images.shape[3] == 3 else ""
-        raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
-
-
-def _check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
-    _check_images(images)
-    shape = (plan.count, 3, *plan.size)
-    if tuple(images.shape) != shape:
-        raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")
-    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (plan.count,):
-        came = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
-    if labels.device != images.device:
-        raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")

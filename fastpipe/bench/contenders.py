@@ -165,9 +165,11 @@ class _Cv2Dataset(_Shards):
         import cv2
         import turbojpeg
 
+        from fastpipe.pack.turbo_library import open_turbojpeg
+
         if self._turbo is None:
             cv2.setNumThreads(0)
-            self._turbo = turbojpeg.TurboJPEG()
+            self._turbo = open_turbojpeg()
         data, label = self._read(sample)
         image = self._turbo.decode(data, pixel_format=turbojpeg.TJPF_RGB)
         x, y, w, h = _random_crop(image.shape[1], image.shape[0])

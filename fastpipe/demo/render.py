@@ -13,6 +13,7 @@ from fastpipe.demo.mix import PhotoPlan, draw_plan
 from fastpipe.demo.scene import Scene, paint_scene
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.errors import ConfigError
+from fastpipe.pack.turbo_library import open_turbojpeg
 
 __all__ = ["DemoPhoto", "make_photo"]
 
@@ -39,7 +40,7 @@ class DemoPhoto:
 @cache
 def _codec() -> TurboJPEG:
     """Load libjpeg-turbo once; each call of its methods makes its own C handle, so threads may share it."""
-    return TurboJPEG()
+    return open_turbojpeg()
 
 
 def _encode(scene: Scene, weight: float, plan: PhotoPlan) -> bytes:
@@ -106,6 +107,7 @@ def make_photo(seed: int, index: int, label: int) -> DemoPhoto:
 
     Raises:
         ConfigError: an argument is out of its range.
+        PackError: libturbojpeg is missing.
     """
     if seed < 0 or index < 0:
         raise ConfigError(f"expected a seed and an index of 0 or more, got seed {seed} and index {index}")

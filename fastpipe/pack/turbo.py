@@ -10,7 +10,8 @@ import numpy as np
 import turbojpeg
 from numpy.typing import NDArray
 
-from fastpipe.errors import ConfigError, ImageError, PackError
+from fastpipe.errors import ConfigError, ImageError
+from fastpipe.pack.turbo_library import open_turbojpeg
 
 __all__ = ["SUBSAMPLINGS", "UnnamedSamplingError", "decode_jpeg", "encode_jpeg"]
 
@@ -58,14 +59,7 @@ def _turbo() -> Any:
     """This thread's TurboJPEG, made at its first use."""
     found = getattr(_per_thread, "turbo", None)
     if found is None:
-        try:
-            found = _StrictTurboJPEG()
-        except (RuntimeError, OSError, AttributeError, KeyError) as error:
-            raise PackError(
-                "libturbojpeg is missing or cannot be loaded; install it with "
-                "apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) "
-                f"or brew install jpeg-turbo (Homebrew): {error}"
-            ) from error
+        found = open_turbojpeg(_StrictTurboJPEG)
         _per_thread.turbo = found
     return found
 

@@ -1,0 +1,45 @@
+"""What a caller hands to an augmentation -> errors that say what is wrong with it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from fastpipe.augment.plan import AugmentPlan
+from fastpipe.errors import ConfigError
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Keeps the training loop's autocast from reaching in: operations work in float32."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def check_images(images: object) -> None:
+    """Raises ConfigError where they are not uint8 (N, 3, height, width)."""
+    if not isinstance(images, Tensor):
+        raise ConfigError(f"Augment: expected a torch.Tensor of images, got {type(images).__name__}")
+    if images.dtype != torch.uint8:
+        raise ConfigError(
+            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader makes them, got {images.dtype}; "
+            "Augment itself makes them floating point"
+        )
+    if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
+        hint = "; permute(0, 3, 1, 2) puts the channels second" if images.ndim == 4 and images.shape[3] == 3 else ""
+        raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
+
+
+def check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
+    """Raises ConfigError where images or labels are not those of the plan."""
+    check_images(images)
+    shape = (plan.count, 3, *plan.size)
+    if tuple(images.shape) != shape:
+        raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (plan.count,):
+        came = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
+        raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
+    if labels.device != images.device:
+        raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")

@@ -1,0 +1,193 @@
+"""RandAugment and TrivialAugment: for each sample an operation and how far it goes, drawn; then done, group by group.
+
+Sources: Cubuk et al., "RandAugment", 2020; Müller and Hutter, "TrivialAugment", 2021; operations and ranges are those
+of torchvision's RandAugment and TrivialAugmentWide, in 31 steps from least to most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.augment import colour, tones, warp
+from fastpipe.augment.operation import Operation, on_rows
+from fastpipe.augment.plan import Array, Draws, Step
+from fastpipe.draws import Stream
+
+LAST_BIN = 30
+MOST_LAYERS = 16  # as many streams as a draw has
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Space:
+    """How far operations go at the last bin.
+
+    Attributes:
+        shear: tangent of the angle.
+        translate: pixels; None: 150/331 of the image's side.
+        rotate: degrees.
+        enhance: how far from 1 the factors of brightness, saturation, contrast and sharpness are.
+        posterize: bits taken away.
+    """
+
+    shear: float
+    translate: float | None
+    rotate: float
+    enhance: float
+    posterize: int
+
+
+RANDAUGMENT = Space(shear=0.3, translate=None, rotate=30.0, enhance=0.9, posterize=4)
+TRIVIAL_AUGMENT = Space(shear=0.99, translate=32.0, rotate=135.0, enhance=0.99, posterize=6)
+
+# What a sample's draw picks from, in torchvision's order, which is part of what a seed means. Those that move pixels
+# are one function, a warp with a matrix a sample.
+PICKS = (
+    "identity",
+    "shear_x",
+    "shear_y",
+    "translate_x",
+    "translate_y",
+    "rotate",
+    "brightness",
+    "saturation",
+    "contrast",
+    "sharpness",
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+)
+_WARPS = PICKS[1:6]
+_SIGNED = PICKS[1:10]
+# In the order in which the groups are done; how many numbers each sample's call has.
+_FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
+    "warp": (warp.warp, 6),
+    "brightness": (colour.brightness, 1),
+    "saturation": (colour.saturation, 1),
+    "contrast": (colour.contrast, 1),
+    "sharpness": (tones.sharpness, 1),
+    "posterize": (tones.posterize, 1),
+    "solarize": (tones.solarize, 1),
+    "autocontrast": (tones.autocontrast, 0),
+    "equalize": (tones.equalize, 0),
+}
+
+
+def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
+    """What a pick's function is called with.
+
+    Args:
+        pick: of PICKS.
+        share: (n,) of the way to the last bin, from -1 or 0 to 1.
+        space: says how far that is.
+        size: (height, width) in pixels.
+
+    Returns:
+        (n, 6): a matrix of fastpipe.augment.warp, or the number in the first column.
+    """
+    if pick in ("translate_x", "translate_y"):
+        side = size[1] if pick == "translate_x" else size[0]
+        most = 150 / 331 * side if space.translate is None else space.translate
+        # Whole pixels, towards 0; what is whole but for rounding stays.
+        pixels = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
+        return warp.translate_x(pixels) if pick == "translate_x" else warp.translate_y(pixels)
+    if pick in ("shear_x", "shear_y"):
+        shear = warp.shear_x if pick == "shear_x" else warp.shear_y
+        return shear(share * space.shear, size)
+    if pick == "rotate":
+        return warp.rotate(share * space.rotate)
+    numbers = np.zeros((len(share), 6))
+    if pick in ("brightness", "saturation", "contrast", "sharpness"):
+        numbers[:, 0] = 1 + share * space.enhance
+    elif pick == "posterize":
+        numbers[:, 0] = np.rint(8 - share * space.posterize)
+    elif pick == "solarize":
+        numbers[:, 0] = 1 - share
+    return numbers
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer's groups: each sample but those of "identity" is in one.
+
+    Attributes:
+        rows: (m,) numbers in the batch, group by group, ascending in each.
+        groups: for each that has samples: name of the function, where it begins in rows and where it ends.
+    """
+
+    rows: NDArray[np.int64]
+    groups: tuple[tuple[str, int, int], ...]
+
+
+class Policy(Operation):
+    """Gives each sample operations of its own, one a layer.
+
+    Args:
+        space: how far they go.
+        layers: how many, one after the other; at most MOST_LAYERS.
+        magnitude: the bin of all samples, 0 to 30; None: drawn for each.
+    """
+
+    def __init__(self, space: Space, layers: int, magnitude: int | None) -> None:
+        super().__init__()
+        self.space = space
+        self.layers = layers
+        self.magnitude = magnitude
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: a Layer each. Arrays, for each layer l: "l.rows" (m,), "l.numbers" (m, 6)."""
+        layers: list[Layer] = []
+        arrays: dict[str, Array] = {}
+        for number in range(self.layers):
+            layer, numbers = self._plan_layer(draws, size, number)
+            layers.append(layer)
+            arrays |= {f"{number}.rows": layer.rows, f"{number}.numbers": numbers}
+        return Step(tuple(layers), arrays)
+
+    def _plan_layer(self, draws: Draws, size: tuple[int, int], number: int) -> tuple[Layer, NDArray[np.float32]]:
+        picked = (draws.each(Stream.OPERATION + number) * len(PICKS)).astype(np.int64)
+        if self.magnitude is None:
+            bins = np.floor(draws.each(Stream.MAGNITUDE + number) * (LAST_BIN + 1))
+        else:
+            bins = np.full(len(draws), float(self.magnitude))
+        sign = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
+        numbers = np.zeros((len(draws), 6))
+        function = np.full(len(draws), -1)
+        for code, pick in enumerate(PICKS[1:], start=1):
+            rows = np.flatnonzero(picked == code)
+            share = bins[rows] / LAST_BIN * (sign[rows] if pick in _SIGNED else 1)
+            numbers[rows] = numbers_of(pick, share, self.space, size)
+            function[rows] = list(_FUNCTIONS).index("warp" if pick in _WARPS else pick)
+        order = np.argsort(function, kind="stable")
+        order = order[function[order] >= 0]
+        edges = np.searchsorted(function[order], np.arange(len(_FUNCTIONS) + 1))
+        groups = tuple(
+            (name, int(begin), int(end))
+            for name, begin, end in zip(_FUNCTIONS, edges[:-1], edges[1:], strict=True)
+            if begin < end
+        )
+        return Layer(order, groups), numbers[order].astype(np.float32)
+
+    def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Does one group after the other, layer after layer."""
+        for number, layer in enumerate(host):
+            index, numbers = tensors[f"{number}.rows"], tensors[f"{number}.numbers"]
+            for name, begin, end in layer.groups:
+                function, width = _FUNCTIONS[name]
+                mine = numbers[begin:end]
+                parameters = [mine] if width > 1 else [mine[:, 0]] * width
+                images = on_rows(
+                    self.fast(function), images, first, layer.rows[begin:end], index[begin:end], *parameters
+                )
+        return images
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"layers={self.layers}, magnitude={self.magnitude}, {self.space}"

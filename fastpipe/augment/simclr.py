@@ -1,0 +1,138 @@
+"""The operations of SimCLR's augmentation: colour jitter, grayscale, blur; what each does to each sample of a batch.
+
+Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", 2020, appendix A. Its crop
+and flip are the loader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.augment import colour
+from fastpipe.augment.blur import gaussian_blur
+from fastpipe.augment.operation import Operation, on_rows
+from fastpipe.augment.plan import Draws, Step
+from fastpipe.draws import Stream
+
+_JITTERS = (
+    (Stream.BRIGHTNESS, colour.brightness),
+    (Stream.CONTRAST, colour.contrast),
+    (Stream.SATURATION, colour.saturation),
+    (Stream.HUE, colour.hue),
+)
+_ORDERS = tuple(permutations(range(len(_JITTERS))))
+
+
+class ColourJitter(Operation):
+    """Brightness, contrast and saturation times 1 - x to 1 + x (at least 0), hue turned by -x to x; torchvision's.
+
+    The order of the four is drawn for a batch, not for a sample.
+
+    Args:
+        strength: of the paper's 0.8, 0.8, 0.8 and 0.2.
+        probability: that a sample is changed.
+    """
+
+    def __init__(self, strength: float, probability: float = 0.8) -> None:
+        super().__init__()
+        self.strength = strength
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: rows and order. Arrays: "rows" (m,), "factors" (m, 4) of brightness, contrast, saturation, hue."""
+        rows = np.flatnonzero(draws.each(Stream.JITTER) < self.probability)
+        reach = self.strength * 0.8
+        low, high = max(0.0, 1 - reach), 1 + reach
+        turn = self.strength * 0.2
+        ranges = ((low, high), (low, high), (low, high), (-turn, turn))
+        factors = [
+            least + (most - least) * draws.each(stream)[rows]
+            for (stream, _), (least, most) in zip(_JITTERS, ranges, strict=True)
+        ]
+        order = _ORDERS[int(draws.once(Stream.JITTER_ORDER) * len(_ORDERS))]
+        return Step((rows, order), {"rows": rows, "factors": np.stack(factors, axis=1).astype(np.float32)})
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], Any], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Changes the rows drawn."""
+        rows, order = host
+
+        def jitter(images: Tensor, factors: Tensor) -> Tensor:
+            for which in order:
+                images = self.fast(_JITTERS[which][1])(images, factors[:, which])
+            return images
+
+        return on_rows(jitter, images, first, rows, tensors["rows"], tensors["factors"])
+
+    def extra_repr(self) -> str:
+        """The arguments."""
+        return f"strength={self.strength}, probability={self.probability}"
+
+
+class Grayscale(Operation):
+    """Takes the colour from some samples.
+
+    Args:
+        probability: that a sample is changed.
+    """
+
+    def __init__(self, probability: float = 0.2) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host and array "rows": (m,)."""
+        rows = np.flatnonzero(draws.each(Stream.GRAYSCALE) < self.probability)
+        return Step(rows, {"rows": rows})
+
+    def run(self, images: Tensor, first: int, host: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Changes the rows drawn."""
+        return on_rows(self.fast(colour.grayscale), images, first, host, tensors["rows"])
+
+    def extra_repr(self) -> str:
+        """The argument."""
+        return f"probability={self.probability}"
+
+
+class Blur(Operation):
+    """Blurs some samples with a kernel of about a tenth of the shorter side, sigma 0.1 to 2 pixels.
+
+    Args:
+        probability: that a sample is changed.
+    """
+
+    def __init__(self, probability: float = 0.5) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: rows and the kernel's radius. Arrays: "rows" (m,), "sigmas" (m,)."""
+        rows = np.flatnonzero(draws.each(Stream.BLUR) < self.probability)
+        sigmas = 0.1 + 1.9 * draws.each(Stream.BLUR_SIGMA)[rows]
+        return Step((rows, blur_radius(size)), {"rows": rows, "sigmas": sigmas.astype(np.float32)})
+
+    def run(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], int], tensors: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Changes the rows drawn."""
+        rows, radius = host
+        blur = partial(self.fast(gaussian_blur), radius=radius)
+        return on_rows(blur, images, first, rows, tensors["rows"], tensors["sigmas"])
+
+    def extra_repr(self) -> str:
+        """The argument."""
+        return f"probability={self.probability}"
+
+
+def blur_radius(size: tuple[int, int]) -> int:
+    """The kernel is a tenth of the shorter side, made odd, and at least 3; 1 pixel to reflect is needed for that."""
+    shorter = min(size)
+    return min(max(1, shorter // 10 // 2), shorter - 1)

@@ -1,0 +1,66 @@
+"""Images and a matrix for each -> sheared, shifted or turned images: nearest pixel, black outside, as torchvision's."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+Matrices = NDArray[np.float64]
+
+
+def shear_x(values: NDArray[np.float64], size: tuple[int, int]) -> Matrices:
+    """(n,) tangents -> (n, 6) matrices; the upper left corner stays.
+
+    A matrix a b c d e f says where an output pixel comes from: x = a x' + b y' + c, y = d x' + e y' + f, in pixels from
+    the middle of the image.
+    """
+    return _matrices(values, b=values, c=values * size[0] / 2)
+
+
+def shear_y(values: NDArray[np.float64], size: tuple[int, int]) -> Matrices:
+    """The same the other way."""
+    return _matrices(values, d=values, f=values * size[1] / 2)
+
+
+def translate_x(pixels: NDArray[np.float64]) -> Matrices:
+    """(n,) whole pixels to the right -> (n, 6) matrices."""
+    return _matrices(pixels, c=-pixels)
+
+
+def translate_y(pixels: NDArray[np.float64]) -> Matrices:
+    """(n,) whole pixels down -> (n, 6) matrices."""
+    return _matrices(pixels, f=-pixels)
+
+
+def rotate(degrees: NDArray[np.float64]) -> Matrices:
+    """(n,) degrees counter-clockwise around the middle -> (n, 6) matrices."""
+    sine, cosine = np.sin(np.radians(degrees)), np.cos(np.radians(degrees))
+    return _matrices(degrees, a=cosine, b=-sine, d=sine, e=cosine)
+
+
+def _matrices(like: NDArray[np.float64], **entries: NDArray[np.float64]) -> Matrices:
+    out = np.zeros((len(like), 6))
+    out[:, 0] = out[:, 4] = 1
+    for name, values in entries.items():
+        out[:, "abcdef".index(name)] = values
+    return out
+
+
+def warp(images: Tensor, matrices: Tensor) -> Tensor:
+    """Moves pixels.
+
+    Args:
+        images: (n, 3, height, width) float32.
+        matrices: (n, 6) float32; see shear_x.
+    """
+    height, width = images.shape[2:]
+    x = torch.arange(width, dtype=torch.float32, device=images.device) - (width - 1) / 2
+    y = torch.arange(height, dtype=torch.float32, device=images.device)[:, None] - (height - 1) / 2
+    a, b, c, d, e, f = matrices[:, :, None, None].unbind(1)
+    # grid_sample wants -1 to 1 from edge to edge.
+    across, down = a * x + (b * y + c), d * x + (e * y + f)
+    grid = torch.stack((across.div_(width / 2), down.div_(height / 2)), dim=3)
+    return functional.grid_sample(images, grid, mode="nearest", padding_mode="zeros", align_corners=False)

@@ -1,0 +1,41 @@
+"""The `fastpipe` command: words on a command line -> the work, and a readable account of it. A module a command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import fastpipe
+from fastpipe.cli import bench, demo, inspect, pack, preview
+from fastpipe.cli.console import out
+
+app = typer.Typer(
+    help="The input pipeline for training vision models with PyTorch: pack photos once, load them fast.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for _command in (pack.pack, bench.bench, inspect.inspect, preview.preview, demo.demo):
+    app.command()(_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"fastpipe {fastpipe.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The console script."""
+    app()

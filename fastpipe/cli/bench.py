@@ -1,0 +1,89 @@
+"""`fastpipe bench`: a dataset -> images/s, of fastpipe and of what people use today."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fastpipe import tables
+from fastpipe.bench.child import Figures
+from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
+from fastpipe.bench.measure import compare
+from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.config import whole
+from fastpipe.cpus import granted_cpus
+from fastpipe.errors import ConfigError
+from fastpipe.index import Index
+
+_FEW_BATCHES = 8
+
+
+def bench(
+    data: Dataset,
+    against: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help=f"Compare with, by commas: {', '.join(GROUPS)}.", show_default="nothing"),
+    ] = "",
+    batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 128,
+    workers: Annotated[int | None, typer.Option(help="Threads or processes.", show_default="CPUs granted")] = None,
+    size: Annotated[int, typer.Option(help="Output size in pixels.")] = 224,
+    repeats: Annotated[int, typer.Option(help="Rounds; medians are shown.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Time measured in each run.")] = 4.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure images/s, and compare with other loaders.
+
+    The task: random-resized crop, mirrored half of the time, uint8 batches on the CPU. Each run is a fresh process;
+    contenders take turns.
+    """
+    with exit_codes():
+        index = Index(data)
+        threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+        whole("--repeats", repeats, least=1, most=1000)
+        whole("--size", size, least=1, most=4096)
+        whole("--batch-size", batch_size, least=1, most=2**20)
+        if not 0.1 <= seconds <= 3600:
+            raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
+        contenders, skipped = _contenders(against)
+        batch_size = min(batch_size, len(index))
+        task = Task(str(data), batch_size, threads, size)
+        if not as_json:
+            out.print(
+                f"{len(index):,} samples, {index.jpeg_bytes / len(index) / 1e3:.0f} kB each; "
+                f"{tables.count(threads, 'worker')}, batches of {batch_size}, {size} x {size}; "
+                f"{tables.count(repeats, 'round')} of {seconds:g} s"
+            )
+            if len(index) < _FEW_BATCHES * batch_size:
+                out.print(
+                    f"an epoch has fewer than {_FEW_BATCHES} batches: its end, where fastpipe stops and DataLoader is "
+                    "let run on, weighs more than in training"
+                )
+
+        def tell(number: int, contender: str, figures: Figures) -> None:
+            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
+
+        results = compare(task, contenders, repeats=repeats, seconds=seconds, on_run=tell)
+        if as_json:
+            print_json(
+                {
+                    "task": asdict(task),
+                    "results": [result.as_dict() for result in results],
+                    "skipped": skipped,
+                }
+            )
+            return
+        tables.show(out, tables.throughput(results), tables.stages(results[0].median, threads, batch_size))
+        for name, reason in skipped.items():
+            out.print(f"not measured: {NAMES[name]}: {reason}")
+
+
+def _contenders(against: str) -> tuple[list[str], dict[str, str]]:
+    """Who takes part, and who cannot and why."""
+    contenders = ["fastpipe"]
+    for group in filter(None, (part.strip() for part in against.split(","))):
+        if group not in GROUPS:
+            raise ConfigError(f"--against: expected {', '.join(GROUPS)}, got {group!r}")
+        contenders.extend(name for name in GROUPS[group] if name not in contenders)
+    return runnable(contenders)

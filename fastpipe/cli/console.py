@@ -1,0 +1,48 @@
+"""What all commands share: where they print, the options that they have in common, and exit codes.
+
+Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from fastpipe.errors import ConfigError, FastpipeError
+from fastpipe.names import readable
+
+out = Console(highlight=False, markup=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
+Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wrote.")]
+
+
+@contextlib.contextmanager
+def exit_codes() -> Iterator[None]:
+    """Turns errors into a line on standard error and an exit code."""
+    try:
+        yield
+    except ConfigError as problem:
+        err.print(f"fastpipe: {readable(str(problem))}")
+        raise typer.Exit(2) from problem
+    except FastpipeError as problem:
+        err.print(f"fastpipe: {readable(str(problem))}")
+        raise typer.Exit(1) from problem
+    except KeyboardInterrupt as problem:
+        err.print("fastpipe: interrupted")
+        raise typer.Exit(130) from problem
+    except OSError as problem:
+        err.print(f"fastpipe: the system refused: {readable(str(problem))}")
+        raise typer.Exit(1) from problem
+
+
+def print_json(content: object) -> None:
+    """Prints a result for programs."""
+    out.print(json.dumps(content, indent=1))

@@ -1,0 +1,50 @@
+"""`fastpipe demo`: the main job, on photos that it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe import tables
+from fastpipe.bench.child import Figures
+from fastpipe.bench.contenders import NAMES
+from fastpipe.cli.console import err, exit_codes, out
+from fastpipe.config import whole
+from fastpipe.demo.run import PHOTOS, run_demo
+from fastpipe.pack.progress import pack_progress
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to work.", show_default="fastpipe-demo")
+    ] = Path("fastpipe-demo"),
+    photos: Annotated[int, typer.Option(help="How many photos to make.")] = PHOTOS,
+) -> None:
+    """Do the main job on photos that it makes.
+
+    Packs them, iterates an epoch, compares the throughput with torch's DataLoader and draws a training batch.
+    """
+    with exit_codes():
+        whole("--photos", photos, least=1, most=1_000_000)
+
+        def say(text: str) -> None:
+            out.print(f"* {text}")
+
+        def tell(number: int, contender: str, figures: Figures) -> None:
+            err.print(f"round {number + 1}: {NAMES[contender]}: {figures.images_per_s:,.0f} images/s")
+
+        done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell)
+        if not done.summary.already_packed:
+            out.print(tables.packing(done.summary))
+        out.print(
+            f"one epoch: {done.epoch_images:,} images in {done.epoch_s:.2f} s, threads' start included, "
+            f"{done.epoch_images / done.epoch_s:,.0f} images/s"
+        )
+        out.print()
+        tables.show(out, tables.throughput(done.results))
+        for name, reason in done.skipped.items():
+            out.print(f"not measured: {NAMES[name]}: {reason}")
+        out.print(f"look at {done.sheet}: a training batch, as the model sees it")
+        out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch")

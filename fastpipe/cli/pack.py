@@ -1,0 +1,162 @@
+"""`fastpipe pack`: a folder of images -> tar shards with an index."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fastpipe import tables
+from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.errors import ConfigError
+from fastpipe.format import REJECTED_FILE
+from fastpipe.names import readable
+from fastpipe.pack.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
+from fastpipe.pack.job import PackOptions, Summary
+from fastpipe.pack.job import pack as run_pack
+from fastpipe.pack.progress import pack_progress
+
+
+class OnError(StrEnum):
+    """What packing does with a file that cannot be packed."""
+
+    REPORT = "report"
+    FAIL = "fail"
+
+
+class Exif(StrEnum):
+    """What packing does with an EXIF orientation."""
+
+    IGNORE = "ignore"
+    APPLY = "apply"
+
+
+def _bytes(text: str) -> int:
+    """A size such as 256MB, 1GiB or 1000000, in bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower())
+    if match is None:
+        raise typer.BadParameter(f"expected a size such as 256MB or 1GiB, got {text!r}")
+    number, prefix, binary = match.groups()
+    unit: int = 1024 if binary else 1000
+    return round(float(number) * float(unit) ** "_kmgt".index(prefix or "_"))
+
+
+def pack(
+    src: Annotated[Path, typer.Argument(help="A folder with one folder of images a class.")],
+    dst: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
+    workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
+    max_size: Annotated[
+        int | None, typer.Option(metavar="PX", help="Shrink pictures whose longest side is over PX pixels.")
+    ] = None,
+    quality: Annotated[
+        int | None, typer.Option(help="JPEG quality of shrunk pictures; 90 if not given.", show_default=False)
+    ] = None,
+    tile: Annotated[
+        int,
+        typer.Option(
+            metavar="PX", help="Width, about, of the tiles that can be decoded alone (restart markers); 0: none."
+        ),
+    ] = TILE,
+    shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
+    seed: Annotated[int, typer.Option(help="Picks the order of the samples.")] = 0,
+    on_error: Annotated[
+        OnError, typer.Option(help="Files that cannot be packed: list them and go on, or stop.")
+    ] = OnError.REPORT,
+    exif: Annotated[
+        Exif, typer.Option(help="EXIF orientation: leave pictures as stored, or turn them upright.")
+    ] = Exif.IGNORE,
+    keep_metadata: Annotated[
+        bool, typer.Option("--keep-metadata", help="Keep all metadata of JPEGs, not only the ICC profile.")
+    ] = False,
+    max_pixels: Annotated[int, typer.Option(help="Refuse larger pictures.")] = MAX_PIXELS,
+    max_scans: Annotated[int, typer.Option(help="Refuse progressive JPEGs with more scans.")] = MAX_SCANS,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace another dataset, or a damaged one, in DST.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Turn a folder of images into tar shards with an index.
+
+    JPEGs keep their exact pixels. Interrupted? Run the same command again: it goes on where it stopped.
+    """
+    with exit_codes():
+        if quality is not None and max_size is None:
+            raise ConfigError("--quality is that of shrunk pictures and needs --max-size; all others stay as they are")
+        conversion = Conversion(
+            max_size=max_size,
+            quality=90 if quality is None else quality,
+            apply_exif=exif is Exif.APPLY,
+            keep_metadata=keep_metadata,
+            max_pixels=max_pixels,
+            max_scans=max_scans,
+            tile=tile,
+        )
+        options = PackOptions(
+            conversion=conversion,
+            shard_size=_bytes(shard_size),
+            seed=seed,
+            fail_fast=on_error is OnError.FAIL,
+            overwrite=overwrite,
+            workers=workers,
+        )
+        gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
+        try:
+            with pack_progress(err) as progress:
+                summary = run_pack(src, dst, options, on_progress=progress)
+        except KeyboardInterrupt:
+            err.print("fastpipe: whole shards are kept; the same command goes on from there")
+            raise
+        if as_json:
+            print_json(_pack_json(summary, dst))
+        else:
+            _tell_pack(summary, dst)
+
+
+def _rejected(destination: Path) -> list[dict[str, str]]:
+    """What rejected.jsonl lists: path and reason of each file that was not packed."""
+    try:
+        return [json.loads(line) for line in (destination / REJECTED_FILE).read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
+def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
+    info = {name: value for name, value in summary.info.items() if name not in ("shards", "classes", "class_counts")}
+    return {
+        **info,
+        "classes": len(summary.info["classes"]),
+        "shards": len(summary.info["shards"]),
+        "packed_bytes": summary.info["jpeg_bytes"],
+        "rejected": _rejected(destination),
+        "outside_classes": [readable(name) for name in summary.stray],
+        "files_read": summary.files,
+        "seconds": summary.seconds,
+        "resumed_shards": summary.resumed,
+        "already_packed": summary.already_packed,
+    }
+
+
+def _tell_pack(summary: Summary, destination: Path) -> None:
+    if summary.already_packed:
+        out.print(f"{destination} is already packed from these sources with these options; nothing to do")
+        before = summary.info["counts"]["rejected"]
+        if before:
+            out.print(f"{tables.count(before, 'file')} had been rejected: see {destination / REJECTED_FILE}")
+        return
+    if summary.resumed:
+        out.print(f"went on after {tables.count(summary.resumed, 'shard')} of an earlier run")
+    out.print(tables.packing(summary))
+    rejected = _rejected(destination)
+    if rejected:
+        out.print(f"rejected  {tables.count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
+        for entry in rejected[:5]:
+            out.print(f"    {entry['path']}: {entry['reason']}")
+        if len(rejected) > 5:
+            out.print(f"    ... and {len(rejected) - 5:,} more")
+    else:
+        out.print("rejected  none")

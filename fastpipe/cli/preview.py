@@ -1,0 +1,43 @@
+"""`fastpipe preview`: a dataset and an augmentation -> a sheet of what the model sees."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe import tables
+from fastpipe.cli.console import Dataset, exit_codes, out
+from fastpipe.config import whole
+from fastpipe.preview import VARIANTS, write_preview
+
+_MOST_ROWS = 100
+
+
+class Preset(StrEnum):
+    """Presets of fastpipe.Augment, by the names of their constructors."""
+
+    NONE = "none"
+    SIMCLR = "simclr"
+    RANDAUGMENT = "randaugment"
+    TRIVIAL_AUGMENT = "trivial_augment"
+
+
+def preview(
+    data: Dataset,
+    augment: Annotated[Preset, typer.Option(help="fastpipe.Augment's preset; none: crop and flip only.")] = Preset.NONE,
+    out_file: Annotated[Path, typer.Option("--out", metavar="PNG", help="Where the sheet goes.")] = Path("preview.png"),
+    rows: Annotated[int, typer.Option(help="How many photos.")] = 6,
+    seed: Annotated[int, typer.Option(help="Of the loader; also picks the photos.")] = 0,
+) -> None:
+    """Draw what the model sees: photos, their random crops, and eight epochs' augmentation of each.
+
+    One row a photo: the photo, the crops drawn on it (yellow: that of epoch 0), and what epochs 0 to 7 make of it.
+    """
+    with exit_codes():
+        whole("--rows", rows, least=1, most=_MOST_ROWS)
+        whole("--seed", seed, least=0, most=2**64 - 1)
+        shown = write_preview(data, out_file, preset=augment.value, rows=rows, seed=seed)
+        out.print(f"{tables.count(shown, 'photo')} with {VARIANTS} variants each drawn to {out_file}")
