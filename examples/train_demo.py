@@ -22,8 +22,8 @@ from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import write_photos
 from fastpipe.pack.job import PackOptions, pack
 
-LEARN, TEST = 1500, 300
-SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 20, 0.01
+LEARN, TEST = 1000, 200
+SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 24, 0.01
 LEAST = 0.80
 
 
