@@ -199,6 +199,13 @@ def test_a_plan_of_another_batch_is_refused() -> None:
         augment.apply(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
 
 
+def test_tensors_of_another_plan_are_refused() -> None:
+    augment, images = Augment.simclr(), photos(8, 9, 9)
+    plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
+    with pytest.raises(ConfigError, match=re.escape("0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas missing")):
+        augment.apply(images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")})
+
+
 def test_fewer_classes_than_the_dataset_has_are_refused() -> None:
     augment = Augment.imagenet(cutmix=1.0, num_classes=10)
     plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)

@@ -11,7 +11,7 @@ import kornia.augmentation
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos
+from augment_batches import differing, photos
 from test_augment_draws import Noise, generators
 from torch import Tensor
 
@@ -122,6 +122,24 @@ def test_a_module_alone_hands_out_what_it_likes() -> None:
         assert (tuple(result.shape), result.dtype) == expected
 
 
+def test_operations_of_a_preset_go_with_modules_of_others() -> None:
+    """Ours work in place: what a module returns, here a tensor that it keeps, must stay as it is."""
+    kept: list[Tensor] = []
+    given: list[Tensor] = []
+    keep = Returns(lambda images: kept.append(images.half()) or kept[-1])
+    see = Returns(lambda images: given.append(images) or images)
+    ours = list(Augment.randaugment(4).operations)
+    images = photos(20, 12, 12)
+    result = Augment([keep, *ours, see], mean=None, std=None)(images)
+    assert torch.equal(kept[0], (images / 255).half())
+    assert given[0].is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(given[0], result)
+    alone = Augment.randaugment(4, mean=None, std=None)(images)
+    assert differing(result, alone, by=0.1) < 0.05
+    with pytest.raises(ConfigError, match="our own operations after it need it unchanged"):
+        Augment([Returns(lambda images: images[:, :, ::2, ::2]), *ours])(images)
+
+
 def test_modules_may_change_the_size() -> None:
     result = Augment([k.Resize((10, 12))], dtype=torch.bfloat16)(photos(4, 20, 20))
     assert result.shape == (4, 3, 10, 12)
@@ -149,7 +167,7 @@ def test_what_cannot_be_normalised_or_mixed_is_refused() -> None:
     with pytest.raises(ConfigError, match=re.escape("the operations returned shape (4, 1, 8, 6)")):
         Augment([Returns(lambda images: images[:, :1])])(images)
     halved = Returns(lambda images: images[:, :, ::2, ::2])
-    with pytest.raises(ConfigError, match=re.escape("from (8, 6) to (4, 3); erasing, mixup and cutmix need it")):
+    with pytest.raises(ConfigError, match=re.escape("from (8, 6) to (4, 3); erasing, mixup, cutmix")):
         Augment([halved], mixup=1.0, num_classes=4)(images, labels)
     with pytest.raises(ConfigError, match=re.escape("size=(4, 3)")):
         Augment([halved], erasing=0.5)(images)

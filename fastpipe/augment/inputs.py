@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -32,9 +33,11 @@ def check_images(images: object) -> None:
         raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
 
 
-def check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
-    """Raises ConfigError where images or labels are not those of the plan."""
+def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ConfigError where images, labels or tensors are not those of the plan."""
     check_images(images)
+    if missing := sorted(plan.arrays.keys() - tensors.keys()):
+        raise ConfigError(f"Augment: expected the tensors of all plan.arrays, {', '.join(missing)} missing")
     shape = (plan.count, 3, *plan.size)
     if tuple(images.shape) != shape:
         raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")

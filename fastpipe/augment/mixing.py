@@ -32,7 +32,8 @@ def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArra
     w, rest = np.exp(log_w), -np.expm1(log_w)
     cosine = np.cos(2 * np.pi * v)
     square = cosine * cosine * rest + w
-    return (1 + cosine * np.sqrt(rest) / np.sqrt(np.where(square > 0, square, 1))) / 2
+    share = (1 + cosine * np.sqrt(rest) / np.sqrt(np.where(square > 0, square, 1))) / 2
+    return np.clip(share, 0, 1)  # but for rounding it lies there
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ class Augment(torch.nn.Module):
         Raises:
             ConfigError: the tensors do not fit the plan, a module returned no batch, or num_classes is missing.
         """
-        check_fits(images, labels, plan)
+        check_fits(images, labels, plan, tensors)
         classes = self._classes(num_classes)
         stages = plan.split(tensors)
         with without_autocast(images.device):
