@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fastpipe.augment import placement
+
 
 def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
     """Blurs across, then down.
@@ -19,7 +21,7 @@ def gaussian_blur(images: Tensor, sigmas: Tensor, radius: int) -> Tensor:
     weights = torch.exp(-0.5 * (taps / sigmas[:, None]) ** 2)  # (n, radius + 1), from the middle outwards
     weights = weights / (2 * weights.sum(1, keepdim=True) - weights[:, :1])
     # A depthwise convolution is one kernel on a GPU, and on a CPU slower than adding shifted images up.
-    blur = _by_shifts if images.device.type == "cpu" else _by_convolution
+    blur = _by_shifts if placement.on_cpu(images.device) else _by_convolution
     for dimension in (3, 2):
         images = blur(images, weights, radius, dimension)
     return images
@@ -33,9 +35,10 @@ def _by_shifts(images: Tensor, weights: Tensor, radius: int, dimension: int) -> 
     padded, length = _padded(images, radius, dimension), images.shape[dimension]
     weight = weights[:, :, None, None, None].unbind(1)
     out = padded.narrow(dimension, radius, length) * weight[0]
+    pair = torch.empty_like(out)
     for tap in range(1, radius + 1):
         before, after = (padded.narrow(dimension, radius + shift, length) for shift in (-tap, tap))
-        out.addcmul_(before + after, weight[tap])
+        out.addcmul_(torch.add(before, after, out=pair), weight[tap])
     return out
 
 

@@ -21,9 +21,8 @@ class Canvases:
     """
 
     def __init__(self) -> None:
-        self._ring: SlotRing | None = None
-        self._most = 0
-        self._image: tuple[int, ...] = ()
+        # The ring, the shape of its images, and how many a buffer of it has; replaced as one.
+        self._lender: tuple[SlotRing, tuple[int, ...], int] | None = None
 
     def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
         """(n, 3, height, width) in channels_last, with no particular content."""
@@ -31,9 +30,10 @@ class Canvases:
             return torch.empty(shape, dtype=dtype, device=device, memory_format=torch.channels_last)
         count, channels, height, width = shape
         image = (height, width, channels * dtype.itemsize)
-        if self._ring is None or image != self._image or count > self._most:
-            self._ring, self._image, self._most = SlotRing((count, *image), _KEEP), image, count
-        lent = torch.from_numpy(self._ring.take())  # refers to the array lent, and all views of it do
+        lender = self._lender
+        if lender is None or image != lender[1] or count > lender[2]:
+            self._lender = lender = SlotRing((count, *image), _KEEP), image, count
+        lent = torch.from_numpy(lender[0].take())  # refers to the array lent, as do all views of it
         return lent[:count].view(dtype).view(count, height, width, channels).permute(0, 3, 1, 2)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Canvases:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from fastpipe.augment import pixels
 from fastpipe.augment.canvas import Canvases
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.mixing import Mixing
@@ -42,9 +43,10 @@ class Chain:
     _canvases: Canvases = field(default_factory=Canvases)
 
     @property
-    def whole(self) -> bool:
-        """Whether a batch cannot be taken in parts."""
-        return not all(operation.by_rows for operation in self.operations)
+    def _part_bytes(self) -> int | None:
+        if not self.operations:
+            return pixels.NORMALISE_BYTES
+        return pixels.PART_BYTES if all(operation.by_rows for operation in self.operations) else None
 
     def plan(self, draws: Draws, size: tuple[int, int]) -> AugmentPlan:
         """Draws what happens to a batch of images of `size` (height, width)."""
@@ -63,12 +65,12 @@ class Chain:
             stages: the tensors of each of its steps, on the images' device.
         """
         out: Tensor | None = None
-        for first, end in parts(images, whole=self.whole):
+        for first, end in parts(images, self._part_bytes):
             part = self._operate(images[first:end], first, plan, stages)
             if self.as_is:
                 return part
             if out is None:
-                self._check_size(part, plan)
+                self._check_size(part, plan, same=self.erasing is not None or self.mixing is not None)
                 mixed = torch.float32 if self.mixing is not None else self.dtype
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], mixed, images.device)
             self._finish(part, out[first:end], first, plan, stages)
@@ -82,11 +84,14 @@ class Chain:
     def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         if not self.operations:
             return images
-        # Our own operations are quickest on planes; modules of others are given what the loader hands out.
-        ours = self.operations[0].by_rows
-        images = to_unit(images, torch.contiguous_format if ours else torch.channels_last)
-        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
-            images = operation.run(images, first, host, tensors)
+        images = to_unit(images, _memory_format(self.operations[0]))
+        for number, operation in enumerate(self.operations):
+            before = self.operations[max(number - 1, 0)]
+            if operation.by_rows and not before.by_rows:  # what a module of others returns may be anything, and is its
+                self._check_size(images, plan, same=True)
+                images = images.to(torch.float32, memory_format=torch.contiguous_format, copy=True)
+            images = images.contiguous(memory_format=_memory_format(operation))
+            images = operation.run(images, first, plan.hosts[number], stages[number])
         return images
 
     def _finish(
@@ -97,15 +102,21 @@ class Chain:
         if self.erasing is not None:
             self.erasing.apply(as_rows(out), first, plan.hosts[number + 1], stages[number + 1])
 
-    def _check_size(self, images: Tensor, plan: AugmentPlan) -> None:
+    def _check_size(self, images: Tensor, plan: AugmentPlan, *, same: bool) -> None:
         shape = tuple(images.shape)
         if images.ndim != 4 or shape[1] != 3:
             raise ConfigError(
                 f"augment: the operations returned shape {shape}; expected images (N, 3, height, width) to normalise. "
                 "To hand out what a module returns as it is, pass the module itself: fastpipe.loader(augment=module)"
             )
-        if shape[2:] != plan.size and (self.erasing is not None or self.mixing is not None):
+        if same and shape[2:] != plan.size:
             raise ConfigError(
-                f"augment: the operations changed the images' size from {plan.size} to {shape[2:]}; erasing, mixup and "
-                f"cutmix need it unchanged. Make images of that size in the loader instead: size={shape[2:]}"
+                f"augment: the operations changed the images' size from {plan.size} to {shape[2:]}; erasing, mixup, "
+                "cutmix and our own operations after it need it unchanged. Have the loader make that size: "
+                f"size={shape[2:]}"
             )
+
+
+def _memory_format(operation: Operation) -> torch.memory_format:
+    """Our own operations are quickest on planes; modules of others are given what the loader hands out."""
+    return torch.contiguous_format if operation.by_rows else torch.channels_last

@@ -6,14 +6,16 @@ Source: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fastpipe.augment import placement
+from fastpipe.augment.boxes import cut_out, inside
 from fastpipe.augment.operation import on_rows
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.draws import Stream
@@ -34,16 +36,23 @@ class Erasing:
     probability: float
 
     def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
-        """Draws the boxes: arrays "rows" (m,), and "boxes" (m, 4) int64: top, left, bottom, right."""
+        """Draws the boxes. Host and arrays: "rows" (m,), "boxes" (m, 4) int64 top, left, bottom, right."""
         boxes = _boxes(draws, size)
         chosen = (draws.each(Stream.ERASE) < self.probability) & (boxes[:, 2] > boxes[:, 0])
         rows = np.flatnonzero(chosen & (boxes[:, 3] > boxes[:, 1]))
-        return Step(rows, {"rows": rows, "boxes": boxes[rows]})
+        return Step((rows, boxes[rows]), {"rows": rows, "boxes": boxes[rows]})
 
-    def apply(self, rows_nhw: Tensor, first: int, rows: NDArray[np.int64], tensors: Mapping[str, Tensor]) -> None:
+    def apply(
+        self, images: Tensor, first: int, host: tuple[NDArray[np.int64], ...], tensors: Mapping[str, Tensor]
+    ) -> None:
         """Blanks the boxes in images (n, height, width * 3), the batch's rows from `first` on, in place."""
-        out = on_rows(_blank, rows_nhw, first, rows, tensors["rows"], tensors["boxes"])
-        assert out is rows_nhw
+        rows, boxes = host
+        if not placement.on_cpu(images.device):
+            blanked = on_rows(_blank, images, first, rows, tensors["rows"], tensors["boxes"])
+            assert blanked is images
+            return
+        for place in range(bisect_left(rows, first), bisect_left(rows, first + len(images))):
+            cut_out(images[rows[place] - first], boxes[place].tolist()).zero_()
 
 
 def _boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
@@ -66,14 +75,5 @@ def _boxes(draws: Draws, size: tuple[int, int]) -> NDArray[np.int64]:
     return boxes
 
 
-def inside(boxes: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Boxes (m, 4) -> which rows (m, height, 1) and which places along rows (m, 1, width * 3) they hold."""
-    y = torch.arange(height, device=boxes.device)[:, None]
-    x = torch.arange(width, device=boxes.device).repeat_interleave(3, output_size=width * 3)
-    top, left, bottom, right = (edge[:, None, None] for edge in boxes.unbind(1))
-    return (y >= top) & (y < bottom), (x >= left) & (x < right)
-
-
-def _blank(rows_nhw: Tensor, boxes: Tensor) -> Tensor:
-    across, along = inside(boxes, rows_nhw.shape[1], rows_nhw.shape[2] // 3)
-    return rows_nhw.masked_fill_(across & along, 0)
+def _blank(images: Tensor, boxes: Tensor) -> Tensor:
+    return images.masked_fill_(inside(boxes, images), 0)

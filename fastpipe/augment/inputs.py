@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -32,9 +33,11 @@ def check_images(images: object) -> None:
         raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
 
 
-def check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
-    """Raises ConfigError where images or labels are not those of the plan."""
+def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ConfigError where images, labels or tensors are not those of the plan."""
     check_images(images)
+    if missing := sorted(plan.arrays.keys() - tensors.keys()):
+        raise ConfigError(f"Augment: expected the tensors of all plan.arrays, {', '.join(missing)} missing")
     shape = (plan.count, 3, *plan.size)
     if tuple(images.shape) != shape:
         raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")
@@ -43,3 +46,18 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan) -> None:
         raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
     if labels.device != images.device:
         raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Raises ConfigError where one is no class, if the labels are on the CPU: a look at others would wait for them.
+
+    There, a label that is no class makes a row of zeros before smoothing.
+    """
+    if labels.device.type != "cpu":
+        return
+    least, most = (int(label) for label in torch.aminmax(labels))
+    if least < 0 or most >= classes:
+        raise ConfigError(
+            f"Augment: expected labels from 0 to {classes - 1}, got {least} to {most}; "
+            "pass num_classes= of the greatest label plus 1, or mend the labels"
+        )

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment.erasing import inside
+from fastpipe.augment import placement
+from fastpipe.augment.boxes import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.draws import Stream
 
@@ -30,7 +32,8 @@ def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArra
     w, rest = np.exp(log_w), -np.expm1(log_w)
     cosine = np.cos(2 * np.pi * v)
     square = cosine * cosine * rest + w
-    return (1 + cosine * np.sqrt(rest) / np.sqrt(np.where(square > 0, square, 1))) / 2
+    share = (1 + cosine * np.sqrt(rest) / np.sqrt(np.where(square > 0, square, 1))) / 2
+    return np.clip(share, 0, 1)  # but for rounding it lies there
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,8 @@ class Mixing:
     def plan(self, draws: Draws, size: tuple[int, int]) -> Step:
         """Draws the shares.
 
-        Host: (n,) bool, which samples are cut. Arrays: "share" (n,) float32, what is left of the sample itself, exact
-        to the pixel for cutmix; "blend" (n,), the mask of a sample outside of its box: 1 where it is cut; "boxes"
-        (n, 4) int64 top, left, bottom, right; empty where it is not cut.
+        Host and arrays: "cut" (n,), which samples are cut; "share" (n,) float32, what is left of the sample itself,
+        exact to the pixel for cutmix; "boxes" (n, 4) int64 top, left, bottom, right, empty where it is not cut.
         """
         cut = np.full(len(draws), self.cutmix > 0)
         if self.mixup > 0 and self.cutmix > 0:
@@ -63,20 +65,20 @@ class Mixing:
         boxes = np.where(cut[:, None], _boxes(draws, size, share), 0)
         area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         share = np.where(cut, 1 - area / (size[0] * size[1]), share)
-        arrays = {
-            "share": share.astype(np.float32),
-            "blend": np.where(cut, 1, share).astype(np.float32),
-            "boxes": boxes,
-        }
-        return Step(cut, arrays)
+        share = share.astype(np.float32)
+        return Step((cut, share, boxes), {"cut": cut.astype(np.float32), "share": share, "boxes": boxes})
 
-    def apply(self, rows_nhw: Tensor, cut: NDArray[np.bool_], tensors: Mapping[str, Tensor]) -> Tensor:
+    def apply(self, images: Tensor, host: tuple[NDArray[Any], ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """Mixes the images of a whole batch, (n, height, width * 3) float32, which may be overwritten."""
-        blend = tensors["blend"][:, None, None]
-        if rows_nhw.device.type == "cpu":
-            return _one_by_one(rows_nhw, cut, blend, tensors["boxes"])
-        mask = _mask(blend, tensors["boxes"], rows_nhw) if cut.any() else blend
-        return torch.lerp(rows_nhw.roll(1, 0), rows_nhw, mask)
+        cut, share, boxes = host
+        if placement.on_cpu(images.device):
+            return _one_by_one(images, cut, share, boxes)
+        mask = tensors["share"][:, None, None]
+        if cut.any():
+            # 1 in a cut sample, where its share says nothing about single pixels; then 0 in its box.
+            mask = torch.where(tensors["cut"][:, None, None] > 0, 1.0, mask)
+            mask = mask.masked_fill(inside(tensors["boxes"], images), 0)
+        return torch.lerp(images.roll(1, 0), images, mask)
 
 
 def _boxes(draws: Draws, size: tuple[int, int], share: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -91,20 +93,17 @@ def _boxes(draws: Draws, size: tuple[int, int], share: NDArray[np.float64]) -> N
     return np.stack([np.clip(edge, 0, limit) for edge, limit in zip(edges, limits, strict=True)], axis=1)
 
 
-def _mask(blend: Tensor, boxes: Tensor, rows_nhw: Tensor) -> Tensor:
-    across, along = inside(boxes, rows_nhw.shape[1], rows_nhw.shape[2] // 3)
-    return blend.masked_fill(across & along, 0)
-
-
-def _one_by_one(rows_nhw: Tensor, cut: NDArray[np.bool_], blend: Tensor, boxes: Tensor) -> Tensor:
-    """In place, from the last row to the first, so that only one image has to be kept: no other memory is touched."""
-    last = rows_nhw[-1:].clone()
-    for row in range(len(rows_nhw) - 1, -1, -1):
-        this = slice(row, row + 1)
-        image, partner = rows_nhw[this], rows_nhw[row - 1 : row] if row else last
-        mask = _mask(blend[this], boxes[this], image) if cut[row] else blend[this]
-        torch.lerp(partner, image, mask, out=image)
-    return rows_nhw
+def _one_by_one(images: Tensor, cut: NDArray[np.bool_], share: NDArray[np.float32], boxes: NDArray[np.int64]) -> Tensor:
+    """In place, from the last row to the first: so only one image has to be kept, and no other memory is touched."""
+    last = images[-1].clone()
+    for row in range(len(images) - 1, -1, -1):
+        image, partner = images[row], images[row - 1] if row else last
+        if cut[row]:
+            box = boxes[row].tolist()
+            cut_out(image, box).copy_(cut_out(partner, box))
+        else:
+            torch.lerp(partner, image, float(share[row]), out=image)
+    return images
 
 
 def soft_labels(labels: Tensor, num_classes: int, smoothing: float, share: Tensor | None) -> Tensor:

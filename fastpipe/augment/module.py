@@ -15,7 +15,7 @@ from fastpipe import config
 from fastpipe.augment import options as checks
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
-from fastpipe.augment.inputs import check_fits, check_images, without_autocast
+from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
 from fastpipe.augment.mixing import Mixing, soft_labels
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import AugmentPlan, Draws
@@ -46,8 +46,6 @@ class Augment(torch.nn.Module):
         ConfigError: an argument is wrong.
     """
 
-    is_fastpipe_augment = True
-
     def __init__(
         self,
         operations: torch.nn.Module | Sequence[torch.nn.Module] = (),
@@ -63,7 +61,7 @@ class Augment(torch.nn.Module):
         compile: bool = False,
     ) -> None:
         super().__init__()
-        stages = checks.checked_operations(operations)
+        stages = checks.checked_operations(operations, Augment)
         if config.flag("compile", compile):
             checks.compile_operations(stages)
         self.operations = torch.nn.ModuleList(stages)
@@ -142,7 +140,7 @@ class Augment(torch.nn.Module):
             size: (height, width) of the images in pixels.
             seed, epoch, batch: name the draws; batch is the number of the global batch in its epoch.
         """
-        return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), size)
+        return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), (int(size[0]), int(size[1])))
 
     @torch.no_grad()
     def apply(  # type: ignore[override]
@@ -169,12 +167,13 @@ class Augment(torch.nn.Module):
         Raises:
             ConfigError: the tensors do not fit the plan, a module returned no batch, or num_classes is missing.
         """
-        check_fits(images, labels, plan)
+        check_fits(images, labels, plan, tensors)
         classes = self._classes(num_classes)
         stages = plan.split(tensors)
         with without_autocast(images.device):
             out = self._chain.apply(images, plan, stages)
             if self.soft:
+                check_labels(labels, classes)
                 labels = soft_labels(labels, classes, self.label_smoothing, stages[-1].get("share"))
         return out, labels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -84,7 +85,7 @@ def on_rows(
         The images with those rows changed.
     """
     count = len(images)
-    low, high = (int(edge) for edge in np.searchsorted(rows, (first, first + count)))
+    low, high = bisect_left(rows, first), bisect_left(rows, first + count)
     if low == high:
         return images
     mine = [parameter[low:high] for parameter in parameters]

@@ -15,8 +15,8 @@ from fastpipe.errors import ConfigError
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def checked_operations(operations: object) -> list[Operation]:
-    """A module or a sequence of them -> stages; what is not ours becomes Foreign."""
+def checked_operations(operations: object, outer: type) -> list[Operation]:
+    """A module or a sequence of them -> stages; what is not ours becomes Foreign. No module may be an `outer`."""
     if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
         operations = [operations]
     if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
@@ -34,13 +34,9 @@ def checked_operations(operations: object) -> list[Operation]:
                 f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a batch, got "
                 f"{type(module).__name__}; for a function write a module whose forward calls it"
             )
-        if any(isinstance(part, torch.nn.Module) and _is_augment(part) for part in module.modules()):
+        if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment itself; pass its operations instead")
     return [module if isinstance(module, Operation) else Foreign(module) for module in operations]
-
-
-def _is_augment(module: torch.nn.Module) -> bool:
-    return getattr(module, "is_fastpipe_augment", False) is True
 
 
 def compile_operations(operations: list[Operation]) -> None:

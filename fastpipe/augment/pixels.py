@@ -12,21 +12,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastpipe.augment import placement
 from fastpipe.augment.plan import Array
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 # A CPU takes a batch in parts that stay in its cache from the first operation to the last; other devices take it whole.
-PART_BYTES = 2**20  # of float32 images, a thread
+# Bytes of float32 images a thread: where operations make copies, and where pixels are only normalised.
+PART_BYTES = 2**20
+NORMALISE_BYTES = 2**22
 
 
-def parts(images: Tensor, *, whole: bool) -> Iterator[tuple[int, int]]:
-    """How a batch of images (n, 3, height, width) is taken: (first row, row after the last), in order."""
+def parts(images: Tensor, part_bytes: int | None) -> Iterator[tuple[int, int]]:
+    """How a batch of images (n, 3, height, width) is taken: (first row, row after the last), in order.
+
+    Args:
+        images: of the batch.
+        part_bytes: of float32 images, a thread; None: whole on any device.
+    """
     count, _, height, width = images.shape
     step = count
-    if images.device.type == "cpu" and not whole:
-        step = max(1, PART_BYTES * torch.get_num_threads() // (12 * height * width))
+    if placement.on_cpu(images.device) and part_bytes is not None:
+        step = max(1, part_bytes * torch.get_num_threads() // (12 * height * width))
     for first in range(0, count, step):
         yield first, min(first + step, count)
 
@@ -34,9 +42,10 @@ def parts(images: Tensor, *, whole: bool) -> Iterator[tuple[int, int]]:
 def to_unit(images: Tensor, memory_format: torch.memory_format) -> Tensor:
     """uint8 -> float32 in [0, 1], fresh memory in the order asked for."""
     out = torch.empty(images.shape, dtype=torch.float32, device=images.device, memory_format=memory_format)
-    if images.device.type == "cpu":
+    if placement.on_cpu(images.device):
         return out.copy_(images).mul_(1 / 255)
-    return torch.mul(images, 1 / 255, out=out)  # one kernel
+    # One pass over memory. A plain number would make it one of torch's default dtype, whatever that is set to.
+    return torch.mul(images, torch.full((), 1 / 255, dtype=torch.float32, device=images.device), out=out)
 
 
 def affine(mean: Sequence[float] | None, std: Sequence[float] | None, *, full: float) -> dict[str, Array]:
@@ -64,7 +73,7 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
         scale, shift: (3,) float32 on the same device.
         out: (n, 3, height, width) in channels_last, any floating dtype; rounded to it once.
     """
-    if images.device.type != "cpu":
+    if not placement.on_cpu(images.device):
         torch.addcmul(shift, images.permute(0, 2, 3, 1), scale, out=out.permute(0, 2, 3, 1))  # one kernel
         return
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then multiply there,

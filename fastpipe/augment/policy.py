@@ -79,6 +79,10 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "equalize": (tones.equalize, 0),
 }
 
+_FUNCTION_OF_PICK = np.array(
+    [-1 if pick == "identity" else list(_FUNCTIONS).index("warp" if pick in _WARPS else pick) for pick in PICKS]
+)
+
 
 def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
     """What a pick's function is called with.
@@ -159,12 +163,11 @@ class Policy(Operation):
             bins = np.full(len(draws), float(self.magnitude))
         sign = np.where(draws.each(Stream.SIGN + number) < 0.5, -1, 1)
         numbers = np.zeros((len(draws), 6))
-        function = np.full(len(draws), -1)
-        for code, pick in enumerate(PICKS[1:], start=1):
+        for code, pick in enumerate(PICKS):
             rows = np.flatnonzero(picked == code)
             share = bins[rows] / LAST_BIN * (sign[rows] if pick in _SIGNED else 1)
             numbers[rows] = numbers_of(pick, share, self.space, size)
-            function[rows] = list(_FUNCTIONS).index("warp" if pick in _WARPS else pick)
+        function = _FUNCTION_OF_PICK[picked]
         order = np.argsort(function, kind="stable")
         order = order[function[order] >= 0]
         edges = np.searchsorted(function[order], np.arange(len(_FUNCTIONS) + 1))

@@ -1,0 +1,274 @@
+"""Operations of augmentations -> a Markdown table: what each costs by kornia, by torchvision and by us.
+
+    python -m bench.augment_ops [--batch 64] [--size 224] [--rounds 9] [--only hue simclr] [--compile]
+
+All do the same work on a CPU, in one thread, with parameters of its own for each image; torchvision takes one a call,
+so it is called image by image, as in a dataset. Figures are milliseconds of CPU time a batch, medians. The contenders
+take turns, so that a change of the machine's speed meets all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from math import isnan, nan
+from statistics import median
+from typing import Any
+
+import kornia
+import kornia.augmentation
+import torch
+
+from bench.augment_batch import Batch, Call, torchvision
+from fastpipe import Augment
+from fastpipe.augment import colour, tones, warp
+from fastpipe.augment.blur import gaussian_blur
+from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
+from fastpipe.augment.policy import TRIVIAL_AUGMENT, numbers_of
+
+NAMES = ("kornia module", "kornia function", "torchvision v2", "ours")
+Row = tuple[str, Call, Call | None, Call, Call]
+k: Any = kornia.augmentation
+enhance: Any = kornia.enhance
+
+
+def colours(batch: Batch, f: Any) -> Iterator[Row]:
+    """Operations on colours."""
+    x, each, ours, by_kornia = batch.images, batch.each, batch.ours, batch.kornia
+    a, turns, span = 0.2 + 1.6 * batch.share, 0.4 * batch.share - 0.2, (0.2, 1.8)
+    yield (
+        "brightness",
+        by_kornia(k.RandomBrightness(span, p=1.0)),
+        lambda: enhance.adjust_brightness_accumulative(x, a),
+        each(f.adjust_brightness, a),
+        ours(colour.brightness, a),
+    )
+    yield (
+        "contrast",
+        by_kornia(k.RandomContrast(span, p=1.0)),
+        lambda: enhance.adjust_contrast_with_mean_subtraction(x, a),
+        each(f.adjust_contrast, a),
+        ours(colour.contrast, a),
+    )
+    yield (
+        "saturation",
+        by_kornia(k.RandomSaturation(span, p=1.0)),
+        lambda: enhance.adjust_saturation_with_gray_subtraction(x, a),
+        each(f.adjust_saturation, a),
+        ours(colour.saturation, a),
+    )
+    yield (
+        "hue",
+        by_kornia(k.RandomHue((-0.2, 0.2), p=1.0)),
+        lambda: enhance.adjust_hue(x, turns * 2 * torch.pi),
+        each(f.adjust_hue, turns),
+        ours(colour.hue, turns),
+    )
+    yield (
+        "grayscale",
+        by_kornia(k.RandomGrayscale(p=1.0)),
+        lambda: kornia.color.rgb_to_grayscale(x).expand_as(x).contiguous(),
+        each(lambda image, _: f.rgb_to_grayscale(image, 3), a),
+        ours(colour.grayscale),
+    )
+
+
+def edges(batch: Batch, f: Any) -> Iterator[Row]:
+    """Blur, sharpness, rotation."""
+    x, each, ours, by_kornia = batch.images, batch.each, batch.ours, batch.kornia
+    kernel, radius = (batch.taps, batch.taps), batch.taps // 2
+    sigmas, factors, degrees = 0.1 + 1.9 * batch.share, 2 * batch.share, 60 * batch.share - 30
+    yield (
+        f"gaussian blur, {batch.taps} taps",
+        by_kornia(k.RandomGaussianBlur(kernel, (0.1, 2.0), p=1.0)),
+        lambda: kornia.filters.gaussian_blur2d(x, kernel, sigmas[:, None].expand(-1, 2)),
+        each(lambda image, sigma: f.gaussian_blur(image, list(kernel), [sigma, sigma]), sigmas),
+        ours(lambda images, sigmas: gaussian_blur(images, sigmas, radius), sigmas),
+    )
+    yield (
+        "sharpness",
+        by_kornia(k.RandomSharpness((0.0, 2.0), p=1.0)),
+        lambda: enhance.sharpness(x, factors),
+        each(f.adjust_sharpness, factors),
+        ours(tones.sharpness, factors),
+    )
+    numbers = numbers_of("rotate", degrees.double().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3]))
+    yield (
+        "rotate, nearest pixel",
+        by_kornia(k.RandomRotation(30.0, resample="nearest", p=1.0)),
+        lambda: kornia.geometry.transform.rotate(x, degrees, mode="nearest"),
+        each(f.rotate, degrees),
+        ours(warp.warp, torch.from_numpy(numbers).float()),
+    )
+
+
+def tonal(batch: Batch, f: Any) -> Iterator[Row]:
+    """Operations on tones."""
+    x, each, ours, by_kornia = batch.images, batch.each, batch.ours, batch.kornia
+    bits = (2 + 6 * batch.share).round()
+    yield (
+        "posterize",
+        by_kornia(k.RandomPosterize((2.0, 8.0), p=1.0)),
+        lambda: enhance.posterize(x, bits.int()),
+        each(lambda image, value: f.posterize(image, int(value)), bits),
+        ours(tones.posterize, bits),
+    )
+    yield (
+        "solarize",
+        by_kornia(k.RandomSolarize(0.4, 0.0, p=1.0)),
+        lambda: enhance.solarize(x, batch.share),
+        each(f.solarize, batch.share),
+        ours(tones.solarize, batch.share),
+    )
+    yield (
+        "autocontrast",
+        by_kornia(k.RandomAutoContrast(p=1.0)),
+        lambda: enhance.normalize_min_max(x),
+        each(lambda image, _: f.autocontrast(image), bits),
+        ours(tones.autocontrast),
+    )
+    yield (
+        "equalize",
+        by_kornia(k.RandomEqualize(p=1.0)),
+        lambda: enhance.equalize(x),
+        each(lambda image, _: f.equalize(image), bits),
+        ours(tones.equalize),
+    )
+
+
+def presets(batch: Batch, v2: Any) -> Iterator[Row]:
+    """From uint8 to normalised float32, the drawing of parameters included."""
+    theirs, by_kornia, ours = batch.torchvision_chain, batch.kornia_chain, batch.augment
+    classes: Any = {"num_classes": len(batch.labels)}
+    yield "imagenet", by_kornia(), None, theirs(), ours(Augment.imagenet())
+    yield (
+        "imagenet, erasing=0.25",
+        by_kornia(k.RandomErasing(p=0.25)),
+        None,
+        theirs(v2.RandomErasing(0.25)),
+        ours(Augment.imagenet(erasing=0.25)),
+    )
+    yield (
+        "imagenet, mixup=0.2",
+        batch.mixed(k.RandomMixUpV2(p=1.0), by_kornia()),
+        None,
+        batch.mixed(v2.MixUp(alpha=0.2, **classes), theirs()),
+        ours(Augment.imagenet(mixup=0.2, **classes)),
+    )
+    yield (
+        "imagenet, cutmix=1.0",
+        batch.mixed(k.RandomCutMixV2(p=1.0), by_kornia()),
+        None,
+        batch.mixed(v2.CutMix(alpha=1.0, **classes), theirs()),
+        ours(Augment.imagenet(cutmix=1.0, **classes)),
+    )
+    factors, kernel, sigma = (0.8, 0.8, 0.8, 0.2), (batch.taps, batch.taps), (0.1, 2.0)
+    yield (
+        "simclr",
+        by_kornia(k.ColorJitter(*factors, p=0.8), k.RandomGrayscale(p=0.2), k.RandomGaussianBlur(kernel, sigma, p=0.5)),
+        None,
+        theirs(
+            v2.RandomApply([v2.ColorJitter(*factors)], 0.8),
+            v2.RandomGrayscale(0.2),
+            v2.RandomApply([v2.GaussianBlur(kernel, sigma)], 0.5),
+        ),
+        ours(Augment.simclr()),
+    )
+    yield (
+        "randaugment",
+        by_kornia(k.auto.RandAugment(2, 9)),
+        None,
+        theirs(v2.RandAugment(2, 9)),
+        ours(Augment.randaugment()),
+    )
+    yield (
+        "trivial_augment",
+        by_kornia(k.auto.TrivialAugment()),
+        None,
+        theirs(v2.TrivialAugmentWide()),
+        ours(Augment.trivial_augment()),
+    )
+
+
+def normalising(batch: Batch) -> dict[str, Call]:
+    """uint8 -> normalised: as it is usually written, and by us with and without memory that is used again."""
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    keeps, narrow, fresh = Augment.imagenet(), Augment.imagenet(dtype=torch.bfloat16), Augment.imagenet()
+
+    def forget() -> object:
+        fresh._chain = copy.deepcopy(fresh._chain)
+        return fresh(batch.bytes)
+
+    return {
+        "plain": lambda: batch.bytes.float().div(255).sub(mean).div(std),
+        "plain, in place": lambda: batch.bytes.float().div_(255).sub_(mean).div_(std),
+        "plain, in place, to bfloat16": lambda: batch.bytes.float().div_(255).sub_(mean).div_(std).bfloat16(),
+        "Augment.imagenet(), fresh memory": forget,
+        "Augment.imagenet()": lambda: keeps(batch.bytes),
+        "Augment.imagenet(dtype=torch.bfloat16)": lambda: narrow(batch.bytes),
+    }
+
+
+def measure(calls: Sequence[Call | None], rounds: int) -> list[float]:
+    """Milliseconds of CPU time each, the median of so many rounds after one that does not count; None gives nan."""
+    times: list[list[float]] = [[] for _ in calls]
+    for turn in range(rounds + 1):
+        for mine, call in zip(times, calls, strict=True):
+            if call is not None:
+                started = time.process_time()
+                call()
+                if turn:
+                    mine.append(1000 * (time.process_time() - started))
+    return [median(mine) if mine else nan for mine in times]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description="What operations of augmentations cost.")
+    parser.add_argument("--batch", type=int, default=64, help="images (default 64)")
+    parser.add_argument("--size", type=int, default=224, help="pixels a side (default 224)")
+    parser.add_argument("--rounds", type=int, default=9, help="of which the median counts (default 9)")
+    parser.add_argument("--only", nargs="+", default=[""], help="operations whose names begin so")
+    parser.add_argument("--compile", action="store_true", help="ours through torch.compile too; no presets then")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.filterwarnings("ignore")
+    import torchvision.transforms.v2 as v2
+
+    versions = f"torch {torch.__version__}, kornia {kornia.__version__}, torchvision {torchvision.__version__}"
+    shape = f"{arguments.batch} x 3 x {arguments.size} x {arguments.size}"
+    sys.stdout.write(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
+    sys.stdout.write(f"{shape}, float32; ms of CPU time a batch, one thread\n\n")
+    names = (*NAMES, "ours, compiled") if arguments.compile else NAMES
+    sys.stdout.write(f"| operation | {' | '.join(names)} |\n|---|{'---:|' * len(names)}\n")
+    batch, f = Batch(arguments.batch, arguments.size), v2.functional
+    table = [*colours(batch, f), *edges(batch, f), *tonal(batch, f)]
+    if arguments.compile:
+        batch = Batch(arguments.batch, arguments.size, compile=True)
+        extra = [*colours(batch, f), *edges(batch, f), *tonal(batch, f)]
+        table = [(*row, other[-1]) for row, other in zip(table, extra, strict=True)]
+    else:
+        table += presets(batch, v2)
+    for name, *calls in table:
+        if name.startswith(tuple(arguments.only)):
+            figures = measure(calls, arguments.rounds)
+            cells = ["" if isnan(figure) else f"{figure:.1f}" for figure in figures]
+            sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
+            sys.stdout.flush()
+    if arguments.only == [""] and not arguments.compile:
+        alone = normalising(batch)
+        sys.stdout.write("\n| normalising alone | ms | times as fast |\n|---|---:|---:|\n")
+        figures = measure(list(alone.values()), arguments.rounds)
+        for name, figure in zip(alone, figures, strict=True):
+            sys.stdout.write(f"| {name} | {figure:.1f} | {figures[0] / figure:.1f} |\n")
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        main()

@@ -1,0 +1,83 @@
+"""Tests of compile=True: torch.compile is given our operations, and what it makes of them gives the same images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from augment_batches import photos
+from torch import Tensor
+
+from fastpipe import Augment
+from fastpipe.augment import colour, operation, tones, warp
+from fastpipe.augment.simclr import Grayscale
+
+# torch's compiler warns of torch itself.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    operation.compiled.cache_clear()
+    yield
+    operation.compiled.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """torch's, in this process alone, and without what other runs have left in its cache."""
+    import torch._inductor.config as inductor
+
+    torch._dynamo.reset()
+    with pytest.MonkeyPatch.context() as patch, inductor.patch(compile_threads=1):
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [(colour.hue, [torch.linspace(-0.5, 0.5, 7)]), (tones.solarize, [torch.linspace(0, 1, 7)])],
+    ids=["hue", "solarize"],
+)
+def test_compiled_functions_give_the_same_for_any_number_of_images(
+    function: Callable[..., Tensor], parameters: list[Tensor]
+) -> None:
+    compiled = operation.compiled(function)
+    for count, size in ((7, (16, 20)), (4, (16, 20)), (5, (9, 11))):
+        images = photos(count, *size).to(torch.float32, memory_format=torch.contiguous_format) / 255
+        mine = [parameter[:count] for parameter in parameters]
+        torch.testing.assert_close(compiled(images.clone(), *mine), function(images, *mine), atol=2e-6, rtol=0)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_compiled_augmentation_gives_the_same() -> None:
+    images = photos(9, 16, 20)
+    compiled, eager = Augment([Grayscale(0.5)], compile=True), Augment([Grayscale(0.5)])
+    for batch in range(3):
+        torch.testing.assert_close(compiled(images, batch=batch), eager(images, batch=batch), atol=1e-5, rtol=0)
+
+
+def test_each_operation_of_a_preset_is_compiled_and_no_module_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def compile_(function: Any, **options: Any) -> Any:
+        given.append((function, options))
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    images = photos(60, 8, 8)
+    Augment.simclr()(images)
+    assert given == []
+    modules = [Grayscale(0.5), torch.nn.Identity()]
+    assert torch.equal(Augment(modules, compile=True)(images), Augment([Grayscale(0.5)])(images))
+    assert given == [(colour.grayscale, {"dynamic": True})]
+    Augment.simclr(compile=True)(images)
+    Augment.randaugment(compile=True)(images)
+    functions = {function.__name__ for function, _ in given}
+    assert {"hue", "contrast", "warp", "posterize", "equalize", "autocontrast"} <= functions
+    assert {function.__module__ for function, _ in given} == {module.__name__ for module in (colour, tones, warp)} | {
+        "fastpipe.augment.blur"
+    }

@@ -1,0 +1,141 @@
+"""Tests of apply() as an accelerator runs it: it never waits for the device, and gives what a CPU gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from augment_batches import photos, tensors_of
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from fastpipe import Augment
+from fastpipe.augment import pixels, placement
+
+COUNT, SIZE = 40, (24, 30)
+LABELS = torch.arange(COUNT)
+MIXED: dict[str, Any] = {"erasing": 0.4, "mixup": 0.3, "cutmix": 1.0, "label_smoothing": 0.1, "num_classes": 50}
+AUGMENTS = {
+    "imagenet": Augment.imagenet(**MIXED),
+    "simclr": Augment.simclr(**MIXED),
+    "randaugment": Augment.randaugment(**MIXED),
+    "trivial_augment": Augment.trivial_augment(**MIXED),
+    "bfloat16": Augment.imagenet(dtype=torch.bfloat16, **MIXED),
+    "erasing": Augment.imagenet(erasing=0.5),
+    "mixup": Augment.imagenet(mixup=0.5, num_classes=50),
+    "smoothing": Augment.imagenet(label_smoothing=0.5, num_classes=50),
+}
+# Operations that end in a wait for the device, whatever they are given.
+WAITING = {
+    "_local_scalar_dense",
+    "is_nonzero",
+    "nonzero",
+    "masked_select",
+    "equal",
+    "unique",
+    "_unique2",
+    "bincount",
+    "repeat_interleave.Tensor",
+}
+
+
+class Watch(TorchDispatchMode):
+    """Collects the operations that would wait for the device, and those that copy from one to another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.calls = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.calls += 1
+        name = function._schema.name.partition("::")[2]
+        full = f"{name}.{function._schema.overload_name}"
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        devices = {tensor.device.type for tensor in tensors}
+        if name in ("_to_copy", "copy_") and "device" in kwargs and kwargs["device"] is not None:
+            devices.add(torch.device(kwargs["device"]).type)
+        by_mask = name.startswith(("index.", "index_put")) or name == "index"
+        if (
+            name in WAITING
+            or full in WAITING
+            or len(devices) > 1
+            or (by_mask and any(tensor.dtype == torch.bool for tensor in tensors))
+        ):
+            self.seen.append(f"{full} on {sorted(devices)}")
+        return function(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", AUGMENTS)
+def test_nothing_waits_for_the_device(name: str) -> None:
+    """Tensors without data: asking for a value raises. Everything made in between has to be on their device."""
+    augment = AUGMENTS[name]
+    plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
+    images, labels, tensors = photos(COUNT, *SIZE).to("meta"), LABELS.to("meta"), tensors_of(plan, "meta")
+    with Watch() as watch:
+        out, soft = augment.apply(images, labels, plan, tensors)
+    assert watch.seen == []
+    assert watch.calls > 0
+    assert out.device.type == soft.device.type == "meta"
+    assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_the_watch_sees_what_waits() -> None:
+    values = torch.arange(4.0)
+    for waits in (
+        lambda: values.sum().item(),
+        lambda: values[values > 1],
+        lambda: values.index_put_((values > 1,), values[:1]),
+        lambda: values.nonzero(),
+        lambda: torch.masked_select(values, values > 1),
+        lambda: torch.equal(values, values),
+        lambda: bool(values.any()),
+        lambda: values.to("meta"),
+    ):
+        with Watch() as watch:
+            waits()
+        assert watch.seen
+
+
+@pytest.mark.parametrize("name", AUGMENTS)
+def test_an_accelerator_gets_what_a_cpu_gets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = photos(COUNT, *SIZE)
+    expected, expected_labels = AUGMENTS[name](images, LABELS)
+    monkeypatch.setattr(placement, "on_cpu", lambda device: False)
+    result, labels = AUGMENTS[name](images, LABELS)
+    narrow = result.dtype == torch.bfloat16
+    torch.testing.assert_close(result, expected, atol=2e-2 if narrow else 1e-5, rtol=0)
+    torch.testing.assert_close(labels, expected_labels)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 17])
+def test_how_a_batch_is_cut_makes_no_difference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = photos(COUNT, *SIZE)
+    for name in ("imagenet", "simclr", "randaugment", "trivial_augment", "bfloat16"):
+        expected, _ = AUGMENTS[name](images, LABELS)
+        monkeypatch.setattr(pixels, "PART_BYTES", 12 * SIZE[0] * SIZE[1] * rows // torch.get_num_threads())
+        monkeypatch.setattr(pixels, "NORMALISE_BYTES", pixels.PART_BYTES)
+        result, _ = AUGMENTS[name](images, LABELS)
+        assert torch.equal(result, expected), name
+        monkeypatch.undo()
+
+
+def test_normalising_is_one_kernel() -> None:
+    augment = Augment.imagenet(dtype=torch.bfloat16)
+    plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
+    images, labels, tensors = photos(COUNT, *SIZE).to("meta"), LABELS.to("meta"), tensors_of(plan, "meta")
+    kernels: list[str] = []
+
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kernels.append(function._schema.name.partition("::")[2])
+            return function(*args, **(kwargs or {}))
+
+    with Names():
+        augment.apply(images, labels, plan, tensors)
+    views = {"permute", "slice", "empty", "detach", "view"}
+    assert [kernel for kernel in kernels if kernel not in views] == ["addcmul"]
