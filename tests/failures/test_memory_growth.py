@@ -1,0 +1,64 @@
+"""Failure 5: reading a Python object writes its reference count, so a forked worker copies page after page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from children import run
+from conftest import frees_memory
+
+import fastpipe
+
+
+def test_a_list_is_copied_into_each_worker() -> None:
+    script = """
+        import json, os, re
+        import numpy as np
+        from torch.utils.data import DataLoader, Dataset
+
+        COUNT = 400_000
+
+        class Names(Dataset):
+            def __init__(self, names):
+                self.names = names
+
+            def __len__(self):
+                return COUNT // 1000
+
+            def __getitem__(self, part):
+                for name in self.names[1000 * part : 1000 * (part + 1)]:
+                    len(str(name))
+                smaps = open("/proc/self/smaps_rollup").read()
+                return int(re.search(r"Private_Dirty: +([0-9]+) kB", smaps)[1])
+
+        def grown_mb(names):
+            loader = DataLoader(Names(names), batch_size=None, num_workers=2, multiprocessing_context="fork")
+            private = [int(kilobytes) for kilobytes in loader]
+            return [(private[at - 2] - private[at]) / 1e3 for at in (0, 1)]  # the two workers take turns
+
+        names = [f"photos/class-{number % 1000:04d}/{number:09d}.jpg" for number in range(COUNT)]
+        print(json.dumps([grown_mb(names), grown_mb(np.array(names, dtype="S64"))]))
+    """
+    as_list, as_array = run(script).figures()
+    assert min(as_list) > 10, "each worker has read, and so copied, half of 400,000 names of 90 bytes"
+    assert max(as_array) < 4
+
+
+def private_mb() -> float:
+    fields = Path("/proc/self/smaps_rollup").read_text().split()
+    return int(fields[fields.index("Private_Dirty:") + 1]) / 1e3
+
+
+@frees_memory
+def test_fastpipe_does_not_grow(flat: Path) -> None:
+    with fastpipe.loader(flat, 8, size=32, num_workers=3) as loader:
+        for _ in range(50):
+            list(loader)
+        before = private_mb()
+        for _ in range(500):
+            for _batch in loader:
+                pass
+        assert loader.stats().samples == 550 * 4 * 8
+        assert private_mb() - before < 4
+        children = [task.read_text() for task in Path("/proc/self/task").glob("*/children")]
+        assert not any(children), "there is no process to copy anything into"
