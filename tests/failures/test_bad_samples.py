@@ -98,10 +98,11 @@ def test_fastpipe_waits_for_no_pipe(photos: Path, flat: Path, copied: Callable[[
     os.mkfifo(stuck)
     script = """
         import sys
+        from pathlib import Path
         import fastpipe
         from fastpipe.pack.job import PackOptions, pack
 
-        pack(sys.argv[1], sys.argv[2], PackOptions(workers=2))
+        pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(workers=2))
         print(len(fastpipe.Index(sys.argv[2])))
     """
     assert run(script, photos, photos.parent / "packed").figures() == 5

@@ -1,4 +1,4 @@
-"""Failure 7: `prefetch_factor` counts for each worker, so batches made ahead grow with the workers until memory is full."""
+"""Failure 7: `prefetch_factor` counts for each worker, so more workers fill more memory with batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failure 2: each worker process has libraries that start a thread for every CPU, and the CPUs are shared out many times."""
+"""Failure 2: libraries start a thread for every CPU in every worker process, and the threads fight for the CPUs."""
 
 from __future__ import annotations
 
