@@ -7,6 +7,7 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of 
 """
 
 from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.dataset import Dataset
 from fastpipe.errors import (
     ConfigError,
     DatasetError,
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CenterCrop",
     "ConfigError",
+    "Dataset",
     "DatasetError",
     "EngineError",
     "FastpipeError",

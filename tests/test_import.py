@@ -11,6 +11,7 @@ import fastpipe
 PUBLIC = {
     "CenterCrop",
     "ConfigError",
+    "Dataset",
     "DatasetError",
     "EngineError",
     "FastpipeError",

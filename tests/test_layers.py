@@ -15,13 +15,13 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "sheet", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws", "names"},  # L0
+    {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
     {"index", "config"},  # L1
     {"crops", "order"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
-    {"engine"},  # and what carries it out
-    {"slots", "transfer", "augment", "stats"},  # L3
+    {"engine", "pictures"},  # and what carries it out; single pictures, without a plan
+    {"slots", "transfer", "augment", "stats", "transform", "worker"},  # L3
     {"epoch"},  # L4: an epoch's batches,
     {"upcoming"},  # the next epoch's,
     {"loader", "dataset"},  # and what hands out epochs
@@ -39,7 +39,7 @@ RESERVED = {
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
-    "fastpipe._engine": {"engine", "pack"},
+    "fastpipe._engine": {"engine", "pictures", "pack"},
 }
 
 
