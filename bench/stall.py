@@ -1,6 +1,6 @@
 """How long a training waits for its data, step by step, with DataLoader in several ways and with fastpipe.
 
-    .venv/bin/python -m bench.stall [PHOTOS] [--forms large,transform,photos] [--seconds 15] [--out DIR]
+    .venv/bin/python -m bench.stall [PHOTOS] [--forms large,transform,photos] [--feeds workers,fastpipe] [--out DIR]
 
 Writes stalls.json, stalls.md and a timeline stalls-FORM.png for each form. PHOTOS, a folder with one folder of JPEG
 files a class, is for the form "photos"; the others are made. docs/stalls.md says what is compared.
@@ -12,7 +12,7 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,8 @@ _GRACE_S = 120.0
 def main(arguments: Sequence[str] | None = None) -> None:
     """Makes the data, runs every way of feeding on it and writes what came out."""
     options = _arguments().parse_args(arguments)
-    forms = (
-        options.forms.split(",") if options.forms else [form for form in FORMS if form != "photos" or options.photos]
-    )
-    if unknown := set(forms) - set(FORMS):
-        sys.exit(f"bench.stall: --forms: expected some of {', '.join(FORMS)}, got {', '.join(sorted(unknown))}")
+    forms = _chosen("--forms", options.forms, [form for form in FORMS if form != "photos" or options.photos], FORMS)
+    options.feeds = _chosen("--feeds", options.feeds, list(LABELS), LABELS)
     if "photos" in forms and options.photos is None:
         sys.exit("bench.stall: the form photos needs a folder of photos; name one, or leave the form out")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -61,9 +58,10 @@ def measure(form: str, options: argparse.Namespace) -> dict[str, Any]:
         "step_s": options.batch_size / rate,
     }
     runs = []
-    for name, label in LABELS.items():
+    for name in options.feeds:
         if name == "fastpipe" and FORMS[form].heavy:
             continue  # its loader runs no Python of the user's
+        label = LABELS[name]
         found = _run({**order, "feed": name})
         run = {"name": name, "label": label, **found}
         if "steps" in found:
@@ -113,7 +111,8 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         for run in found["runs"]:
             if "refused" in run:
-                lines.append(f"| {run['label']} | does not start: `{run['refused']}` |  |  |  |  |  |")
+                reason = run["refused"].partition(".")[0]
+                lines.append(f"| {run['label']} | does not start: `{reason}` |  |  |  |  |  |")
                 continue
             waits = [f"{run[key]:,.0f} ms" for key in ("median_wait_ms", "p99_wait_ms", "longest_wait_ms")]
             cells = [
@@ -124,6 +123,14 @@ def markdown(results: dict[str, Any]) -> str:
             ]
             lines.append(f"| {run['label']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _chosen(option: str, names: str | None, default: list[str], known: Iterable[str]) -> list[str]:
+    chosen = names.split(",") if names else default
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        sys.exit(f"bench.stall: {option}: expected some of {', '.join(known)}; got {', '.join(unknown)}")
+    return chosen
 
 
 def _run(order: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +152,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.stall", description="How long a training waits for data.")
     parser.add_argument("photos", type=Path, nargs="?", metavar="PHOTOS", help="one folder of JPEG files a class")
     parser.add_argument("--forms", help=f"by commas: {', '.join(FORMS)}; all that can be made")
+    parser.add_argument("--feeds", help=f"by commas: {', '.join(LABELS)}; all")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each run (15)")
     parser.add_argument("--samples", type=int, default=3200, help="photos (3200)")
     parser.add_argument("--batch-size", type=int, default=64, help="samples a batch (64)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,14 +59,14 @@ def make(form: str, photos: Path | None, work: Path, samples: int, workers: int)
 def _synthetic(files: Path, samples: int, *, large: bool) -> None:
     """Two folders of photos; with `large`, every hundredth is one."""
     usual = [_jpeg(_USUAL, seed) for seed in range(_DISTINCT)]
-    slow = _jpeg(_LARGE, _DISTINCT) if large else b""
+    slow = functools.cache(lambda: _jpeg(_LARGE, _DISTINCT))  # a second's work, for those who need it
     for stale in files.glob("*/*"):
         stale.unlink()
     for number in range(samples):
         folder = files / f"class-{number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
         is_slow = large and number % _SLOW_EVERY == _SLOW_EVERY // 2
-        (folder / f"{number:06d}.jpg").write_bytes(slow if is_slow else usual[number % _DISTINCT])
+        (folder / f"{number:06d}.jpg").write_bytes(slow() if is_slow else usual[number % _DISTINCT])
 
 
 def _jpeg(size: tuple[int, int], seed: int) -> bytes:

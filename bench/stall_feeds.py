@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import cv2
+import numpy as np
 import torch
 import turbojpeg
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 import fastpipe
@@ -30,6 +32,7 @@ LABELS = {
     "refused": "C: prefetch_factor=4, persistent_workers=True, but num_workers=0",
     "restarted": "C': a worker a CPU, prefetch_factor=1, persistent_workers=False",
     "overloaded": "D: 8 workers a CPU, each with OpenCV's threads",
+    "dataset": "fastpipe.Dataset in B's DataLoader",
     "fastpipe": "fastpipe, a thread a CPU",
 }
 _PREFETCH = 4
@@ -38,17 +41,31 @@ _LEAST_STEPS = 4
 _SLOW_SHARE, _SLOW_TIMES = 0.01, 75
 
 
-class Photos(Dataset[tuple[torch.Tensor, int]]):
-    """Files, decoded by libjpeg-turbo, cropped, resized and mirrored by OpenCV: what a careful user writes.
+class Augmentation:
+    """A random-resized crop, mirrored half of the time, by OpenCV; then perhaps something heavy. Array to tensor."""
 
-    `opencv_threads` is 0 to keep OpenCV to the worker's own thread; `heavy` blurs, one picture in a hundred 75 times.
-    """
-
-    def __init__(self, files: Path, size: int, *, opencv_threads: int, heavy: bool) -> None:
-        self._files = photo_files(files)
-        self._size = size
-        self._opencv_threads = opencv_threads
+    def __init__(self, size: int, *, heavy: bool) -> None:
+        self._size = (size, size)
         self._heavy = heavy
+
+    def __call__(self, *, image: NDArray[np.uint8]) -> dict[str, torch.Tensor]:
+        x, y, w, h = random_crop(image.shape[1], image.shape[0])
+        picture = cv2.resize(image[y : y + h, x : x + w], self._size, interpolation=cv2.INTER_LINEAR)
+        if random.random() < 0.5:
+            picture = cv2.flip(picture, 1)
+        if self._heavy:  # a few milliseconds; for one picture in a hundred, a few hundred
+            for _ in range(_SLOW_TIMES if random.random() < _SLOW_SHARE else 1):
+                picture = cv2.bilateralFilter(picture, 7, 40, 40)
+        return {"image": torch.from_numpy(picture)}
+
+
+class Photos(Dataset[tuple[torch.Tensor, int]]):
+    """Files, decoded by libjpeg-turbo: what a careful user writes. `opencv_threads` 0 keeps OpenCV to one thread."""
+
+    def __init__(self, files: Path, transform: Augmentation, opencv_threads: int) -> None:
+        self._files = photo_files(files)
+        self._transform = transform
+        self._opencv_threads = opencv_threads
         self._codec: turbojpeg.TurboJPEG | None = None
 
     def __len__(self) -> int:
@@ -60,20 +77,7 @@ class Photos(Dataset[tuple[torch.Tensor, int]]):
             self._codec = turbojpeg.TurboJPEG()
         path, label = self._files[number]
         picture = self._codec.decode(Path(path).read_bytes(), pixel_format=turbojpeg.TJPF_RGB)
-        x, y, w, h = random_crop(picture.shape[1], picture.shape[0])
-        picture = cv2.resize(picture[y : y + h, x : x + w], (self._size, self._size), interpolation=cv2.INTER_LINEAR)
-        if random.random() < 0.5:
-            picture = cv2.flip(picture, 1)
-        if self._heavy:
-            picture = heavy(picture)
-        return torch.from_numpy(picture), label
-
-
-def heavy(picture: Any) -> Any:
-    """A transform of a few milliseconds; for one picture in a hundred, of a few hundred."""
-    for _ in range(_SLOW_TIMES if random.random() < _SLOW_SHARE else 1):
-        picture = cv2.bilateralFilter(picture, 7, 40, 40)
-    return picture
+        return self._transform(image=picture)["image"], label
 
 
 def collate(samples: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -96,9 +100,14 @@ def feed(order: dict[str, Any]) -> Iterable[tuple[torch.Tensor, torch.Tensor]]:
         "refused": {"num_workers": 0, **persistent},
         "restarted": {"num_workers": workers, "prefetch_factor": 1},
         "overloaded": {"num_workers": _TOO_MANY * workers, **persistent},
+        "dataset": {"num_workers": workers, **persistent},
     }[name]
-    threads = -1 if name == "overloaded" else 0  # -1: as many as OpenCV sees fit
-    photos = Photos(Path(order["files"]), order["size"], opencv_threads=threads, heavy=FORMS[order["form"]].heavy)
+    transform = Augmentation(order["size"], heavy=FORMS[order["form"]].heavy)
+    photos: Dataset[tuple[torch.Tensor, int]]
+    if name == "dataset":
+        photos = fastpipe.Dataset(order["packed"], transform)
+    else:  # -1: as many threads as OpenCV sees fit
+        photos = Photos(Path(order["files"]), transform, opencv_threads=-1 if name == "overloaded" else 0)
     return DataLoader(
         photos, batch_size=order["batch_size"], shuffle=True, drop_last=True, collate_fn=collate, **options
     )

@@ -16,13 +16,15 @@ sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 from bench import stall, stall_chart  # noqa: E402
 
 SMALL = ["--samples", "40", "--batch-size", "8", "--size", "32", "--workers", "1", "--seconds", "0.3", "--rate", "400"]
+FEEDS = ["single", "workers", "refused", "fastpipe"]
 
 
 def test_a_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    stall.main(["--forms", "large", "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), *SMALL])
+    chosen = ["--forms", "large", "--feeds", ",".join(FEEDS)]
+    stall.main([*chosen, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), *SMALL])
     results = json.loads((tmp_path / "out" / "stalls.json").read_text())
     runs = {run["name"]: run for run in results["forms"]["large"]["runs"]}
-    assert list(runs) == ["single", "workers", "refused", "restarted", "overloaded", "dataset", "fastpipe"]
+    assert list(runs) == FEEDS
     assert "num_workers > 0" in runs["refused"]["refused"]
     for name, run in runs.items():
         if name == "refused":
@@ -33,16 +35,31 @@ def test_a_short_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert 0 <= run["median_wait_ms"] <= run["p99_wait_ms"] <= run["longest_wait_ms"]
     table = (tmp_path / "out" / "stalls.md").read_text()
     assert table in capsys.readouterr().out
-    assert table.count("\n| ") == 1 + 7
+    assert table.count("\n| ") == 1 + len(FEEDS)
     with Image.open(tmp_path / "out" / "stalls-large.png") as timeline:
         assert timeline.width > 1000
-        assert timeline.height > 6 * 100
+        assert timeline.height > 3 * 100
 
 
-@pytest.mark.parametrize("form", ["small", "photos"])
-def test_a_form_that_cannot_be_made(tmp_path: Path, form: str) -> None:
-    with pytest.raises(SystemExit, match="forms" if form == "small" else "needs a folder of photos"):
-        stall.main(["--forms", form, "--work", str(tmp_path), "--out", str(tmp_path)])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--forms", "small", "--forms: expected some of large, transform, photos; got small"),
+        ("--forms", "photos", "needs a folder of photos"),
+        ("--feeds", "fast", "--feeds: expected some of single, workers"),
+    ],
+)
+def test_wrong_choices(tmp_path: Path, option: str, value: str, message: str) -> None:
+    with pytest.raises(SystemExit, match=message):
+        stall.main([option, value, "--work", str(tmp_path), "--out", str(tmp_path)])
+
+
+def test_the_loader_is_left_out_of_python_transforms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ["--forms", "transform", "--feeds", "dataset,fastpipe"]
+    stall.main([*chosen, "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"), *SMALL])
+    said = capsys.readouterr().out
+    assert "| fastpipe.Dataset in B's DataLoader |" in said
+    assert "| fastpipe, a thread a CPU |" not in said
 
 
 def test_figures() -> None:
@@ -69,10 +86,11 @@ def test_a_timeline_shows_each_wait_where_it_was(tmp_path: Path) -> None:
         pixels = np.asarray(image.convert("RGB")).astype(int)
     theirs = np.abs(pixels - [0x5C, 0x6B, 0x8A]).sum(axis=2) < 12
     heights = theirs.sum(axis=0)
-    tallest = heights.max()
-    columns = np.flatnonzero(heights > 0.4 * tallest)
-    groups = np.split(columns, np.flatnonzero(np.diff(columns) > 1) + 1)
-    assert len(groups) == 2, "two long waits, and no more"
-    assert heights[groups[0][0]] == pytest.approx(tallest / 2, abs=2)
-    left, right = 64, pixels.shape[1] - 20
-    assert [group[0] for group in groups] == pytest.approx([left + (right - left) * at / 3 for at in (1.0, 2.5)], abs=2)
+    columns = np.flatnonzero(heights > 6)
+    first, second = np.split(columns, np.flatnonzero(np.diff(columns) > 10) + 1)
+    left, across = 64, (pixels.shape[1] - 64 - 20) / 3
+    for tooth, (asked, waited) in ((first, (1.0, 0.1)), (second, (2.5, 0.2))):
+        assert tooth[0] == pytest.approx(left + asked * across, abs=6), "it rises from where the step asked"
+        assert tooth[-1] == pytest.approx(left + (asked + waited) * across, abs=2), "and falls where the batch came"
+        assert heights[tooth].argmax() >= len(tooth) - 2
+    assert heights[first].max() == pytest.approx(heights[second].max() / 2, abs=2)

@@ -98,3 +98,28 @@ def test_fastpipe_beside_all_these_threads_and_in_a_fork(flat: Path) -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """
     assert run(script, flat).figures() == 37
+
+
+def test_the_dataset_in_a_forked_worker(textured: Path) -> None:
+    """It keeps OpenCV to one thread, as torch keeps itself."""
+    script = """
+        import json, sys
+        import cv2
+        import numpy as np
+        import torch
+        from torch.utils.data import DataLoader
+        import fastpipe
+
+        def large_sum(picture):
+            cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
+            return picture.sum() + 0 * (torch.ones(2000, 2000) * 2).sum()
+
+        torch.set_num_threads(4)
+        cv2.setNumThreads(4)
+        (torch.ones(3000, 3000) * 2).sum()
+        cv2.resize(np.zeros((1500, 1500, 3), np.uint8), (700, 700))
+        dataset = fastpipe.Dataset(sys.argv[1], large_sum)
+        batches = DataLoader(dataset, batch_size=8, num_workers=2, multiprocessing_context="fork", timeout=30)
+        print(json.dumps([len(dataset), sum(len(labels) for _, labels in batches)]))
+    """
+    assert run(script, textured).figures() == [23, 23]

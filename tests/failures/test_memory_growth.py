@@ -44,6 +44,28 @@ def test_a_list_is_copied_into_each_worker() -> None:
     assert max(as_array) < 4
 
 
+def test_the_dataset_is_a_mapped_index(flat: Path) -> None:
+    """What a worker copies does not grow with the reading: neither index nor labels are Python objects."""
+    script = """
+        import json, re, sys
+        from torch.utils.data import DataLoader
+        import fastpipe
+
+        def private_kb(samples):
+            smaps = open("/proc/self/smaps_rollup").read()
+            return int(re.search(r"Private_Dirty: +([0-9]+) kB", smaps)[1])
+
+        dataset = fastpipe.Dataset(sys.argv[1])
+        numbers = [number % len(dataset) for number in range(5_000)]
+        options = {"num_workers": 1, "multiprocessing_context": "fork", "collate_fn": private_kb}
+        private = list(DataLoader(dataset, 100, sampler=numbers, **options))
+        print(json.dumps([len(private), private[-1] - private[5]]))
+    """
+    batches, grown_kb = run(script, flat).figures()
+    assert batches == 50
+    assert grown_kb < 2000
+
+
 def private_mb() -> float:
     fields = Path("/proc/self/smaps_rollup").read_text().split()
     return int(fields[fields.index("Private_Dirty:") + 1]) / 1e3
