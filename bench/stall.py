@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results: dict[str, Any] = {"machine": machine(), "forms": {}}
     for form in forms:
         results["forms"][form] = measure(form, options)
-    for name in ("workers", "batch_size", "size", "samples", "seconds"):
+    for name in ("workers", "batch_size", "size", "samples", "seconds", "rounds"):
         results[name] = getattr(options, name)
     (options.out / "stalls.json").write_text(json.dumps(results) + "\n")
     (options.out / "stalls.md").write_text(markdown(results))
@@ -57,21 +57,31 @@ def measure(form: str, options: argparse.Namespace) -> dict[str, Any]:
         "packed": str(packed),
         "step_s": options.batch_size / rate,
     }
-    runs = []
-    for name in options.feeds:
-        if name == "fastpipe" and FORMS[form].heavy:
-            continue  # its loader runs no Python of the user's
-        label = LABELS[name]
-        found = _run({**order, "feed": name})
-        run = {"name": name, "label": label, **found}
-        if "steps" in found:
-            run |= figures(found["steps"], options.batch_size, order["step_s"])
-            run["caption"] = caption(run)
-        runs.append(run)
-        _say(f"{form}: {label}: {run.get('caption', run.get('refused'))}")
+    # Its loader runs no Python of the user's.
+    feeds = [name for name in options.feeds if name != "fastpipe" or not FORMS[form].heavy]
+    rounds: list[list[dict[str, Any]]] = []
+    for number in range(options.rounds):
+        rounds.append([])
+        for name in feeds:
+            run = {"name": name, "label": LABELS[name], **_run({**order, "feed": name})}
+            if "steps" in run:
+                run |= figures(run["steps"], options.batch_size, order["step_s"])
+                run["caption"] = caption(run)
+            rounds[-1].append(run)
+            _say(f"{form} {number + 1}/{options.rounds}: {run['label']}: {run.get('caption', run.get('refused'))}")
+    runs = [middle(each) for each in zip(*rounds, strict=True)]
     title = f"{FORMS[form].title}; training at {rate:.0f} images/s, {options.workers} CPUs"
     stall_chart.draw(options.out / f"stalls-{form}.png", title, [run for run in runs if "steps" in run])
     return {"rate": rate, "runs": runs}
+
+
+def middle(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The run with the median of images/s, which stands for all; the slowest and the fastest are told with it."""
+    if "refused" in runs[0]:
+        return runs[0]
+    ordered = sorted(runs, key=lambda run: float(run["images_per_s"]))
+    slowest, fastest = ordered[0]["images_per_s"], ordered[-1]["images_per_s"]
+    return {**ordered[(len(ordered) - 1) // 2], "slowest": slowest, "fastest": fastest}
 
 
 def figures(steps: Sequence[tuple[float, float, bool]], batch_size: int, step_s: float) -> dict[str, float]:
@@ -101,18 +111,19 @@ def markdown(results: dict[str, Any]) -> str:
     about = results["machine"]
     lines = [
         f"{about['cpu']}, {about['cpus']} CPUs, {about['system']}; {results['samples']:,} photos, batches of "
-        f"{results['batch_size']}, {results['size']} x {results['size']}, {results['seconds']:g} s a run"
+        f"{results['batch_size']}, {results['size']} x {results['size']}, {results['seconds']:g} s a run, "
+        f"{results['rounds']} rounds in turn; of each the run with the median of images/s"
     ]
     for form, found in results["forms"].items():
         lines += [
             *("", f"**{FORMS[form].title}; the training takes {found['rate']:,.0f} images/s**", ""),
-            "| fed by | images/s | median wait | 99 % wait | longest | waiting | first batch |",
-            "|---|---|---|---|---|---|---|",
+            "| fed by | images/s | slowest to fastest | median wait | 99 % wait | longest | waiting | first batch |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for run in found["runs"]:
             if "refused" in run:
                 reason = run["refused"].partition(".")[0]
-                lines.append(f"| {run['label']} | does not start: `{reason}` |  |  |  |  |  |")
+                lines.append(f"| {run['label']} | does not start: `{reason}` |  |  |  |  |  |  |")
                 continue
             waits = [f"{run[key]:,.0f} ms" for key in ("median_wait_ms", "p99_wait_ms", "longest_wait_ms")]
             cells = [
@@ -153,7 +164,8 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("photos", type=Path, nargs="?", metavar="PHOTOS", help="one folder of JPEG files a class")
     parser.add_argument("--forms", help=f"by commas: {', '.join(FORMS)}; all that can be made")
     parser.add_argument("--feeds", help=f"by commas: {', '.join(LABELS)}; all")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each run (15)")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each, in turn (3)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run (10)")
     parser.add_argument("--samples", type=int, default=3200, help="photos (3200)")
     parser.add_argument("--batch-size", type=int, default=64, help="samples a batch (64)")
     parser.add_argument("--size", type=int, default=224, help="of the output in pixels (224)")

@@ -15,7 +15,22 @@ sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench import stall, stall_chart  # noqa: E402
 
-SMALL = ["--samples", "40", "--batch-size", "8", "--size", "32", "--workers", "1", "--seconds", "0.3", "--rate", "400"]
+SMALL = [
+    "--samples",
+    "40",
+    "--batch-size",
+    "8",
+    "--size",
+    "32",
+    "--workers",
+    "1",
+    "--seconds",
+    "0.3",
+    "--rate",
+    "400",
+    "--rounds",
+    "1",
+]
 FEEDS = ["single", "workers", "refused", "fastpipe"]
 
 
@@ -60,6 +75,12 @@ def test_the_loader_is_left_out_of_python_transforms(tmp_path: Path, capsys: pyt
     said = capsys.readouterr().out
     assert "| fastpipe.Dataset in B's DataLoader |" in said
     assert "| fastpipe, a thread a CPU |" not in said
+
+
+def test_the_middle_run_stands_for_all() -> None:
+    runs = [{"images_per_s": speed, "median_wait_ms": 1000 / speed} for speed in (300.0, 100.0, 200.0)]
+    assert stall.middle(runs) == {"images_per_s": 200.0, "median_wait_ms": 5.0, "slowest": 100.0, "fastest": 300.0}
+    assert stall.middle([{"refused": "ValueError"}] * 2) == {"refused": "ValueError"}
 
 
 def test_figures() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from fastpipe import Index
 from fastpipe.pack.job import PackOptions, pack
 
 _FILES = """
-    import os, sys, time
+    import signal, sys
     from pathlib import Path
     import numpy as np
     from PIL import Image
@@ -31,9 +32,10 @@ _FILES = """
         def __getitem__(self, number):
             return np.asarray(Image.open(self.files[number]).convert("RGB"))
 
-    options = {"timeout": float(sys.argv[2])} if len(sys.argv) > 2 else {}
-    for batch in DataLoader(Photos(), batch_size=2, num_workers=1, multiprocessing_context="fork", **options):
+    timeout_s = float(sys.argv[2])
+    for batch in DataLoader(Photos(), batch_size=2, num_workers=1, multiprocessing_context="fork", timeout=timeout_s):
         print(len(batch), flush=True)
+        signal.alarm(4)  # ends a program that stands still
 """
 
 
@@ -50,7 +52,7 @@ def photos(tmp_path: Path) -> Path:
 
 
 def test_a_truncated_file_ends_the_epoch_without_its_name(photos: Path) -> None:
-    ended = run(_FILES, photos)
+    ended = run(_FILES, photos, 0)
     assert ended.code == 1
     assert "OSError: Caught OSError in DataLoader worker process 0." in ended.complained
     assert "OSError: image file is truncated" in ended.complained
@@ -62,8 +64,9 @@ def test_a_file_that_never_answers_stalls_for_ever_or_until_the_timeout(photos: 
     stuck = photos / "only" / "3.jpg"
     stuck.unlink()
     os.mkfifo(stuck)
-    ended = run(_FILES, photos, limit_s=8)
-    assert (ended.code, ended.said) == (None, "2\n"), "one batch, then nothing, and no word"
+    ended = run(_FILES, photos, 0)
+    assert (ended.code, ended.said) == (-signal.SIGALRM, "2\n"), "one batch, then nothing, and no word"
+    assert ended.complained == ""
     ended = run(_FILES, photos, 1)
     assert ended.code == 1
     assert "RuntimeError: DataLoader timed out after 1" in ended.complained

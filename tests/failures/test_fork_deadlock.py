@@ -21,7 +21,7 @@ _LOADER = """
             return 4
 
         def __getitem__(self, number):
-            faulthandler.dump_traceback_later(3, exit=True)  # a worker that is stuck says where
+            faulthandler.dump_traceback_later(3 if threads_in_worker else 30, exit=True)  # tells where it is stuck
             total = (torch.ones(2000, 2000) * number).sum()
             faulthandler.cancel_dump_traceback_later()
             return total
