@@ -12,7 +12,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 _WIDTH, _LEFT, _RIGHT = 1100, 64, 20
 _HEAD, _PANEL, _GAP, _FOOT = 34, 84, 30, 44
-_INK, _PALE, _OURS, _THEIRS = "#2b2d42", "#c9ced9", "#d1495b", "#5c6b8a"
+_INK, _PALE, _THEIRS = "#2b2d42", "#c9ced9", "#5c6b8a"
+_OURS = {"fastpipe": "#d1495b", "dataset": "#c98b3a"}
 
 
 def draw(path: Path, title: str, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -53,7 +54,7 @@ def _tooth(
 ) -> None:
     across, up = scale
     end, high = x + max(1.0, waited * across), waited * up
-    colour = _OURS if name in ("fastpipe", "dataset") else _THEIRS
+    colour = _OURS.get(name, _THEIRS)
     if high <= _PANEL:
         pen.polygon([(x, bottom), (end, bottom - high), (end, bottom)], colour)
         return

@@ -40,7 +40,7 @@ def test_a_list_is_copied_into_each_worker() -> None:
         print(json.dumps([grown_mb(names), grown_mb(np.array(names, dtype="S64"))]))
     """
     as_list, as_array = run(script).figures()
-    assert min(as_list) > 10, "each worker has read, and so copied, half of 400,000 names of 90 bytes"
+    assert min(as_list) > 10, "each worker has read, and so copied, half of 400,000 names of 80 bytes"
     assert max(as_array) < 4
 
 

@@ -40,11 +40,11 @@ def test_batches_that_do_not_fit() -> None:
             def __getitem__(self, number):
                 return torch.zeros(3, 256, 256)
 
-        print(sum(len(batch) for batch in DataLoader(Pictures(), batch_size=32, num_workers=2)))
+        print(sum(len(batch) for batch in DataLoader(Pictures(), 32, num_workers=2, multiprocessing_context="fork")))
     """
     ended = run(script, within=with_shm_of("8m"))  # a batch is 25 MB
     assert ended.code == 1
-    # torch since 2.10 asks for the memory first; before, the worker died of writing to it.
+    # torch asks for the memory first; before pytorch#161910 the worker died of writing to it.
     assert "unable to allocate shared memory(shm) for file" in ended.complained or "Bus error" in ended.complained
     assert run(script, within=with_shm_of("200m")).figures() == 64
 
