@@ -23,7 +23,7 @@ _LOADER = """
             return os.getpid()
 
     def start(worker):
-        time.sleep(1)  # as opening a large data set does
+        time.sleep(0.5)  # as opening a large data set does
 
     def epochs(persistent):
         loader = DataLoader(
@@ -39,7 +39,7 @@ _LOADER = """
                 first = first or time.monotonic() - began
                 workers.update(batch.tolist())
             found.append([first, sorted(workers)])
-            time.sleep(0.5)  # as a validation does: time enough for the next epoch's first batch
+            time.sleep(0.4)  # as a validation does: time enough for the next epoch's first batch
         return found
 
     print(json.dumps([epochs(False), epochs(True)]))
@@ -49,7 +49,7 @@ _LOADER = """
 def test_every_epoch_waits_for_its_workers() -> None:
     ((_, workers), (wait_s, others)), ((_, kept), (kept_wait_s, still)) = run(_LOADER).figures()
     assert not set(workers) & set(others), "processes end with their epoch"
-    assert wait_s > 1.2
+    assert wait_s > 0.7
     assert kept == still, "persistent_workers keeps them"
     assert kept_wait_s > 0.2, "but they begin with an epoch's first batch when it is asked for"
 
