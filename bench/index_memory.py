@@ -1,12 +1,12 @@
 """How much private memory a large dataset's index costs in the worker processes of torch's DataLoader.
 
-    python -m bench.index_memory                                   # the table of docs/memory.md
-    python -m bench.index_memory --samples 2000000 --picks 20000   # smaller and sooner
+    python bench/index_memory.py                                     # every sample twice; takes half an hour
+    python bench/index_memory.py --picks 20000 --start-methods spawn   # 20,000 of the 10,000,000 in each epoch
 
 Each figure comes from a fresh process with a DataLoader, whose workers are looked at after each epoch: the memory that
 is theirs alone (USS: Private_Clean + Private_Dirty of /proc/PID/smaps_rollup). What the index costs is the difference
-to the same with 10 samples. The dataset is a real one in as many shards as photos would need, except that its rows share a
-few small pictures, so that reading them takes little time.
+to as much work on 10 samples. The dataset is a real one, in as many shards as photos would need, except that its rows
+share a few small pictures, so that reading them takes little time.
 """
 
 from __future__ import annotations
@@ -92,16 +92,15 @@ class Picks(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         rng = np.random.default_rng(self.epoch)
         self.epoch += 1
-        if self.picks == self.samples:
-            order = rng.permutation(self.samples)
-            for start in range(0, len(order), PIECE):
-                yield from order[start : start + PIECE].tolist()
-        else:
-            yield from rng.integers(self.samples, size=self.picks).tolist()
+        order = rng.permutation(self.samples) if self.picks == self.samples else None
+        for start in range(0, self.picks, PIECE):
+            stop = min(start + PIECE, self.picks)
+            numbers = rng.integers(self.samples, size=stop - start) if order is None else order[start:stop]
+            yield from numbers.tolist()
 
 
-def private_bytes(process: int) -> int:
-    """Memory that this process has and no other one."""
+def private_bytes(process: int | str) -> int:
+    """Memory that this process has and no other one; "self" for one's own."""
     lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines[1:])
     return sum(int(fields[name].split()[0]) * 1024 for name in ("Private_Clean", "Private_Dirty"))
@@ -111,71 +110,73 @@ def say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def measure(kind: str, samples: int, picks: int, workers: int, epochs: int, start_method: str) -> list[int]:
+def measure(dataset: torch.utils.data.Dataset[Any], picks: Picks, workers: int, epochs: int, start: str) -> list[int]:
     """The workers' private bytes, all together, after each epoch."""
-    dataset: torch.utils.data.Dataset[Any]
-    with tempfile.TemporaryDirectory() as folder:
-        if kind == "fastpipe":
-            make_dataset(Path(folder), samples)
-            dataset = fastpipe.Dataset(Path(folder) / "packed")
-        else:
-            dataset = PathList(samples)
-        loader = DataLoader(
-            dataset,
-            BATCH_SIZE,
-            sampler=Picks(samples, picks),
-            num_workers=workers,
-            collate_fn=len,
-            persistent_workers=True,
-            multiprocessing_context=start_method,
-        )
-        found = []
-        for _ in range(epochs):
-            done = sum(loader)
-            if done != picks:
-                raise SystemExit(f"expected {picks} samples, got {done}")
-            found.append(sum(private_bytes(child.pid) for child in multiprocessing.active_children() if child.pid))
-        return found
-
-
-def in_fresh_process(kind: str, samples: int, picks: int, options: argparse.Namespace) -> list[int]:
-    row = [kind, samples, picks, options.workers, options.epochs, options.start_method]
-    command = [sys.executable, "-m", "bench.index_memory", "--row", *map(str, row)]
-    found: list[int] = json.loads(subprocess.check_output(command, text=True))
+    loader = DataLoader(
+        dataset,
+        BATCH_SIZE,
+        sampler=picks,
+        num_workers=workers,
+        collate_fn=len,
+        persistent_workers=True,
+        multiprocessing_context=start,
+    )
+    found = []
+    for _ in range(epochs):
+        done = sum(loader)
+        if done != len(picks):
+            raise SystemExit(f"expected {len(picks)} samples, got {done}")
+        found.append(sum(private_bytes(child.pid) for child in multiprocessing.active_children() if child.pid))
     return found
+
+
+def in_fresh_process(dataset: str, samples: int, picks: int, workers: int, epochs: int, start: str) -> list[int]:
+    """The same, where nothing else was before. `dataset`: a packed dataset's folder, or "list"."""
+    row = [dataset, *map(str, (samples, picks, workers, epochs)), start]
+    found: list[int] = json.loads(subprocess.check_output([sys.executable, __file__, "--row", *row], text=True))
+    return found
+
+
+def print_row(dataset: str, samples: str, picks: str, workers: str, epochs: str, start: str) -> None:
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
+    warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
+    opened = PathList(int(samples)) if dataset == "list" else fastpipe.Dataset(dataset)
+    found = measure(opened, Picks(int(samples), int(picks)), int(workers), int(epochs), start)
+    say(json.dumps(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=10_000_000, help="rows of the index")
+    parser.add_argument("--list-samples", type=int, default=2_000_000, help="entries of the list; 0: no list")
     parser.add_argument("--picks", type=int, default=0, help="samples of an epoch, at random; 0: all")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--start-method", default="fork", choices=("fork", "forkserver", "spawn"))
-    parser.add_argument("--kinds", default="fastpipe,list", help="what to measure")
-    parser.add_argument("--json", action="store_true", help="print bytes instead of a table")
+    parser.add_argument("--start-methods", default="fork", help="fork,forkserver,spawn")
     parser.add_argument("--row", nargs=6, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row:
-        warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
-        warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
-        kind, *numbers, start_method = options.row
-        say(json.dumps(measure(kind, *map(int, numbers), start_method)))
+        print_row(*options.row)
         return
-    picks = options.picks or options.samples
-    results = {}
-    for kind in options.kinds.split(","):
-        few = in_fresh_process(kind, FEW, min(picks, 20_000), options)
-        many = in_fresh_process(kind, options.samples, picks, options)
-        results[kind] = {"few": few, "many": many, "index": [b - a for a, b in zip(few, many, strict=True)]}
-    if options.json:
-        say(json.dumps(results))
-        return
-    say(f"| {options.start_method}, {options.workers} workers | all private memory | of it the index, by epoch |")
-    say("|---|---|---|")
-    for kind, found in results.items():
-        growth = ", ".join(f"{number / 1e6:,.1f} MB" for number in found["index"])
-        say(f"| {kind}, {options.samples:,} samples | {found['many'][-1] / 1e6:,.1f} MB | {growth} |")
+    say("| dataset | start method | all private memory | of it the index, after each epoch |")
+    say("|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        many, few = Path(folder) / "many", Path(folder) / "few"
+        make_dataset(many, options.samples)
+        make_dataset(few, FEW)
+        rows = [("fastpipe.Dataset", str(many / "packed"), str(few / "packed"), options.samples)]
+        if options.list_samples:
+            rows.append(("list of (path, label)", "list", "list", options.list_samples))
+        for name, large, small, samples in rows:
+            for start in options.start_methods.split(","):
+                # As many samples are read of the small one, so that the workers do as much.
+                picks = options.picks or samples
+                run = (picks, options.workers, options.epochs, start)
+                base = in_fresh_process(small, FEW, *run)
+                found = in_fresh_process(large, samples, *run)
+                growth = ", ".join(f"{(b - a) / 1e6:,.1f} MB" for a, b in zip(base, found, strict=True))
+                say(f"| {name}, {samples:,} samples | {start} | {found[-1] / 1e6:,.1f} MB | {growth} |")
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":

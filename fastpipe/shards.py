@@ -91,8 +91,8 @@ class Shards(Sequence[Shard]):
     def __init__(self, folder: Path, columns: ShardColumns) -> None:
         self._folder = folder
         self._names = bytes(columns.names)
-        self._name_bounds = np.array([0, *columns.name_ends], dtype=np.int64)
-        self._bounds: NDArray[np.int64] = np.concatenate([[0], np.frombuffer(columns.sample_ends, dtype=np.int64)])
+        self._name_bounds = _bounds(columns.name_ends)
+        self._bounds = _bounds(columns.sample_ends)
         self.starts = self._bounds[:-1]
         self.samples = int(self._bounds[-1])
         self.sizes = np.array(columns.sizes, dtype=np.uint64)
@@ -118,6 +118,10 @@ class Shards(Sequence[Shard]):
         counts, sizes = np.diff(self._bounds).tolist(), self.sizes.tolist()
         for start, stop, samples, size_bytes in zip(starts, starts[1:], counts, sizes, strict=False):
             yield Shard(self._folder, os.fsdecode(names[start:stop]), samples, size_bytes)
+
+
+def _bounds(ends: array[int]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.frombuffer(ends, dtype=np.int64)])
 
 
 def count(value: object) -> int:

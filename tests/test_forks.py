@@ -9,8 +9,8 @@ from conftest import run_script
 
 FORKS = 100
 
-# Each child has 20 s; one that hangs is named and killed. All do the same work, so a lock that was held at the moment of
-# the fork has a hundred chances to show.
+# Each child has 20 s; one that hangs is named and killed. All do the same work, so a lock that was held at the
+# moment of the fork has a hundred chances to show.
 COMMON = """
     import os, signal, sys, time, traceback, warnings
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
