@@ -128,6 +128,7 @@ def markdown(results: dict[str, Any]) -> str:
             waits = [f"{run[key]:,.0f} ms" for key in ("median_wait_ms", "p99_wait_ms", "longest_wait_ms")]
             cells = [
                 f"{run['images_per_s']:,.0f}",
+                f"{run['slowest']:,.0f} to {run['fastest']:,.0f}",
                 *waits,
                 f"{run['waiting_share']:.0%}",
                 f"{run['first_batch_s']:.2f} s",

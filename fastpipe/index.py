@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
-from fastpipe.shards import Shards
+from fastpipe.shards import ShardColumns, count, text
 
 _REPACK = "pack the source again, with --overwrite"
 
@@ -39,22 +40,17 @@ class Index:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._folder = Path(os.path.abspath(path))  # programs change their folder
-        info = _read_info(self.path)
+        columns = ShardColumns()
+        info = _read_info(self.path, columns.take)
         try:
-            self.classes = [_text(name) for name in _list(info["classes"])]
-            self.fingerprint = _text(info["fingerprint"])
-            self.jpeg_bytes = _count(info["jpeg_bytes"])
-            entries = _list(info["shards"])
-            self.shards = Shards(
-                self.path,
-                [_file_name(entry["name"]) for entry in entries],
-                [_count(entry["samples"]) for entry in entries],
-                [_count(entry["size_bytes"]) for entry in entries],
-            )
-            samples = _count(info["samples"])
-            self.class_counts = [_count(count) for count in _list(info["class_counts"])]
+            self.classes = [text(name) for name in _list(info["classes"])]
+            self.fingerprint = text(info["fingerprint"])
+            self.jpeg_bytes = count(info["jpeg_bytes"])
+            self.shards = columns.of(self.path, info["shards"])
+            samples = count(info["samples"])
+            self.class_counts = [count(each) for each in _list(info["class_counts"])]
             self.counts: dict[str, Any] = info["counts"]
-            _count(self.counts["rejected"])
+            count(self.counts["rejected"])
             if len(self.class_counts) != len(self.classes):
                 raise ValueError("class_counts is not as long as classes")
             if samples != self.shards.samples:
@@ -173,34 +169,15 @@ def _list(value: object) -> list[Any]:
     return value
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r}")
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"expected a whole number from 0, got {value!r}")
-    return value
-
-
-def _file_name(value: object) -> str:
-    """A name in the dataset's own folder: a dataset never makes anyone read a file elsewhere."""
-    name = _text(value)
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"expected the name of a file in the dataset's folder, got {value!r}")
-    return name
-
-
 def _words(record: np.void) -> str:
     return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
 
 
-def _read_info(path: Path) -> dict[str, Any]:
+def _read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """dataset.json; the hook is json's object_hook."""
     file = path / DATASET_FILE
     try:
-        info = json.loads(file.read_bytes())
+        info = json.loads(file.read_bytes(), object_hook=hook)
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise DatasetError(_explain_missing(path)) from problem
     except OSError as problem:

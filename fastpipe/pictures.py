@@ -37,7 +37,8 @@ class Pictures:
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
         self._rows = index.open_records()
-        weakref.finalize(self, os.close, self._rows)
+        closing = weakref.finalize(self, os.close, self._rows)
+        closing.atexit = False  # a daemon thread may still read
 
     def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """The index records of some samples.
