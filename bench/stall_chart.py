@@ -46,7 +46,7 @@ def draw(path: Path, title: str, runs: Sequence[Mapping[str, Any]]) -> None:
         "seconds since the start; a tooth: how long a step has waited for its batch so far; a tick: an epoch begins"
     )
     pen.text((_WIDTH / 2, bottom + 26), legend, _INK, small, anchor="ma")
-    image.quantize(32).save(path, optimize=True)
+    image.save(path, optimize=True)
 
 
 def _tooth(
