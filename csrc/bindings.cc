@@ -19,6 +19,7 @@
 #include "engine.h"
 #include "jpeg.h"
 #include "jpeg_errors.h"
+#include "picture.h"
 #include "resize.h"
 #include "transcode.h"
 
@@ -158,20 +159,6 @@ class PyJob {
   std::shared_ptr<Job> job_;
 };
 
-// Copies decoded rows into an array, without the fourth byte.
-void copy_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
-  const auto* out = static_cast<const PixelSpan*>(context);
-  for (int i = 0; i < count; ++i) {
-    const std::uint8_t* from = rgbx + i * stride;
-    std::uint8_t* to = out->row(y + i);
-    for (int x = 0; x < out->size.width; ++x, from += 4, to += 3) {
-      to[0] = from[0];
-      to[1] = from[1];
-      to[2] = from[2];
-    }
-  }
-}
-
 PixelSpan span_of(Pixels& image) {
   const Size size = {static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
   return {image.mutable_data(), size, static_cast<std::ptrdiff_t>(size.width) * 3};
@@ -198,6 +185,42 @@ py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
   return py::make_tuple(decoder.size().width, decoder.size().height);
 }
+
+// An open shard. It holds a descriptor and nothing that changes, so any thread may read from it, also of a forked
+// child.
+class PyShard {
+ public:
+  PyShard(std::string path, std::uint64_t size_bytes) {
+    const Shard shard = {std::move(path), size_bytes};
+    Status status;
+    without_gil([&] { status = open(shard); });
+    raise_if(status);
+  }
+
+  // Fills `image` (height, width, 3) with the whole picture of that size.
+  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image) const {
+    if (image.ndim() != 3 || image.shape(0) < 1 || image.shape(1) < 1 || image.shape(2) != 3 ||
+        (image.flags() & py::array::c_style) == 0) {
+      throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
+    }
+    const PixelSpan span = span_of(image);  // throws if not writable
+    thread_local PictureReader reader;      // keeps its memory
+    Status status;
+    without_gil([&] { status = reader.run(*file_, offset, size, span); });
+    raise_if(status);
+  }
+
+ private:
+  Status open(const Shard& shard) noexcept {
+    try {
+      return open_shard(shard, false, &file_);
+    } catch (const std::exception& problem) {
+      return error(Code::internal, "%s", problem.what());
+    }
+  }
+
+  std::shared_ptr<const File> file_;
+};
 
 // Those of this machine.
 std::vector<std::string> decode_methods() {
@@ -228,11 +251,11 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
   if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};
   if (!rect.inside(whole)) throw py::value_error(words(Code::bad_crop));
   Pixels image = new_image(rect.height, rect.width);
-  PixelSpan span = span_of(image);
+  const PixelSpan span = span_of(image);
   Status status;
   {
     const py::gil_scoped_release release;  // `jpeg` and `image` are held by this call
-    status = decoder.decode(denominator, rect, {&span, copy_rows}, by);
+    status = decoder.decode(denominator, rect, rgb_rows(&span), by);
   }
   raise_if(status);
   return image;
@@ -339,7 +362,11 @@ PYBIND11_MODULE(_engine, m) {
 
   PYBIND11_NUMPY_DTYPE(RowTask, box, offset, bounds, size, shard, out_row, width, height, flip);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
-  m.doc() = "The native engine; fastpipe.engine and fastpipe.pack are its users.";
+  m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures and fastpipe.pack are its users.";
+  // What is found out about the machine once is found out now: a fork while another thread does would leave the child
+  // waiting for it.
+  best_kernels();
+  StripDecoder::available();
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
   m.attr("MAX_PIXELS") = kMaxPixels;
@@ -358,6 +385,10 @@ PYBIND11_MODULE(_engine, m) {
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel)
       .def("errors", &PyJob::errors);
+
+  py::class_<PyShard>(m, "Shard")
+      .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)
+      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert());
 
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,

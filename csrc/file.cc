@@ -50,7 +50,9 @@ std::uint64_t hint_limit(dev_t device) {
 #endif
 }
 
-Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
+}  // namespace
+
+Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* file) {
   int fd;
   do {
     fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
@@ -58,7 +60,7 @@ Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
   if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
   struct stat info;
   const int failed = ::fstat(fd, &info) == 0 ? 0 : errno;
-  auto opened = std::make_shared<const File>(fd, failed == 0 ? hint_limit(info.st_dev) : kLeastHintBytes);
+  auto opened = std::make_shared<const File>(fd, failed == 0 && hints ? hint_limit(info.st_dev) : kLeastHintBytes);
   if (failed != 0) return error(Code::open_failed, "%s", errno_words(failed).c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
@@ -68,8 +70,6 @@ Status open_shard(const Shard& shard, std::shared_ptr<const File>* file) {
   *file = std::move(opened);
   return {};
 }
-
-}  // namespace
 
 File::~File() { ::close(fd_); }
 
@@ -122,7 +122,7 @@ Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
   }
   // Opening can be slow (a network file system): other workers go on meanwhile. Two may open the same shard;
   // the second finds the first one's and uses that.
-  const Status status = open_shard(shards_[shard], file);
+  const Status status = open_shard(shards_[shard], true, file);
   if (!status.ok()) return status;
   std::shared_ptr<const File> closing;  // closed after the lock is released
   const std::lock_guard<std::mutex> lock(mutex_);

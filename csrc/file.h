@@ -39,13 +39,17 @@ struct Shard {
   std::uint64_t size_bytes;
 };
 
+// Opens a shard. One whose size is not the recorded one is refused: its offsets would lie. `hints` asks the system how
+// large a hint may be, which takes longer than opening; without it hints are small.
+Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* file);
+
 // Keeps at most `max_open` shards open, the least recently used closed first. Thread-safe.
 class FileCache {
  public:
   FileCache(std::vector<Shard> shards, std::size_t max_open);
 
-  // The open file of `shard`. It stays open while the caller holds it, also after the cache lets go of it.
-  // A shard whose size is not the recorded one is refused: its offsets would lie.
+  // The open file of `shard`, as open_shard opens it, for hints too. It stays open while the caller holds it, also
+  // after the cache lets go of it.
   Status get(std::uint32_t shard, std::shared_ptr<const File>* file);
 
  private:

@@ -54,7 +54,7 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
   struct GiveBack {
     RowWorker* worker;
     ~GiveBack() {
-      give_back_if_giant(&worker->bytes_);
+      worker->jpeg_.give_back();
       worker->resizer_.give_back();
     }
   };
@@ -67,20 +67,13 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
   std::shared_ptr<const File> file;
   Status status = files_->get(task.shard, &file);
   if (!status.ok()) return status;
-  bytes_.resize(task.size);
-  status = file->read(task.offset, bytes_.data(), bytes_.size());
+  status = jpeg_.read(*file, task.offset, task.size);
   if (!status.ok()) return status;
 
   const std::uint64_t read = now_ns();
-  // A user who let pack take larger pictures wants to load them: then the index is the limit.
-  const std::int64_t pixels = std::max(kMaxPixels, static_cast<std::int64_t>(task.width) * task.height);
-  status = decoder_.open(bytes_.data(), bytes_.size(), pixels);
+  const Size size = {task.width, task.height};
+  status = jpeg_.open(size);
   if (!status.ok()) return status;
-  const Size size = decoder_.size();
-  if (size.width != task.width || size.height != task.height) {
-    return error(Code::size_mismatch, "the index says %u x %u, the JPEG %d x %d", task.width, task.height, size.width,
-                 size.height);
-  }
   Box box = {task.box[0], task.box[1], task.box[2], task.box[3]};
   Rect bounds = {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]};
   if (!bounds.inside(size) || !inside(box, bounds)) {
@@ -92,7 +85,7 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
   const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
 
   TimedSink sink{&resizer_};
-  status = decoder_.decode(by, region, {&sink, TimedSink::take});
+  status = jpeg_.decode(by, region, {&sink, TimedSink::take});
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();
   resizer_.finish(out);

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "file.h"
 #include "image.h"
-#include "jpeg.h"
 #include "resize.h"
 #include "status.h"
+#include "stored_jpeg.h"
 
 namespace fastpipe {
 
@@ -48,8 +47,7 @@ class RowWorker {
   Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
 
   FileCache* files_;
-  std::vector<std::uint8_t> bytes_;
-  JpegDecoder decoder_;
+  StoredJpeg jpeg_;
   Resizer resizer_;
 };
 

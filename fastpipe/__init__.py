@@ -8,6 +8,7 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of 
 
 from fastpipe.augment import Augment
 from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.dataset import Dataset
 from fastpipe.errors import (
     ConfigError,
     DatasetError,
@@ -27,6 +28,7 @@ __all__ = [
     "Augment",
     "CenterCrop",
     "ConfigError",
+    "Dataset",
     "DatasetError",
     "EngineError",
     "FastpipeError",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import weakref
 
 import numpy as np
@@ -12,9 +11,9 @@ from numpy.typing import NDArray
 from fastpipe import _engine
 from fastpipe.errors import EngineError
 from fastpipe.index import Index
+from fastpipe.limits import most_open_shards
 from fastpipe.plan import BatchPlan
 
-_MOST_OPEN_SHARDS = 256
 _CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
 
 
@@ -49,15 +48,11 @@ class Engine:
     """
 
     def __init__(self, index: Index, num_workers: int) -> None:
-        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        max_open = _MOST_OPEN_SHARDS
-        if soft_limit != resource.RLIM_INFINITY:
-            max_open = max(1, min(max_open, soft_limit // 4))
         # Absolute: shards are opened when they are needed, and programs change their folder.
         folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         try:
-            self._engine = _engine.Engine(shards, num_workers, max_open)
+            self._engine = _engine.Engine(shards, num_workers, most_open_shards())
         except RuntimeError as problem:
             raise EngineError(
                 f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limit "

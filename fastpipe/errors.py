@@ -39,26 +39,40 @@ class DatasetError(FastpipeError):
 class SampleError(DatasetError):
     """One sample cannot be read or decoded.
 
+    torch's DataLoader makes an error of a worker process anew, from its text alone: then `str(error)` says everything,
+    and the attributes have the values in brackets.
+
     Attributes:
-        shard: path of the shard file.
-        key: the sample's WebDataset key in that shard.
-        sample: the sample's number in the dataset (row of the index).
-        offset: byte offset of the JPEG in the shard.
-        reason: what went wrong, in words.
+        shard: path of the shard file [""].
+        key: the sample's WebDataset key in that shard [""].
+        sample: the sample's number in the dataset (row of the index) [-1].
+        offset: byte offset of the JPEG in the shard [-1].
+        reason: what went wrong, in words [""].
     """
 
-    def __init__(self, *, shard: str, key: str, sample: int, offset: int, reason: str) -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        shard: str = "",
+        key: str = "",
+        sample: int = -1,
+        offset: int = -1,
+        reason: str = "",
+    ) -> None:
         self.shard = shard
         self.key = key
         self.sample = sample
         self.offset = offset
         self.reason = reason
-        super().__init__(
-            f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
-            f"  at byte {offset} of {shard}\n"
-            "  to train without it: fastpipe.loader(..., on_error='replace'); "
-            "to mend the dataset: fastpipe pack SRC DST --overwrite"
-        )
+        if message is None:
+            message = (
+                f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
+                f"  at byte {offset} of {shard}\n"
+                "  to train without it: fastpipe.loader(..., on_error='replace'); "
+                "to mend the dataset: fastpipe pack SRC DST --overwrite"
+            )
+        super().__init__(message)
 
 
 class ImageError(FastpipeError, ValueError):

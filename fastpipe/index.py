@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
+from fastpipe.shards import ShardColumns, count, text
 
 _REPACK = "pack the source again, with --overwrite"
-
-
-class Shard(NamedTuple):
-    """One shard of a dataset.
-
-    Attributes:
-        folder: the dataset's.
-        name: of the tar file.
-        samples: how many samples it holds.
-        size_bytes: of the tar file.
-    """
-
-    folder: Path
-    name: str
-    samples: int
-    size_bytes: int
-
-    @property
-    def path(self) -> Path:
-        """The tar file. Made when it is asked for: paths of a hundred thousand shards take a second."""
-        return self.folder / self.name
 
 
 class Index:
@@ -45,43 +27,72 @@ class Index:
 
     Attributes:
         path: the dataset's folder.
-        info: the content of dataset.json.
         classes: class names; a label is a position in it.
         class_counts: samples a class.
         counts: what packing counted: "rejected" files and others; docs/format.md lists them.
         shards: the tar files.
         shard_sizes: (shards,) uint64: their sizes in bytes.
         shard_starts: (shards,) int64: their first samples.
-        records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, memory-mapped, read-only.
+        records: one record a sample, dtype `fastpipe.format.INDEX_DTYPE`, an np.memmap, read-only.
         fingerprint: hex digest that names this dataset's content and order.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.info = _read_info(self.path)
+        self._folder = Path(os.path.abspath(path))  # programs change their folder
+        columns = ShardColumns()
+        info = _read_info(self.path, columns.take)
         try:
-            self.classes = [_text(name) for name in _list(self.info["classes"])]
-            self.fingerprint = _text(self.info["fingerprint"])
-            self.jpeg_bytes = _count(self.info["jpeg_bytes"])
-            self.shards = [
-                Shard(self.path, _file_name(entry["name"]), _count(entry["samples"]), _count(entry["size_bytes"]))
-                for entry in _list(self.info["shards"])
-            ]
-            samples = _count(self.info["samples"])
-            self.class_counts = [_count(count) for count in _list(self.info["class_counts"])]
-            self.counts: dict[str, Any] = self.info["counts"]
-            _count(self.counts["rejected"])
+            self.classes = [text(name) for name in _list(info["classes"])]
+            self.fingerprint = text(info["fingerprint"])
+            self.jpeg_bytes = count(info["jpeg_bytes"])
+            self.shards = columns.of(self.path, info["shards"])
+            samples = count(info["samples"])
+            self.class_counts = [count(each) for each in _list(info["class_counts"])]
+            self.counts: dict[str, Any] = info["counts"]
+            count(self.counts["rejected"])
             if len(self.class_counts) != len(self.classes):
                 raise ValueError("class_counts is not as long as classes")
-            if samples != sum(shard.samples for shard in self.shards):
+            if samples != self.shards.samples:
                 raise ValueError("samples is not the sum of the shards' samples")
         except (KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
             ) from problem
-        self.shard_sizes = np.array([shard.size_bytes for shard in self.shards], dtype=np.uint64)
-        self.shard_starts = np.cumsum([0, *(shard.samples for shard in self.shards)], dtype=np.int64)[:-1]
+        self.shard_sizes = self.shards.sizes
+        self.shard_starts = self.shards.starts
+        self._records_file = _identity(self.path / INDEX_FILE)
         self.records = _map_records(self.path / INDEX_FILE, samples)
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The content of dataset.json, read again when it is asked for: most of it is of no use to a loader.
+
+        Raises:
+            DatasetError: another dataset is there by now.
+        """
+        info = _read_info(self._folder)
+        refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
+        return info
+
+    def open_records(self) -> int:
+        """A new descriptor of index.npy; in it, record n begins at byte `records.offset` + n * `records.itemsize`.
+
+        Raises:
+            DatasetError: the file cannot be opened, or another dataset is there by now.
+        """
+        file = self._folder / INDEX_FILE
+        try:
+            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as problem:
+            raise DatasetError(f"{file} cannot be opened: {problem.strerror}") from problem
+        if _identity(descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+            try:
+                refuse_other(self.path, self.fingerprint, _read_info(self._folder).get("fingerprint"))
+            except DatasetError:
+                os.close(descriptor)
+                raise
+        return descriptor
 
     def __len__(self) -> int:
         return len(self.records)
@@ -104,7 +115,10 @@ class Index:
         Raises:
             DatasetError: a record points outside its shard, or holds an impossible size or label.
         """
-        records: NDArray[np.void] = np.asarray(self.records[samples])
+        return self.checked(samples, np.asarray(self.records[samples]))
+
+    def checked(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.void]:
+        """Returns the records of some samples if they can be true; raises as `read` does."""
         shard = records["shard"]
         known = shard < len(self.shards)
         size_bytes = self.shard_sizes[np.where(known, shard, 0)]
@@ -128,6 +142,15 @@ class Index:
         return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
 
 
+def refuse_other(path: Path, expected: str, found: object) -> None:
+    """Raises DatasetError if the fingerprints differ: what was read of the one dataset says nothing about the other."""
+    if found != expected:
+        raise DatasetError(
+            f"{path} holds another dataset than before: expected fingerprint {expected}, got {found}. "
+            "Open it anew, and pack into another folder while one is in use"
+        )
+
+
 def open(path: str | os.PathLike[str]) -> Index:
     """Opens a packed dataset to look at it.
 
@@ -146,34 +169,15 @@ def _list(value: object) -> list[Any]:
     return value
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r}")
-    return value
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"expected a whole number from 0, got {value!r}")
-    return value
-
-
-def _file_name(value: object) -> str:
-    """A name in the dataset's own folder: a dataset never makes anyone read a file elsewhere."""
-    name = _text(value)
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"expected the name of a file in the dataset's folder, got {value!r}")
-    return name
-
-
 def _words(record: np.void) -> str:
     return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
 
 
-def _read_info(path: Path) -> dict[str, Any]:
+def _read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """dataset.json; the hook is json's object_hook."""
     file = path / DATASET_FILE
     try:
-        info = json.loads(file.read_bytes())
+        info = json.loads(file.read_bytes(), object_hook=hook)
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise DatasetError(_explain_missing(path)) from problem
     except OSError as problem:
@@ -206,7 +210,16 @@ def _explain_missing(path: Path) -> str:
     )
 
 
-def _map_records(file: Path, samples: int) -> NDArray[np.void]:
+def _identity(file: Path | int) -> tuple[int, ...] | None:
+    """What a file has of its own; None if it is not there."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _map_records(file: Path, samples: int) -> np.memmap[tuple[int], np.dtype[np.void]]:
     try:
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:

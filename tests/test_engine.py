@@ -11,7 +11,7 @@ import pytest
 from conftest import damage, pillow_picture
 from engine_jobs import SIZE, images_for, plan_all, run_all, wait_done
 
-from fastpipe import _engine, engine
+from fastpipe import _engine, limits
 from fastpipe.engine import Engine
 from fastpipe.format import INDEX_FILE
 from fastpipe.index import Index
@@ -130,7 +130,7 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[f
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = Index(many_shards)
     expected, _ = run_all(index)
-    monkeypatch.setattr(engine, "_MOST_OPEN_SHARDS", 2)
+    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)
     plan = plan_all(index)
     pool = Engine(index, 3)
     assert open_shards() == 0

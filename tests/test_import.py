@@ -12,6 +12,7 @@ PUBLIC = {
     "Augment",
     "CenterCrop",
     "ConfigError",
+    "Dataset",
     "DatasetError",
     "EngineError",
     "FastpipeError",

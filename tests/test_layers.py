@@ -15,17 +15,19 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws", "names"},  # L0
+    {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
     {"index", "config"},  # L1
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
-    {"engine"},  # and what carries it out
-    {"slots", "staging", "state", "streams", "stats", "ranks"},  # L3: host memory, the device's queue, figures,
+    {"engine", "pictures"},  # and what carries it out; single pictures, without a plan
+    {"slots", "staging", "state", "streams", "stats", "ranks", "transform", "worker"},  # L3: memory, queues, figures,
     {"augment", "advice"},  # what is done on the device,
     {"transfer"},  # and the way there
     {"epoch"},  # L4: an epoch's batches,
-    {"upcoming", "delivery"},  # the next epoch's, and how they are handed out,
+    {"upcoming"},  # the next epoch's,
+    {"course"},  # which one comes next,
+    {"delivery"},  # how its batches are handed out,
     {"loader", "dataset"},  # and what hands out epochs
     {"__init__"},  # the public names
     TOP,  # L5
@@ -41,7 +43,7 @@ RESERVED = {
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
-    "fastpipe._engine": {"engine", "pack"},
+    "fastpipe._engine": {"engine", "pictures", "pack"},
 }
 
 

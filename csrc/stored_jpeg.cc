@@ -1,0 +1,25 @@
+#include "stored_jpeg.h"
+
+#include <algorithm>
+
+namespace fastpipe {
+
+Status StoredJpeg::read(const File& file, std::uint64_t offset, std::uint32_t size) {
+  bytes_.resize(size);
+  return file.read(offset, bytes_.data(), bytes_.size());
+}
+
+Status StoredJpeg::open(Size expected) {
+  // A user who let pack take larger pictures wants to load them: then the index is the limit.
+  const std::int64_t pixels = std::max(kMaxPixels, static_cast<std::int64_t>(expected.width) * expected.height);
+  const Status status = decoder_.open(bytes_.data(), bytes_.size(), pixels);
+  if (!status.ok()) return status;
+  const Size size = decoder_.size();
+  if (size.width != expected.width || size.height != expected.height) {
+    return error(Code::size_mismatch, "the index says %d x %d, the JPEG %d x %d", expected.width, expected.height,
+                 size.width, size.height);
+  }
+  return status;
+}
+
+}  // namespace fastpipe

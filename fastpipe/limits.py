@@ -1,0 +1,15 @@
+"""The system's limits on this process -> how many shards it keeps open at once."""
+
+from __future__ import annotations
+
+import resource
+
+_MOST_OPEN_SHARDS = 256
+
+
+def most_open_shards() -> int:
+    """At least 1; a quarter of the files that the process may open, so that the program has the rest."""
+    soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft_limit == resource.RLIM_INFINITY:
+        return _MOST_OPEN_SHARDS
+    return max(1, min(_MOST_OPEN_SHARDS, soft_limit // 4))

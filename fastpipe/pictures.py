@@ -1,0 +1,102 @@
+"""Sample numbers -> index records and whole pictures, read and decoded on the calling thread."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe import _engine
+from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format import INDEX_DTYPE, INDEX_FILE
+from fastpipe.index import Index
+from fastpipe.limits import most_open_shards
+
+
+class Pictures:
+    """One process's open files of a dataset. It has no threads, and no lock that a fork could leave held.
+
+    Note [rows of the index]
+    Rows are read from the file, not from the map. A process that looks up random rows of a map comes to have all of its
+    pages, and those that no other process has yet count as its private memory. What is read leaves nothing behind, and
+    a file that has become too short is an error instead of a bus error.
+
+    Args:
+        index: of the dataset.
+
+    Raises:
+        DatasetError: the index cannot be opened, or another dataset is there by now.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        self._most_open = most_open_shards()
+        self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
+        self._rows = index.open_records()
+        closing = weakref.finalize(self, os.close, self._rows)
+        closing.atexit = False  # a daemon thread may still read
+
+    def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """The index records of some samples.
+
+        Args:
+            samples: (n,) sample numbers in [0, samples of the dataset).
+
+        Returns:
+            (n,) of INDEX_DTYPE.
+
+        Raises:
+            DatasetError: the index cannot be read, or a record is impossible.
+        """
+        row_bytes, first = INDEX_DTYPE.itemsize, self._index.records.offset
+        try:
+            rows = [os.pread(self._rows, row_bytes, first + row_bytes * sample) for sample in samples.tolist()]
+        except OSError as problem:
+            raise DatasetError(f"{self._index.path / INDEX_FILE} cannot be read: {problem.strerror}") from problem
+        joined = b"".join(rows)
+        if len(joined) != row_bytes * len(samples):
+            raise DatasetError(
+                f"{self._index.path / INDEX_FILE} has become shorter since it was opened; "
+                "pack into another folder while a dataset is in use"
+            )
+        return self._index.checked(samples, np.frombuffer(joined, dtype=INDEX_DTYPE))
+
+    def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
+        """The whole picture of a sample, in memory of its own.
+
+        Args:
+            sample: its number.
+            record: its index record.
+
+        Returns:
+            (height, width, 3) uint8, RGB.
+
+        Raises:
+            SampleError: it cannot be read or decoded.
+        """
+        shard, offset, size, width, height, _, _ = record.item()
+        picture = np.empty((height, width, 3), dtype=np.uint8)
+        try:
+            self._shard(shard).read_picture(offset, size, picture)
+        except ValueError as problem:
+            path, key, _ = self._index.where(sample)
+            raise SampleError(shard=path, key=key, sample=sample, offset=offset, reason=str(problem)) from None
+        return picture
+
+    def _shard(self, number: int) -> _engine.Shard:
+        """The open shard. Single operations on the table, so that threads need no lock; one too many is soon closed."""
+        shard = self._shards.pop(number, None)
+        if shard is None:
+            described = self._index.shards[number]
+            shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes)
+            while len(self._shards) >= self._most_open:
+                try:
+                    self._shards.popitem(last=False)
+                except KeyError:  # another thread was quicker
+                    break
+        self._shards[number] = shard
+        return shard

@@ -1,0 +1,65 @@
+"""A user's transform -> a function of a decoded picture, by the calling convention that the transform has."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.errors import ConfigError
+
+_ALBUMENTATIONS = ("albumentations", "albumentationsx")
+
+Picture = NDArray[np.uint8]
+
+
+def as_tensor(picture: Picture) -> torch.Tensor:
+    """(height, width, 3) -> a (3, height, width) view of the same memory, as torch's channels_last has it."""
+    return torch.from_numpy(picture).permute(2, 0, 1)
+
+
+def applier(transform: object) -> Callable[[Picture], Any]:
+    """Checks `transform` and returns the function that gives it a picture and returns what it makes of it.
+
+    Raises:
+        ConfigError: it cannot be called.
+    """
+    if transform is None:
+        return as_tensor
+    if isinstance(transform, type):
+        raise ConfigError(
+            f"transform: expected an object that can be called with a picture, got the class {transform.__name__}; "
+            f"make one of it: {transform.__name__}(...)"
+        )
+    if not callable(transform):
+        raise ConfigError(f"transform: expected None or a callable, got {transform!r}")
+    function: Callable[..., Any] = transform
+    if not _takes_image_by_name(transform):
+        return lambda picture: function(as_tensor(picture))
+
+    def by_name(picture: Picture) -> Any:
+        made = function(image=picture)
+        try:
+            return made["image"]
+        except (TypeError, KeyError, IndexError):
+            raise ConfigError(
+                f"transform: expected transform(image=...) to return a dict with 'image', as albumentations' do, "
+                f"got {type(made).__name__}"
+            ) from None
+
+    return by_name
+
+
+def _takes_image_by_name(transform: object) -> bool:
+    """Whether it is one of albumentations' transforms, or its signature says that `image` is passed by name."""
+    if any(kind.__module__.partition(".")[0] in _ALBUMENTATIONS for kind in type(transform).__mro__):
+        return True
+    try:
+        image = inspect.signature(transform).parameters.get("image")  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # some functions written in C have none
+        return False
+    return image is not None and image.kind is inspect.Parameter.KEYWORD_ONLY

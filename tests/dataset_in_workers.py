@@ -1,0 +1,85 @@
+"""A program for test_dataset_workers: reads a Dataset in worker processes, from a parent that is as busy as can be.
+
+python dataset_in_workers.py DATA START_METHOD -> JSON: by number of workers, what came of each sample
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+
+import fastpipe
+
+BATCH_SIZE = 5
+
+
+class Look:
+    """Gives the picture's hash, and how many threads libraries use that are put to work after the picture was read."""
+
+    def __call__(self, image: torch.Tensor) -> dict[str, Any]:
+        import cv2  # for the first time here, in workers that do not inherit it
+
+        before = len(os.listdir("/proc/self/task"))
+        cv2.GaussianBlur(torch.ones(2000, 2000).numpy(), (31, 31), 0)
+        torch.ones(2_000_000).sin_()
+        return {
+            "hash": hashlib.sha256(image.contiguous().numpy().tobytes()).hexdigest(),
+            "shape": list(image.shape),
+            "process": os.getpid(),
+            "in_worker": get_worker_info() is not None,
+            "opencv_threads": cv2.getNumThreads(),
+            "torch_threads": torch.get_num_threads(),
+            "threads_begun": len(os.listdir("/proc/self/task")) - before,
+        }
+
+
+def as_it_is(samples: list[Any]) -> list[Any]:
+    return samples
+
+
+def be_busy(data: str) -> Any:
+    """OpenCV, OpenMP and a loader in mid-iteration, all with threads of their own; the Dataset opened, too."""
+    import cv2
+
+    cv2.setNumThreads(4)
+    torch.set_num_threads(4)
+    cv2.GaussianBlur(torch.ones(2000, 2000).numpy(), (31, 31), 0)
+    torch.ones(2_000_000).sin_()
+    batches = iter(fastpipe.loader(data, 2, size=64, num_workers=2, prefetch_factor=4))
+    next(batches)
+    return batches
+
+
+def main() -> None:
+    data, start_method = sys.argv[1:]
+    warnings.filterwarnings("error")
+    warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
+    batches = be_busy(data)
+    dataset = fastpipe.Dataset(data, transform=Look())
+    dataset[0]
+    found = {}
+    for workers in (0, 1, 4):
+        loader = DataLoader(
+            dataset,
+            BATCH_SIZE,
+            num_workers=workers,
+            collate_fn=as_it_is,
+            multiprocessing_context=start_method if workers else None,
+            timeout=90 if workers else 0,
+        )
+        found[workers] = [{**seen, "label": label} for samples in loader for seen, label in samples]
+    sys.stdout.write(json.dumps(found))
+    if sum(1 for _ in batches) == 0:
+        raise SystemExit("the parent's loader does not go on")
+
+
+if __name__ == "__main__":
+    main()
