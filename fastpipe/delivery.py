@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from fastpipe.course import Course
 from fastpipe.epoch import EpochWorks
 from fastpipe.errors import EngineError
 from fastpipe.state import Position
@@ -16,31 +17,32 @@ from fastpipe.transfer import Batch, StagedBatch, Transfer
 class Delivery:
     """Iterates one epoch. Queues the batches to come on the device before it hands one out.
 
+    It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
+    never use.
+
     Args:
-        works: the epoch.
+        course: says which epoch comes next.
         transfer: to the device.
         stats: batches, samples and times are added to.
-        position: where the works begin; kept up to date.
         on_batch: called with the seconds that the loop spent in here for a batch and those of the step before it;
             not for an epoch's first batch, before which there is no step.
     """
 
     def __init__(
         self,
-        works: EpochWorks,
+        course: Course,
         transfer: Transfer,
         stats: Stats,
-        position: Position,
         *,
         on_batch: Callable[[float, float], None],
     ) -> None:
-        self._works = works
+        self._course = course
         self._transfer = transfer
         self._stats = stats
-        self._position = position
         self._on_batch = on_batch
         self._staged: deque[StagedBatch] = deque()
-        self._left = len(works)
+        self._begun: tuple[EpochWorks, Position] | None = None
+        self._left = 0  # once begun
         self._handed_out_at: float | None = None
         self._failure: Exception | None = None  # of a batch that was to be queued ahead
         self._over = False  # by an error
@@ -51,25 +53,26 @@ class Delivery:
 
     def __len__(self) -> int:
         """Batches still to come."""
-        return self._left
+        return self._left if self._begun is not None else self._course.left
 
     def __next__(self) -> Batch:
         if self._over:
             raise EngineError("this epoch was ended by an error; begin a new one: for images, labels in loader")
+        asked_at = time.perf_counter()
+        works, position = self._begun or self._begin()
         if self._left == 0:
             if not self._ended:
                 self._ended = True
-                self._position.epoch += 1
-                self._position.batches = 0
+                position.epoch += 1
+                position.batches = 0
             raise StopIteration
-        asked_at = time.perf_counter()
         try:
-            batch = self._next()
+            batch = self._next(works, position)
         except BaseException:
             # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
             self._over = True
             self._staged.clear()
-            self._works.cancel()
+            works.cancel()
             raise
         now = time.perf_counter()
         self._stats.load_s += now - asked_at
@@ -80,25 +83,31 @@ class Delivery:
         self._handed_out_at = now
         return batch
 
-    def _next(self) -> Batch:
-        self._works.check_usable()
+    def _begin(self) -> tuple[EpochWorks, Position]:
+        self._begun = works, position = self._course.begin()
+        self._left = len(works)
+        self._stats.epoch = position.epoch
+        return works, position
+
+    def _next(self, works: EpochWorks, position: Position) -> Batch:
+        works.check_usable()
         if not self._staged:
             if self._failure is not None:
                 raise self._failure
-            self._stage()
-        while len(self._staged) <= self._transfer.lookahead and self._failure is None and len(self._works):
+            self._stage(works)
+        while len(self._staged) <= self._transfer.lookahead and self._failure is None and len(works):
             try:
-                self._stage()
+                self._stage(works)
             except Exception as problem:  # whatever it is, it is told when its batch is asked for
                 self._failure = problem
         staged = self._staged.popleft()
         batch = self._transfer.hand_over(staged)
         self._left -= 1
-        self._position.batches += 1
-        self._position.valid = staged.valid
+        position.batches += 1
+        position.valid = staged.valid
         self._stats.batches += 1
         self._stats.samples += len(batch[0])
         return batch
 
-    def _stage(self) -> None:
-        self._staged.append(self._transfer.begin(self._works.take()))
+    def _stage(self, works: EpochWorks) -> None:
+        self._staged.append(self._transfer.begin(works.take()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NoReturn
 
 import torch
@@ -13,6 +12,7 @@ import torch
 from fastpipe import config
 from fastpipe.advice import LoadWatch, Settings
 from fastpipe.augment import Augment, as_augment
+from fastpipe.course import Course
 from fastpipe.cpus import granted_cpus
 from fastpipe.delivery import Delivery
 from fastpipe.engine import Engine
@@ -23,7 +23,7 @@ from fastpipe.partition import Ranks
 from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.slots import SlotRing
-from fastpipe.state import Position, position_in, state_of
+from fastpipe.state import position_in, state_of
 from fastpipe.stats import Stats
 from fastpipe.streams import Stream, stream_of
 from fastpipe.transfer import Batch, Transfer
@@ -198,9 +198,6 @@ class Loader:
         self._index = index
         self._recipe = recipe
         self._stats = stats = Stats()
-        self._next = Position()  # where the next iteration begins
-        self._position = Position()  # where the loader stands
-        self._epochs_begun = 0
         height, width = recipe.size
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
@@ -239,7 +236,7 @@ class Loader:
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, granted_cpus(), stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)
-        self._upcoming = Upcoming(make)
+        self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
 
     @property
     def classes(self) -> list[str]:
@@ -258,15 +255,7 @@ class Loader:
         EngineError, never StopIteration, so that no epoch is cut short unnoticed.
         """
         self._engine.check_usable()
-        start = self._next
-        works = self._upcoming.take(start.epoch, start.batches)
-        # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
-        if self._epochs_begun > 0:
-            works.follow_with(partial(self._upcoming.begin, start.epoch + 1))
-        self._epochs_begun += 1
-        self._stats.epoch = start.epoch
-        self._position, self._next = replace(start), Position(start.epoch + 1)
-        return Delivery(works, self._transfer, self._stats, self._position, on_batch=self._watch.add)
+        return Delivery(self._course, self._transfer, self._stats, on_batch=self._watch.add)
 
     @property
     def valid(self) -> torch.Tensor:
@@ -278,18 +267,17 @@ class Loader:
         Raises:
             EngineError: no batch of this epoch has been handed out.
         """
-        if self._position.valid is None:
+        valid = self._course.position.valid
+        if valid is None:
             raise EngineError("loader.valid is that of a batch, and none of this epoch has been handed out")
-        return self._position.valid
+        return valid
 
     def set_epoch(self, epoch: int) -> None:
         """Names the epoch that the next iteration gives; later ones count on from it. Optional.
 
         After `load_state_dict`, naming the epoch that was loaded goes on within it; any other begins anew.
         """
-        if config.whole("epoch", epoch, least=0, most=2**63 - 1) != self._next.epoch:
-            self._next = Position(epoch)
-        self._position = replace(self._next)
+        self._course.set_epoch(config.whole("epoch", epoch, least=0, most=2**63 - 1))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands: a small dictionary fit for JSON and torch.save, the same on all ranks.
@@ -297,7 +285,7 @@ class Loader:
         It counts batches handed out, not those made ahead. With it a loader in another process gives the rest of the
         batches, with any num_workers and prefetch_factor, and with any world_size if the global batch stays the same.
         """
-        return state_of(self._position, self._index.fingerprint, self._order())
+        return state_of(self._course.position, self._index.fingerprint, self._order())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Has the next iteration go on where `state_dict` was asked. What was handed out by then is not decoded again.
@@ -305,8 +293,7 @@ class Loader:
         Raises:
             ConfigError: the state is that of another dataset, or of another order of the samples.
         """
-        self._next = position_in(state, self._index.fingerprint, self._order(), len(self))
-        self._position = replace(self._next)
+        self._course.go_on_at(position_in(state, self._index.fingerprint, self._order(), len(self)))
 
     def _order(self) -> dict[str, Any]:
         """The options that decide which samples are in which global batch."""
