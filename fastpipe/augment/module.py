@@ -40,7 +40,7 @@ class Augment(torch.nn.Module):
         cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: none. With both, each sample takes one of them.
         label_smoothing: share of each label that is spread over all classes, in [0, 1). Labels become soft.
         num_classes: how many classes soft labels have; None: as many as the loader's dataset.
-        compile: run our own operations through torch.compile. Modules of others are not: pass compiled ones.
+        compile: run our own operations, but for blur, through torch.compile. Modules of others: pass compiled ones.
 
     Raises:
         ConfigError: an argument is wrong.
