@@ -103,7 +103,7 @@ class Transfer:
             labels, valid = tensors.pop("labels"), tensors.pop("valid")
             if self._augment is not None and plan is not None:
                 drawn = {name.removeprefix("augment."): tensor for name, tensor in tensors.items()}
-                images, labels = self._augment.apply(images, labels, plan, drawn, num_classes=self._classes)
+                images, labels = self._augment.carry_out(images, labels, plan, drawn, num_classes=self._classes)
             ready = self._stream.mark()
         self._working.append((first, ready))
         self._stats.transfer_s += copied - planned

@@ -86,7 +86,7 @@ def test_the_datasets_classes_count_where_none_were_given() -> None:
     for given_classes, dataset, expected in ((None, 12, 12), (20, 12, 20), (9, None, 9)):
         augment = Augment.imagenet(mixup=0.2, num_classes=given_classes)
         plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
-        _, labels = augment.apply(images, LABELS, plan, tensors_of(plan), num_classes=dataset)
+        _, labels = augment.carry_out(images, LABELS, plan, tensors_of(plan), num_classes=dataset)
         assert labels.shape == (8, expected)
 
 
@@ -196,21 +196,21 @@ def test_a_plan_of_another_batch_is_refused() -> None:
     augment = Augment.imagenet()
     plan = augment.plan(np.arange(4), (9, 9), seed=0, epoch=0, batch=0)
     with pytest.raises(ConfigError, match=re.escape("the plan is of images (4, 3, 9, 9), got (8, 3, 9, 9)")):
-        augment.apply(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
+        augment.carry_out(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
 
 
 def test_tensors_of_another_plan_are_refused() -> None:
     augment, images = Augment.simclr(), photos(8, 9, 9)
     plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
     with pytest.raises(ConfigError, match=re.escape("0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas missing")):
-        augment.apply(images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")})
+        augment.carry_out(images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")})
 
 
 def test_fewer_classes_than_the_dataset_has_are_refused() -> None:
     augment = Augment.imagenet(cutmix=1.0, num_classes=10)
     plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
     with pytest.raises(ConfigError, match="num_classes=10, but the dataset has 11 classes"):
-        augment.apply(photos(8, 9, 9), LABELS, plan, tensors_of(plan), num_classes=11)
+        augment.carry_out(photos(8, 9, 9), LABELS, plan, tensors_of(plan), num_classes=11)
 
 
 def test_what_the_loader_accepts() -> None:

@@ -77,7 +77,7 @@ def test_nothing_waits_for_the_device(name: str) -> None:
     plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
     images, labels, tensors = photos(COUNT, *SIZE).to("meta"), LABELS.to("meta"), tensors_of(plan, "meta")
     with Watch() as watch:
-        out, soft = augment.apply(images, labels, plan, tensors)
+        out, soft = augment.carry_out(images, labels, plan, tensors)
     assert watch.seen == []
     assert watch.calls > 0
     assert out.device.type == soft.device.type == "meta"
@@ -136,6 +136,6 @@ def test_normalising_is_one_kernel() -> None:
             return function(*args, **(kwargs or {}))
 
     with Names():
-        augment.apply(images, labels, plan, tensors)
+        augment.carry_out(images, labels, plan, tensors)
     views = {"permute", "slice", "empty", "detach", "view"}
     assert [kernel for kernel in kernels if kernel not in views] == ["addcmul"]

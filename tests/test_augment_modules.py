@@ -205,4 +205,4 @@ def test_kornias_modules_never_read_the_device(make: Callable[[], torch.nn.Modul
     tensors = {name: torch.from_numpy(array).to("meta") for name, array in plan.arrays.items()}
     labels = torch.zeros(4, dtype=torch.int64, device="meta")
     images = torch.empty(4, 3, 16, 16, dtype=torch.uint8, device="meta")
-    assert augment.apply(images, labels, plan, tensors)[0].shape == (4, 3, 16, 16)
+    assert augment.carry_out(images, labels, plan, tensors)[0].shape == (4, 3, 16, 16)

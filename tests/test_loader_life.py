@@ -144,10 +144,10 @@ def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
 def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
     expected = [[images.clone() for images, _ in loader] for _ in range(2)]
     loader.set_epoch(0)
-    first, second = iter(loader), iter(loader)  # epochs 0 and 1
-    for number in range(len(loader)):
-        assert torch.equal(next(second)[0], expected[1][number])
+    first, second = iter(loader), iter(loader)
+    for number in range(len(loader)):  # who asks first has epoch 0
         assert torch.equal(next(first)[0], expected[0][number])
+        assert torch.equal(next(second)[0], expected[1][number])
     assert next(first, None) is next(second, None) is None
 
 

@@ -244,3 +244,15 @@ def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
         for images, _ in loader:
             assert loader.valid.dtype == torch.bool
             assert loader.valid.tolist() == [True] * len(images)
+
+
+def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        assert len(iter(loader)) == len(loader)
+        iter(loader)
+        batches = iter(loader)
+        loader.set_epoch(3)  # as frameworks do, after they have made the iterator
+        next(batches)
+        assert (loader.state_dict()["epoch"], loader.stats().epoch) == (3, 3)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 1, "batches": 6})
+        assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]

@@ -1,4 +1,4 @@
-"""uint8 batches -> augmented, normalised batches on their device: plan (numpy) and apply (torch)."""
+"""uint8 batches -> augmented, normalised batches on their device: plan (numpy) and carry_out (torch)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from fastpipe.errors import ConfigError
 class Augment(torch.nn.Module):
     """Augments, normalises and mixes batches of uint8 images on their device.
 
-    Every random choice is drawn ahead, by `plan`, from (seed, epoch, batch, sample) and nothing else; `apply` carries
-    it out without waiting for the device. Pass it to fastpipe.loader(augment=...), or call it.
+    Every random choice is drawn ahead, by `plan`, from (seed, epoch, batch, sample) and nothing else; `carry_out` does
+    what it says without waiting for the device. Pass it to fastpipe.loader(augment=...), or call it.
 
     Args:
         operations: what happens to images between uint8 and normalising: a module or a list of them, each taking and
@@ -143,7 +143,7 @@ class Augment(torch.nn.Module):
         return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), (int(size[0]), int(size[1])))
 
     @torch.no_grad()
-    def apply(  # type: ignore[override]
+    def carry_out(
         self,
         images: Tensor,
         labels: Tensor,
@@ -196,7 +196,7 @@ class Augment(torch.nn.Module):
             samples: (N,) numbers of the samples; None: those that batches of N would have in order.
 
         Returns:
-            images, or (images, labels) if labels were given; see `apply`.
+            images, or (images, labels) if labels were given; see `carry_out`.
 
         Raises:
             ConfigError: an argument is wrong.
@@ -220,7 +220,7 @@ class Augment(torch.nn.Module):
         )
         tensors = {name: torch.from_numpy(array).to(images.device) for name, array in plan.arrays.items()}
         given = torch.zeros(count, dtype=torch.int64, device=images.device) if labels is None else labels
-        out = self.apply(images, given, plan, tensors)
+        out = self.carry_out(images, given, plan, tensors)
         return out[0] if labels is None else out
 
     def _classes(self, dataset: int | None) -> int:

@@ -70,7 +70,7 @@ class AugmentPlan:
         count: samples of the batch.
         size: (height, width) in pixels.
         hosts: a Step's `host` for each stage, in order.
-        arrays: the arrays of all stages, by "stage.name"; small. Augment.apply wants them as tensors on its device.
+        arrays: the arrays of all stages, by "stage.name"; small. Augment.carry_out wants them as tensors on its device.
     """
 
     count: int
