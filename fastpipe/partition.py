@@ -56,7 +56,7 @@ class Partition:
     """Deals an epoch's samples out to ranks; see Note [partition].
 
     Args:
-        samples: in the dataset, at least 1.
+        samples: in the dataset.
         batch_size: of each rank, at least 1.
         drop_last: leave out the tail that fills no global batch.
         ranks: who takes part; ranks.nodes divides world_size and `sequences`.

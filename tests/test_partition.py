@@ -52,7 +52,8 @@ def check(samples: int, batch_size: int, world_size: int, drop_last: bool, nodes
 
 
 @settings(max_examples=300)
-@given(st.integers(1, 10_000), st.integers(1, 512), st.integers(1, 64), st.booleans())
+@given(st.integers(0, 10_000), st.integers(1, 512), st.integers(1, 64), st.booleans())
+@example(0, 1, 1, False)
 @example(1, 1, 64, False)
 @example(10_000, 1, 64, False)
 @example(10_000, 512, 64, False)
