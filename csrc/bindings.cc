@@ -342,6 +342,31 @@ void read_ahead(const PyEngine& engine, const py::array_t<ByteRange, py::array::
   engine.core().read_ahead({ranges.data(), ranges.data() + ranges.size()}, restart);
 }
 
+const char* word_of(Stage stage) {
+  switch (stage) {
+    case Stage::opening:
+      return "opening";
+    case Stage::reading:
+      return "reading";
+    case Stage::decoding:
+      return "decoding";
+    case Stage::resizing:
+      return "resizing";
+    case Stage::idle:
+      break;
+  }
+  return "idle";
+}
+
+py::list activities(const PyEngine& engine) {
+  py::list found;
+  for (const Activity& each : engine.core().activities()) {
+    found.append(
+        py::make_tuple(word_of(each.stage), each.shard, each.offset, static_cast<double>(each.since_ns) / 1e9));
+  }
+  return found;
+}
+
 py::dict counters(const PyEngine& engine) {
   const RowCounters sums = engine.core().counters();
   py::dict dict;
@@ -377,6 +402,7 @@ PYBIND11_MODULE(_engine, m) {
            "threads"_a, "max_open_files"_a)
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
+      .def("activities", &activities)
       .def("close", &PyEngine::close);
 
   py::class_<PyJob>(m, "Job")

@@ -11,14 +11,20 @@ namespace fastpipe {
 namespace {
 
 // No exception leaves a worker: each becomes the row's status.
-Status run_row(RowWorker& worker, const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) noexcept {
+Status run_row(RowWorker& worker, const RowTask& task, bool exact, PixelSpan out, RowCounters* counters,
+               StageFlag* stage) noexcept {
   try {
-    return worker.run(task, exact, out, counters);
+    return worker.run(task, exact, out, counters, stage);
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
   } catch (const std::exception& problem) {
     return error(Code::internal, "%s", problem.what());
   }
+}
+
+std::uint64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 std::vector<RowWorker> make_workers(int count, FileCache* files) {
@@ -38,6 +44,8 @@ Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact)
 Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
     : files_(std::move(shards), max_open_files),
       workers_(make_workers(threads, &files_)),
+      taken_(static_cast<std::size_t>(threads)),
+      stages_(static_cast<std::size_t>(threads)),
       readahead_(&files_),
       threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
 
@@ -79,6 +87,22 @@ RowCounters Engine::counters() {
   return counters_;
 }
 
+std::vector<Activity> Engine::activities() {
+  std::vector<Activity> found;
+  found.reserve(taken_.size());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t now = now_ns();
+  for (std::size_t i = 0; i < taken_.size(); ++i) {
+    const Taken& taken = taken_[i];
+    if (taken.since_ns == 0) {
+      found.push_back({});
+    } else {
+      found.push_back({stages_[i].get(), taken.shard, taken.offset, now - taken.since_ns});
+    }
+  }
+  return found;
+}
+
 void Engine::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -106,7 +130,8 @@ void Engine::close() noexcept {
 }
 
 void Engine::work(int number) {
-  RowWorker& worker = workers_[static_cast<std::size_t>(number)];
+  const auto self = static_cast<std::size_t>(number);
+  RowWorker& worker = workers_[self];
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     await(work_came_, lock, [this] { return stopping_ || !queue_.empty(); });
@@ -115,16 +140,18 @@ void Engine::work(int number) {
     const std::size_t row = job->next_++;
     ++job->running_;
     if (job->next_ == job->tasks_.size()) queue_.pop_front();
+    const RowTask& task = job->tasks_[row];
+    taken_[self] = {task.shard, task.offset, now_ns()};
     lock.unlock();
 
-    const RowTask& task = job->tasks_[row];
     const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * 3;
     const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
                            job->out_, stride};
     RowCounters spent;
-    const Status status = run_row(worker, task, job->exact_, out, &spent);
+    const Status status = run_row(worker, task, job->exact_, out, &spent, &stages_[self]);
 
     lock.lock();
+    taken_[self] = {};
     counters_.add(spent);
     if (!status.ok()) job->errors_.push_back({row, status});
     if (--job->running_ == 0 && job->next_ == job->tasks_.size()) job->finished_.notify_all();

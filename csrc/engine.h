@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "activity.h"
 #include "file.h"
 #include "readahead.h"
 #include "row.h"
@@ -69,6 +70,9 @@ class Engine {
   // Sums over all threads since the start.
   RowCounters counters();
 
+  // What each thread is at.
+  std::vector<Activity> activities();
+
   // Cancels everything and joins the threads. Safe to call twice.
   void close() noexcept;
 
@@ -76,6 +80,13 @@ class Engine {
   bool stopping();
 
  private:
+  // The row that a thread has taken; `since_ns` 0 where it has none.
+  struct Taken {
+    std::uint32_t shard = 0;
+    std::uint64_t offset = 0;
+    std::uint64_t since_ns = 0;  // of the steady clock
+  };
+
   void work(int number);
   void stop();
 
@@ -86,6 +97,8 @@ class Engine {
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
   RowCounters counters_;
+  std::vector<Taken> taken_;       // one a thread
+  std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex
   Readahead readahead_;
   ThreadPool threads_;  // last: its threads use all of the above
 };

@@ -49,28 +49,33 @@ void RowCounters::add(const RowCounters& other) {
   resize_ns += other.resize_ns;
 }
 
-Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage) {
   // However it ends, what one giant picture needed is given back.
   struct GiveBack {
     RowWorker* worker;
+    StageFlag* stage;
     ~GiveBack() {
+      stage->set(Stage::idle);
       worker->jpeg_.give_back();
       worker->resizer_.give_back();
     }
   };
-  const GiveBack at_the_end{this};
-  return fill(task, exact, out, counters);
+  const GiveBack at_the_end{this, stage};
+  return fill(task, exact, out, counters, stage);
 }
 
-Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
+  stage->set(Stage::opening);
   std::shared_ptr<const File> file;
   Status status = files_->get(task.shard, &file);
   if (!status.ok()) return status;
+  stage->set(Stage::reading);
   status = jpeg_.read(*file, task.offset, task.size);
   if (!status.ok()) return status;
 
   const std::uint64_t read = now_ns();
+  stage->set(Stage::decoding);
   const Size size = {task.width, task.height};
   status = jpeg_.open(size);
   if (!status.ok()) return status;
@@ -88,6 +93,7 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
   status = jpeg_.decode(by, region, {&sink, TimedSink::take});
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();
+  stage->set(Stage::resizing);
   resizer_.finish(out);
   const std::uint64_t finished = now_ns();
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "activity.h"
 #include "file.h"
 #include "image.h"
 #include "resize.h"
@@ -40,11 +41,11 @@ class RowWorker {
  public:
   explicit RowWorker(FileCache* files) : files_(files) {}
 
-  // `exact` forbids decoding at reduced size. May throw only what allocation throws.
-  Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+  // `exact` forbids decoding at reduced size. `stage` is kept up to date. May throw only what allocation throws.
+  Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
  private:
-  Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+  Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
   FileCache* files_;
   StoredJpeg jpeg_;

@@ -73,6 +73,14 @@ def flag(name: str, value: object) -> bool:
     return value
 
 
+def positive(name: str, value: object) -> float:
+    """Checks a finite number above 0."""
+    number = _number(value)
+    if number is None or not 0 < number < math.inf:
+        raise ConfigError(f"{name}: expected a number above 0, got {value!r}")
+    return number
+
+
 def choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Checks one of a few words."""
     if value not in choices:

@@ -13,6 +13,7 @@ from fastpipe.errors import EngineError
 from fastpipe.index import Index
 from fastpipe.limits import most_open_shards
 from fastpipe.plan import BatchPlan
+from fastpipe.watchdog import Activity
 
 _CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
 
@@ -103,6 +104,10 @@ class Engine:
     def counters(self) -> dict[str, float]:
         """Rows and bytes done and the threads' seconds in each stage, since the start."""
         return self._engine.counters() if not self.is_foreign() else {}
+
+    def activities(self) -> list[Activity]:
+        """What each thread is at."""
+        return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
 
     def close(self) -> None:
         """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""

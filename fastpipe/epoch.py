@@ -16,9 +16,9 @@ from fastpipe.plan import BatchPlan, EpochPlan
 from fastpipe.slots import SlotRing
 from fastpipe.stats import Stats
 from fastpipe.transfer import HostBatch
+from fastpipe.watchdog import Watchdog
 
 _REPLACE_ATTEMPTS = 16
-_WAIT_S = 1.0
 
 
 class EpochWorks:
@@ -40,6 +40,7 @@ class EpochWorks:
         ahead: int,
         exact: bool,
         replace_bad: bool,
+        watchdog: Watchdog,
     ) -> None:
         self._index = index
         self._plan = plan
@@ -49,6 +50,7 @@ class EpochWorks:
         self._ahead = ahead
         self._exact = exact
         self._replace_bad = replace_bad
+        self._watchdog = watchdog
         self._first = first
         self._submitted = self._taken = first  # up to these batches
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
@@ -106,8 +108,10 @@ class EpochWorks:
 
     def _wait(self, job: Job) -> None:
         started = time.perf_counter()
-        while not job.wait(_WAIT_S):
+        self._watchdog.begin()
+        while not job.wait(self._watchdog.patience_s(time.perf_counter() - started)):
             self._engine.check_usable()
+            self._watchdog.look(time.perf_counter() - started)
         self._stats.wait_s += time.perf_counter() - started
 
     def _handle(

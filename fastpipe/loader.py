@@ -28,6 +28,7 @@ from fastpipe.stats import Stats
 from fastpipe.streams import Stream, stream_of
 from fastpipe.transfer import Batch, Transfer
 from fastpipe.upcoming import Upcoming
+from fastpipe.watchdog import Watchdog
 
 _WORKERS_HINT = "they are threads in this process: pass 1 for the fewest, or leave it out for the CPUs granted"
 _PREFETCH_HINT = "batches made ahead; leave it out for 2"
@@ -44,7 +45,7 @@ _REFUSED = {
     "in_order": "batches always come in order; leave it out",
     "pin_memory_device": "pass device=; leave it out",
     "dataset": "the first argument is the folder that `fastpipe pack` wrote",
-    "timeout": "a wait for a batch can always be interrupted; leave it out",
+    "timeout": "pass stall_timeout=, seconds without a batch until the log says why",
     "transform": "choose crop=, hflip= and size=, and pass augment=, which works on the batch of tensors",
 }
 
@@ -70,6 +71,7 @@ def loader(
     world_size: int | None = None,
     partition: str = "sample",
     canonical_nodes: int | None = None,
+    stall_timeout: float = 60.0,
     **unknown: object,
 ) -> Loader:
     """Opens a packed dataset for training or evaluation.
@@ -104,6 +106,8 @@ def loader(
             time. "node": each node's ranks share the samples of its own part of the dataset, and read nothing else.
         canonical_nodes: parts that partition="node" cuts the dataset into; the same number gives the same global
             batches on any number of nodes that divides it. None: the number of nodes.
+        stall_timeout: seconds without a batch until the log says which thread is stuck at what; after ten times as many
+            that becomes an EngineError.
 
     Returns:
         A Loader: iterate it for (images, labels).
@@ -143,6 +147,7 @@ def loader(
         augment=augmentation,
         exact=config.flag("exact", exact),
         on_error=config.choice("on_error", on_error, ("raise", "replace")),
+        stall_timeout_s=config.positive("stall_timeout", stall_timeout),
     )
 
 
@@ -177,6 +182,7 @@ class Loader:
         augment: Augment | None,
         exact: bool,
         on_error: str,
+        stall_timeout_s: float,
     ) -> None:
         if len(index) == 0:
             raise ConfigError(f"{index.path} has no samples; pack a source that has")
@@ -218,6 +224,7 @@ class Loader:
                 ahead=prefetch_factor,
                 exact=full_size,
                 replace_bad=on_error == "replace",
+                watchdog=Watchdog(stall_timeout_s, index, engine.activities),
             )
 
         def snapshot() -> Stats:

@@ -15,11 +15,12 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
+    {"errors", "format", "cpus", "draws", "names", "limits", "machine", "shards"},  # L0
     {"index", "config"},  # L1
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
+    {"watchdog"},  # what is looked at while it is carried out,
     {"engine", "pictures"},  # and what carries it out; single pictures, without a plan
     {"slots", "staging", "state", "streams", "stats", "ranks", "transform", "worker"},  # L3: memory, queues, figures,
     {"augment", "advice"},  # what is done on the device,

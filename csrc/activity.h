@@ -1,0 +1,29 @@
+// What a thread of the engine is at, for those who want to know why nothing comes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace fastpipe {
+
+enum class Stage : std::uint8_t { idle, opening, reading, decoding, resizing };
+
+// Told by the thread itself. The order of stores to different threads' stages means nothing, so they are relaxed.
+class StageFlag {
+ public:
+  void set(Stage stage) { stage_.store(stage, std::memory_order_relaxed); }
+  Stage get() const { return stage_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<Stage> stage_{Stage::idle};
+};
+
+// A thread's row of work at one moment.
+struct Activity {
+  Stage stage = Stage::idle;
+  std::uint32_t shard = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t since_ns = 0;  // how long it has been at this row
+};
+
+}  // namespace fastpipe
