@@ -51,6 +51,7 @@ def test_a_process_that_inherits_nothing_opens_it_with_under_1_mb(datasets: dict
     """As workers that were spawned do: eight of them stay under 8 MB."""
     script = """
         import sys
+        from pathlib import Path
         import numpy as np
         import fastpipe
         from bench.index_memory import private_bytes
@@ -59,6 +60,10 @@ def test_a_process_that_inherits_nothing_opens_it_with_under_1_mb(datasets: dict
         for number in np.random.default_rng(0).integers(len(dataset), size=5000).tolist():
             dataset[number]
         print(private_bytes("self"))
+
+        # No row was looked up in the map: then all processes that do would show 360 MB.
+        mapping = Path("/proc/self/smaps").read_text().split("/index.npy", 1)[1]
+        assert mapping.split("Rss:", 1)[1].split()[0] == "0", mapping[:400]
     """
     few, many = (
         run_script(f"import sys; sys.path.append({str(ROOT)!r})\n" + textwrap.dedent(script), datasets[n])
