@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,29 @@ from fastpipe.plan import BatchPlan
 from fastpipe.watchdog import Activity
 
 _CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What the engine runs on.
+
+    Attributes:
+        libjpeg_turbo: version it was built with.
+        resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
+        decode: what decodes common JPEGs: "strips", our own decoder, or "libjpeg".
+    """
+
+    libjpeg_turbo: str
+    resize: str
+    decode: str
+
+
+def engine_facts() -> EngineFacts:
+    """What the engine was built with and which instructions this machine has for it."""
+    number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
+    version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+    decode = "strips" if "strips" in _engine.decode_methods() else "libjpeg"
+    return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
 
 
 class Job:

@@ -12,6 +12,7 @@ from rich.text import Text
 from fastpipe.bench.child import Figures
 from fastpipe.bench.contenders import NAMES
 from fastpipe.bench.measure import Result
+from fastpipe.doctor import Check
 from fastpipe.inspection import Histogram, Inspection
 from fastpipe.names import readable
 from fastpipe.pack.job import Summary
@@ -165,4 +166,13 @@ def shuffle(report: ShuffleReport) -> RenderableType:
     rows = (("an epoch", report.epoch), ("uniform permutation", report.uniform), ("as in the shards", report.shards))
     for name, score in rows:
         table.add_row(name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}")
+    return table
+
+
+def doctor(checks: Sequence[Check]) -> RenderableType:
+    """One line a check: what was found, the verdict, and what to do."""
+    table = Table("check", "found", "verdict", "what to do", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = table.columns[2].no_wrap = True
+    for check in checks:
+        table.add_row(check.name, readable(check.found), check.verdict.value, readable(check.advice))
     return table

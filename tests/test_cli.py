@@ -37,7 +37,7 @@ def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["pack", "bench", "inspect", "preview", "demo"])
+@pytest.mark.parametrize("command", ["pack", "bench", "inspect", "preview", "doctor", "demo"])
 def test_help_explains_every_option(command: str) -> None:
     text = succeeded(command, "--help")
     options = re.findall(r"^ +(--[a-z-]+)[^\n]*?(?:  +(\S.*))?$", text, re.MULTILINE)
