@@ -20,6 +20,7 @@ from fastpipe.errors import (
 )
 from fastpipe.index import Index, open
 from fastpipe.loader import Loader, loader
+from fastpipe.monitoring import monitor
 from fastpipe.stats import Stats
 
 __version__ = "0.1.0"
@@ -42,5 +43,6 @@ __all__ = [
     "Stats",
     "__version__",
     "loader",
+    "monitor",
     "open",
 ]

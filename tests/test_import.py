@@ -26,6 +26,7 @@ PUBLIC = {
     "Stats",
     "__version__",
     "loader",
+    "monitor",
     "open",
 }
 
