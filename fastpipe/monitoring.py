@@ -91,8 +91,8 @@ def line(before: Stats, after: Stats, seconds: float, batches: int) -> str:
     spent = {name: getattr(after, name) - getattr(before, name) for name in (*_STAGES, *_THREADS)}
     load_s, step_s = after.load_s - before.load_s, after.step_s - before.step_s
     images = after.samples - before.samples
-    parts = [f"epoch {after.epoch}" if after.epoch >= 0 else "not begun"]
-    parts.append(f"{images / seconds:,.0f} images/s of {batches:,} batches an epoch")
+    parts = [f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"]
+    parts.append(f"{images / seconds:,.0f} images/s")
     parts.append(f"{(after.bytes_read - before.bytes_read) / seconds / 1e6:,.0f} MB/s read")
     if step_s > 0:
         text = f"waited {load_s / step_s:.0%} of the steps' time"

@@ -33,12 +33,10 @@ BUSY = Stats(
 
 def test_a_line_says_what_was_done_between_two_looks() -> None:
     assert line(Stats(), BUSY, 2.0, 1000) == (
-        "fastpipe: epoch 2; 3,200 images/s of 1,000 batches an epoch; 200 MB/s read; waited 25% of the steps' time, "
+        "fastpipe: epoch 2 (1,000 batches); 3,200 images/s; 200 MB/s read; waited 25% of the steps' time, "
         "most of it for decoding threads; threads: read 5%, decode 80%, resize 15%; 3 samples replaced"
     )
-    assert line(BUSY, BUSY, 1.0, 10) == (
-        "fastpipe: epoch 2; 0 images/s of 10 batches an epoch; 0 MB/s read; 3 samples replaced"
-    )
+    assert line(BUSY, BUSY, 1.0, 10) == ("fastpipe: epoch 2 (10 batches); 0 images/s; 0 MB/s read; 3 samples replaced")
     assert line(Stats(), Stats(), 1.0, 10).startswith("fastpipe: not begun; 0 images/s")
 
 
@@ -60,7 +58,7 @@ def test_lines_are_printed_while_a_loop_runs(flat: Path, terminal: bool) -> None
             for _ in loader:
                 time.sleep(0.002)
     assert "fastpipe: epoch " in out.getvalue()
-    assert "4 batches an epoch" in out.getvalue()
+    assert "(4 batches)" in out.getvalue()
     assert not [thread for thread in threading.enumerate() if thread.name == "fastpipe-monitor"]
 
 
