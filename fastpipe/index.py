@@ -123,7 +123,10 @@ class Index:
         known = shard < len(self.shards)
         size_bytes = self.shard_sizes[np.where(known, shard, 0)]
         inside = (records["offset"] <= size_bytes) & (records["size"] <= size_bytes - records["offset"])
-        real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+        width, height = records["width"].astype(np.int64), records["height"].astype(np.int64)
+        # A block of 8 x 8 pixels takes two bits at least: no memory is made for a picture that cannot be there.
+        blocks = (width + 7) // 8 * ((height + 7) // 8)
+        real = (width > 0) & (height > 0) & (blocks <= 4 * records["size"].astype(np.int64))
         labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))
         good = known & inside & real & labelled
         if not good.all():
@@ -131,8 +134,8 @@ class Index:
             raise DatasetError(
                 f"{self.path / INDEX_FILE}: the record of sample {int(samples[first])} is impossible: "
                 f"{_words(records[first])}; expected a shard below {len(self.shards)}, a range inside it, "
-                f"a size of at least 1 x 1 and a label below {len(self.classes)}. The index is damaged: "
-                f"{_REPACK}"
+                f"a size of at least 1 x 1 that so many bytes can hold, and a label below {len(self.classes)}. "
+                f"The index is damaged: {_REPACK}"
             )
         return records
 
@@ -219,13 +222,19 @@ def _identity(file: Path | int) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _in_short(problem: Exception) -> str:
+    """In one line; what is not text of ours may be long, and of any kind."""
+    words = " ".join(str(problem).split()) or type(problem).__name__
+    return words if len(words) <= 200 else words[:200] + "..."
+
+
 def _map_records(file: Path, samples: int) -> np.memmap[tuple[int], np.dtype[np.void]]:
     try:
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:
         raise DatasetError(f"{file} is missing; {_REPACK}") from problem
-    except (OSError, ValueError, EOFError, OverflowError) as problem:
-        raise DatasetError(f"{file} is not a whole .npy file ({problem}); {_REPACK}") from problem
+    except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
+        raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {_REPACK}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
             f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "

@@ -137,7 +137,7 @@ class Journal:
         """What the interrupted pack was about; None if there was none."""
         try:
             plan = json.loads((self.folder / _PLAN_FILE).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return plan if isinstance(plan, dict) else None
 
@@ -192,7 +192,7 @@ class Journal:
             os.replace(current, moved)
         if not moved.exists():
             return
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             for shard in json.loads(moved.read_bytes())["shards"]:
                 if re.fullmatch(r"shard-\d{6,}\.tar", shard["name"]):
                     (self.destination / shard["name"]).unlink(missing_ok=True)
@@ -213,8 +213,8 @@ class Journal:
             tally = saved.pop("tally")
             tally["rejected"] = [(path, reason) for path, reason in tally["rejected"]]
             entry = ShardEntry(**saved, tally=Tally(**tally))
-            size = os.stat(self.destination / entry.name).st_size
-        except (OSError, ValueError, TypeError, KeyError):
+            known = entry.name == shard_name(number) and records.dtype == INDEX_DTYPE
+            whole = known and os.stat(self.destination / entry.name).st_size == entry.size_bytes
+            return entry if whole and len(records) == entry.samples else None
+        except Exception:  # whatever is wrong with these files, the shard is made again
             return None
-        whole = size == entry.size_bytes and records.dtype == INDEX_DTYPE and len(records) == entry.samples
-        return entry if whole else None
