@@ -129,7 +129,9 @@ class Index:
             near: (3, n) records: of the samples before these, of these, and of those behind. At the ends of the index
                 any record will do.
         """
-        before, records, behind = near
+        before: NDArray[np.void] = near[0]
+        records: NDArray[np.void] = near[1]
+        behind: NDArray[np.void] = near[2]
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first = samples == self.shard_starts[shard]
         last = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1 != shard
@@ -241,7 +243,8 @@ def _identity(file: Path | int) -> tuple[int, ...] | None:
 def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Whether each has bytes, inside a shard of that size."""
     offset, size = records["offset"], records["size"]
-    return (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
+    inside: NDArray[np.bool_] = (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
+    return inside
 
 
 def _in_short(problem: Exception) -> str:

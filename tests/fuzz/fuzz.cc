@@ -25,12 +25,20 @@
 #include "mutate.h"
 #include "targets.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FUZZ_SANITIZED
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(FUZZ_SANITIZED)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
 // What was freed is kept for a while, to find uses of it; by default that alone is 256 MB.
 extern "C" const char* __asan_default_options() {
   return "quarantine_size_mb=24:allocator_may_return_null=1:detect_leaks=1:malloc_context_size=8";
 }
 extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
-extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace {
 
@@ -133,11 +141,11 @@ void on_signal(int number) {
 }
 
 void report_deaths() {
-  if (__sanitizer_set_death_callback != nullptr) {
-    __sanitizer_set_death_callback(say_which);  // they catch the other signals themselves
-  } else {
-    for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, on_signal);
-  }
+#if defined(__SANITIZE_ADDRESS__) || defined(FUZZ_SANITIZED)
+  __sanitizer_set_death_callback(say_which);  // they catch the other signals themselves
+#else
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(number, on_signal);
+#endif
   for (const int number : {SIGABRT, SIGALRM}) std::signal(number, on_signal);
 }
 
