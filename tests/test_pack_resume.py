@@ -134,6 +134,23 @@ def test_harmed_notes_of_an_unfinished_pack_count_for_nothing(
     assert digests(destination) == undisturbed
 
 
+@pytest.mark.parametrize("name", ["shard-000002.tar", "shard-000002.npy", "shard-000002.json", "index.npy"])
+def test_nothing_is_written_through_a_link(
+    destination: Path, undisturbed: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    stop_after(destination, 2)
+    link = destination / ".pack" / f"{name}.partial"
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(PackError, match=r"cannot write .*symbolic links"):
+        pack(source_of(destination), destination, SHARDS)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    link.unlink(missing_ok=True)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
 def test_another_number_of_workers_goes_on_too(destination: Path, undisturbed: dict[str, str]) -> None:
     stop_after(destination, 3)
     pack(source_of(destination), destination, PackOptions(shard_size=100_000, workers=1))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError
 from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.pack.convert import Packed
-from fastpipe.pack.files import publish, whole_file
+from fastpipe.pack.files import no_link, publish, whole_file
 from fastpipe.pack.shards import FinishedShard
 
 WORK_FOLDER = ".pack"
@@ -102,9 +102,11 @@ class Journal:
         self.destination = destination
         self.folder = destination / WORK_FOLDER
         lock = self.folder / _LOCK_FILE
+        if self.folder.is_symlink():
+            raise PackError(f"{self.folder} is a link; expected a folder: packing writes into {destination} alone")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(lock, "wb")  # noqa: SIM115 (held until close)
+            self._lock: BinaryIO = open(lock, "wb", opener=no_link)  # noqa: SIM115 (held until close)
         except OSError as problem:
             raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
         try:
