@@ -63,7 +63,7 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
     "size": _engine.jpeg_size,
     "decode": _engine.decode,
     "transcode": _engine.transcode,
-    "convert": convert,
+    "convert": functools.partial(convert, how=Conversion()),
 }
 
 

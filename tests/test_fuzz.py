@@ -10,7 +10,7 @@ import pytest
 from fuzz.build import build
 from fuzz.seeds import write
 
-INPUTS = 6000
+INPUTS = 20_000
 
 
 @pytest.fixture(scope="module")
