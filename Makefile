@@ -1,11 +1,14 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test asan tsan format bench-peers wheel clean
+.PHONY: help demo test asan tsan fuzz format bench-peers wheel clean
 
 DIR ?=
 TESTS ?= tests
 PEERS ?=
+COUNT ?= 1000000
+SEED ?= 0
+PHOTOS ?=
 
 help:
 	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
@@ -13,6 +16,7 @@ help:
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
+	@echo "make fuzz [COUNT=1000000] [SEED=0] [PHOTOS=folder]   damaged JPEGs through the engine, under the first two"
 	@echo "make bench-peers           the loaders that bench/run.py compares with, each in an environment of its own"
 	@echo "make wheel                 wheels with libjpeg-turbo in them, each tried in an empty environment, in dist"
 	@echo "make clean                 remove what was built; .venv stays"
@@ -27,7 +31,7 @@ test:
 
 format:
 	@scripts/bootstrap --tools
-	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc
+	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc tests/fuzz/*.cc tests/fuzz/*.h
 	@.venv/bin/ruff check --quiet --select I --fix .
 	@.venv/bin/ruff format .
 
@@ -46,6 +50,10 @@ asan tsan:
 		ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
 		.venv/bin/pytest -p no:cacheprovider $(TESTS)
+
+fuzz:
+	@scripts/bootstrap --tools
+	@PYTHONPATH=tests .venv/bin/python -m fuzz.run --count $(COUNT) --seed $(SEED) $(if $(PHOTOS),--photos "$(PHOTOS)")
 
 bench-peers:
 	@scripts/bootstrap

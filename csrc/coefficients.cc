@@ -6,6 +6,7 @@
 
 #include "block_tokens.h"
 #include "jpeg_errors.h"
+#include "scan_count.h"
 #include "tiling.h"
 
 #include <jerror.h>
@@ -22,6 +23,16 @@ constexpr int kRequantiseQuality = 95;
 // 8-bit one, the level shift too (2048 = 16 * 128), and the DCT is linear.
 constexpr int kTwelveBits = 12;
 constexpr int kTwelveBitScale = 16;
+
+// Note [bombs]
+// A few bytes can announce work for minutes: a giant picture, or one that thousands of scans refine. So before libjpeg
+// makes room for coefficients, it must be possible that the bytes hold them, and the scans must not be too many:
+// neither as such nor for the size of the picture. A sequential block takes two bits at least, a progressive one a bit
+// of its first scan. Arithmetic coding takes nearly nothing for a flat picture, so what is taken for possible there is
+// a choice: a million blocks of any content, and more where there are bytes for them.
+constexpr std::int64_t kFreeArithmeticBlocks = 1 << 20, kArithmeticBlocksPerByte = 64;
+// At the limit of pixels a picture in three full colours may have this many scans; ten are usual.
+constexpr std::int64_t kScansOfLargest = 32;
 
 // The position of the precision byte of the first frame header, or 0 where there is none.
 std::size_t find_precision(const std::uint8_t* data, std::size_t size) {
@@ -80,6 +91,30 @@ struct Reader {
     }
     for (int i = 0; i < self->in.comps_in_scan; ++i) {
       self->components_seen |= 1u << self->in.cur_comp_info[i]->component_index;
+    }
+  }
+
+  // Note [bombs]. Called with libjpeg at the first scan's bytes.
+  void require_possible(const TranscodeOptions& options) {
+    const auto common = reinterpret_cast<j_common_ptr>(&in);
+    const int scans = count_scans(in.src->next_input_byte, in.src->bytes_in_buffer, options.max_scans);
+    if (scans > options.max_scans) fail(common, error(Code::too_many_scans, "over %d", options.max_scans));
+    std::int64_t blocks = 0;
+    for (int c = 0; c < in.num_components; ++c) {
+      blocks += std::int64_t{in.comp_info[c].width_in_blocks} * in.comp_info[c].height_in_blocks;
+    }
+    const auto bytes = static_cast<std::int64_t>(in.src->bytes_in_buffer);
+    const std::int64_t most = in.arith_code         ? kFreeArithmeticBlocks + kArithmeticBlocksPerByte * bytes
+                              : in.progressive_mode ? 8 * bytes
+                                                    : 4 * bytes;
+    if (blocks > most) {
+      fail(common, error(Code::truncated, "%lld bytes cannot hold %u x %u pixels", static_cast<long long>(bytes),
+                         in.image_width, in.image_height));
+    }
+    const std::int64_t largest =
+        std::max(options.max_pixels, kMaxPixels) / DCTSIZE2 * static_cast<std::int64_t>(kMostComponents);
+    if (blocks * scans > largest * kScansOfLargest) {
+      fail(common, error(Code::too_many_scans, "%d of %u x %u pixels", scans, in.image_width, in.image_height));
     }
   }
 
@@ -200,6 +235,7 @@ struct Reader {
       fail(common, error(Code::unsupported, "%d colour components", in.num_components));
     }
 
+    require_possible(options);
     jvirt_barray_ptr* const coefficients = jpeg_read_coefficients(&in);
     require_every_scan();
     info->stray_bytes = errors.found_stray_bytes;

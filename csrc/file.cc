@@ -60,7 +60,8 @@ Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* f
   if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
   struct stat info;
   const int failed = ::fstat(fd, &info) == 0 ? 0 : errno;
-  auto opened = std::make_shared<const File>(fd, failed == 0 && hints ? hint_limit(info.st_dev) : kLeastHintBytes);
+  const std::uint64_t hint_bytes = failed == 0 && hints ? hint_limit(info.st_dev) : kLeastHintBytes;
+  auto opened = std::make_shared<const File>(fd, shard.size_bytes, hint_bytes);
   if (failed != 0) return error(Code::open_failed, "%s", errno_words(failed).c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
@@ -72,6 +73,12 @@ Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* f
 }
 
 File::~File() { ::close(fd_); }
+
+Status File::check(std::uint64_t offset, std::uint64_t size) const {
+  if (offset <= size_bytes_ && size <= size_bytes_ - offset) return {};
+  return error(Code::shard_too_short, "%llu bytes at %llu, of %llu", static_cast<unsigned long long>(size),
+               static_cast<unsigned long long>(offset), static_cast<unsigned long long>(size_bytes_));
+}
 
 Status File::read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const {
   std::size_t done = 0;

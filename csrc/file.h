@@ -17,10 +17,14 @@ namespace fastpipe {
 // An open file descriptor; closes itself.
 class File {
  public:
-  File(int fd, std::uint64_t hint_bytes) : fd_(fd), hint_bytes_(hint_bytes) {}
+  File(int fd, std::uint64_t size_bytes, std::uint64_t hint_bytes)
+      : fd_(fd), size_bytes_(size_bytes), hint_bytes_(hint_bytes) {}
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
+
+  // Whether a range lies inside the file; to be asked before memory is made for one that an index names.
+  Status check(std::uint64_t offset, std::uint64_t size) const;
 
   // Reads exactly `size` bytes at `offset`; a shorter file is an error.
   Status read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const;
@@ -31,6 +35,7 @@ class File {
 
  private:
   const int fd_;
+  const std::uint64_t size_bytes_;
   const std::uint64_t hint_bytes_;  // the most that one hint may ask for; Note [size of a hint]
 };
 

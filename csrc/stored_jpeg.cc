@@ -5,6 +5,8 @@
 namespace fastpipe {
 
 Status StoredJpeg::read(const File& file, std::uint64_t offset, std::uint32_t size) {
+  const Status status = file.check(offset, size);
+  if (!status.ok()) return status;
   bytes_.resize(size);
   return file.read(offset, bytes_.data(), bytes_.size());
 }

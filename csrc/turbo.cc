@@ -28,6 +28,11 @@ constexpr int kFancyWidth = 5;
 constexpr std::size_t kAlignment = 32;
 constexpr std::size_t kBesideAlignment = 4;
 
+// Note [columns of doubled colour]
+// Reduced, libjpeg may give colour blocks of twice the size and save upsampling by as much; where some upsampling is
+// left even so (4x2 and 2x4 blocks of brightness an MCU), libjpeg-turbo's jpeg_crop_scanline (2.1.5) takes the wrong
+// columns of colour. Then all columns are decoded.
+
 constexpr std::int64_t kMaxPartPixels = INT64_MAX;  // the whole picture has been let in
 
 }  // namespace
@@ -49,6 +54,23 @@ struct TurboDecoder::State {
   Size mcu_size() const {
     if (cinfo.num_components == 1) return {DCTSIZE, DCTSIZE};
     return {DCTSIZE * cinfo.max_h_samp_factor, DCTSIZE * cinfo.max_v_samp_factor};
+  }
+
+  // Note [columns of doubled colour]
+  bool can_crop_columns(int denominator) const {
+    const int light = DCTSIZE / denominator;  // the side of a block of brightness, in pixels
+    const int across = cinfo.max_h_samp_factor * light, down = cinfo.max_v_samp_factor * light;  // of an MCU
+    for (int c = 0; c < cinfo.num_components; ++c) {
+      const jpeg_component_info& component = cinfo.comp_info[c];
+      int block = light;
+      while (block < DCTSIZE && across % (component.h_samp_factor * block * 2) == 0 &&
+             down % (component.v_samp_factor * block * 2) == 0) {
+        block *= 2;
+      }
+      const bool whole = component.h_samp_factor * block == across && component.v_samp_factor * block == down;
+      if (block != light && !whole) return false;
+    }
+    return true;
   }
 };
 
@@ -168,7 +190,11 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   const int right = std::min(region.x + region.width + kMargin, whole.width);
   JDIMENSION first_column = static_cast<JDIMENSION>(left);
   JDIMENSION columns = static_cast<JDIMENSION>(right - left);
-  if (right - left < whole.width) jpeg_crop_scanline(&cinfo, &first_column, &columns);  // widens to whole blocks
+  if (!state.can_crop_columns(denominator)) {
+    first_column = 0;
+  } else if (right - left < whole.width) {
+    jpeg_crop_scanline(&cinfo, &first_column, &columns);  // widens to whole blocks
+  }
   const std::ptrdiff_t skip_bytes = (region.x - static_cast<int>(first_column)) * kBytesPerPixel;
   if (region.y > 0) jpeg_skip_scanlines(&cinfo, static_cast<JDIMENSION>(region.y));
   for (int y = 0; y < region.height;) {

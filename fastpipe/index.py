@@ -115,24 +115,45 @@ class Index:
         Raises:
             DatasetError: a record points outside its shard, or holds an impossible size or label.
         """
-        return self.checked(samples, np.asarray(self.records[samples]))
+        near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
+        return self.checked(samples, np.asarray(self.records[near]))
 
-    def checked(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.void]:
-        """Returns the records of some samples if they can be true; raises as `read` does."""
-        shard = records["shard"]
-        known = shard < len(self.shards)
-        size_bytes = self.shard_sizes[np.where(known, shard, 0)]
-        inside = (records["offset"] <= size_bytes) & (records["size"] <= size_bytes - records["offset"])
-        real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    def checked(self, samples: NDArray[np.int64], near: NDArray[np.void]) -> NDArray[np.void]:
+        """Returns the records of some samples if they can be true; raises as `read` does.
+
+        A record tells the truth of no other one: samples lie in their shards one behind the other, so one that points
+        at another sample's bytes does not fit between its neighbours.
+
+        Args:
+            samples: (n,) sample numbers.
+            near: (3, n) records: of the samples before these, of these, and of those behind. At the ends of the index
+                any record will do.
+        """
+        before: NDArray[np.void] = near[0]
+        records: NDArray[np.void] = near[1]
+        behind: NDArray[np.void] = near[2]
+        shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
+        first = samples == self.shard_starts[shard]
+        last = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1 != shard
+        last |= samples == len(self) - 1
+        size_bytes = self.shard_sizes[shard]
+        placed = (records["shard"] == shard) & _inside(records, size_bytes)
+        # A neighbour that lies about its own place says nothing about this one's.
+        placed &= first | ~_inside(before, size_bytes) | (before["offset"] + before["size"] <= records["offset"])
+        placed &= last | ~_inside(behind, size_bytes) | (records["offset"] + records["size"] <= behind["offset"])
+        width, height = records["width"].astype(np.int64), records["height"].astype(np.int64)
+        # A block of 8 x 8 pixels takes two bits at least: no memory is made for a picture that cannot be there.
+        blocks = (width + 7) // 8 * ((height + 7) // 8)
+        real = (width > 0) & (height > 0) & (blocks <= 4 * records["size"].astype(np.int64))
         labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))
-        good = known & inside & real & labelled
+        good = placed & real & labelled
         if not good.all():
-            first = int(np.flatnonzero(~good)[0])
+            at = int(np.flatnonzero(~good)[0])
             raise DatasetError(
-                f"{self.path / INDEX_FILE}: the record of sample {int(samples[first])} is impossible: "
-                f"{_words(records[first])}; expected a shard below {len(self.shards)}, a range inside it, "
-                f"a size of at least 1 x 1 and a label below {len(self.classes)}. The index is damaged: "
-                f"{_REPACK}"
+                f"{self.path / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
+                f"{_words(records[at])}; expected shard {int(shard[at])}, a range inside it and between the samples "
+                f"before and behind, a size of at least 1 x 1 that so many bytes can hold, and a label below "
+                f"{len(self.classes)}. The index is damaged: {_REPACK}"
             )
         return records
 
@@ -219,13 +240,26 @@ def _identity(file: Path | int) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each has bytes, inside a shard of that size."""
+    offset, size = records["offset"], records["size"]
+    inside: NDArray[np.bool_] = (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
+    return inside
+
+
+def _in_short(problem: Exception) -> str:
+    """In one line; what is not text of ours may be long, and of any kind."""
+    words = " ".join(str(problem).split()) or type(problem).__name__
+    return words if len(words) <= 200 else words[:200] + "..."
+
+
 def _map_records(file: Path, samples: int) -> np.memmap[tuple[int], np.dtype[np.void]]:
     try:
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:
         raise DatasetError(f"{file} is missing; {_REPACK}") from problem
-    except (OSError, ValueError, EOFError, OverflowError) as problem:
-        raise DatasetError(f"{file} is not a whole .npy file ({problem}); {_REPACK}") from problem
+    except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
+        raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {_REPACK}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
             f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "

@@ -53,17 +53,24 @@ class Pictures:
             DatasetError: the index cannot be read, or a record is impossible.
         """
         row_bytes, first = INDEX_DTYPE.itemsize, self._index.records.offset
+        last = len(self._index) - 1
+        near = np.clip(np.stack([samples - 1, samples, samples + 1], axis=1), 0, last)  # as Index.checked wants them
         try:
-            rows = [os.pread(self._rows, row_bytes, first + row_bytes * sample) for sample in samples.tolist()]
+            rows = [
+                os.pread(self._rows, row_bytes * (behind - before + 1), first + row_bytes * before)
+                for before, behind in near[:, ::2].tolist()
+            ]
         except OSError as problem:
             raise DatasetError(f"{self._index.path / INDEX_FILE} cannot be read: {problem.strerror}") from problem
         joined = b"".join(rows)
-        if len(joined) != row_bytes * len(samples):
+        read = near[:, 2] - near[:, 0] + 1  # rows of each sample
+        if len(joined) != row_bytes * int(read.sum()):
             raise DatasetError(
                 f"{self._index.path / INDEX_FILE} has become shorter since it was opened; "
                 "pack into another folder while a dataset is in use"
             )
-        return self._index.checked(samples, np.frombuffer(joined, dtype=INDEX_DTYPE))
+        places = np.cumsum(read) - read + (near - near[:, :1]).T  # of the rows before, of the own ones, of those behind
+        return self._index.checked(samples, np.frombuffer(joined, dtype=INDEX_DTYPE)[places])
 
     def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
         """The whole picture of a sample, in memory of its own.

@@ -51,6 +51,24 @@ def test_an_empty_destination_is_fine(source: Path, tmp_path: Path) -> None:
     assert pack(source, tmp_path / "packed").info["samples"] == 24
 
 
+def test_the_lock_is_not_written_through_a_link(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "packed" / ".pack").mkdir(parents=True)
+    (tmp_path / "packed" / ".pack" / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(PackError, match=r"cannot write to .*symbolic links"):
+        pack(source, tmp_path / "packed")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+def test_a_work_folder_elsewhere_is_not_used(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / ".pack").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PackError, match=r"\.pack is a link; expected a folder"):
+        pack(source, tmp_path / "packed")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
     (tmp_path / "packed" / ".pack").mkdir(parents=True)
     with open(tmp_path / "packed" / ".pack" / "lock", "wb") as lock:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +15,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pack_sources import digests, write_large_folder
 
@@ -93,6 +97,56 @@ def test_a_pack_interrupted_again_and_again(destination: Path, undisturbed: dict
     for finished in range(1, 5):
         stop_after(destination, finished)
         assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, np.zeros(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("npy", b""),
+        ("npy", archive()),
+        ("npy", pickle.dumps([1])),
+        ("json", b"[" * 100_000),
+        ("json", b"[]"),
+        ("json", None),
+    ],
+    ids=["empty", "archive", "pickle", "deep", "list", "elsewhere"],
+)
+def test_harmed_notes_of_an_unfinished_pack_count_for_nothing(
+    destination: Path, undisturbed: dict[str, str], kind: str, content: bytes | None
+) -> None:
+    stop_after(destination, 3)
+    note = destination / ".pack" / f"shard-000001.{kind}"
+    if content is None:  # names a file outside the folder, and a good one
+        shutil.copy(destination / "shard-000001.tar", destination.parent)
+        content = note.read_bytes().replace(b"shard-000001.tar", b"../shard-000001.tar")
+        assert content != note.read_bytes()
+    note.write_bytes(content)
+    summary = pack(source_of(destination), destination, SHARDS)
+    assert summary.resumed == 1
+    assert digests(destination) == undisturbed
+
+
+@pytest.mark.parametrize("name", ["shard-000002.tar", "shard-000002.npy", "shard-000002.json", "index.npy"])
+def test_nothing_is_written_through_a_link(
+    destination: Path, undisturbed: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    stop_after(destination, 2)
+    link = destination / ".pack" / f"{name}.partial"
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(PackError, match=r"cannot write .*symbolic links"):
+        pack(source_of(destination), destination, SHARDS)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    link.unlink(missing_ok=True)
     pack(source_of(destination), destination, SHARDS)
     assert digests(destination) == undisturbed
 

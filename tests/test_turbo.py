@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jpegs import DENOMINATORS, by_cjpeg, crop, picture, random_region
 from PIL import Image
 
 import fastpipe
+from fastpipe import _engine
 from fastpipe.pack.job import pack
 
 DQT, DHT, COMMENT = 0xDB, 0xC4, 0xFE
@@ -60,3 +62,20 @@ def test_a_picture_without_tables_is_not_given_those_of_another(
             next(batches)
         with pytest.raises(fastpipe.SampleError, match="the JPEG is corrupt"):
             next(batches)
+
+
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("sampling", ["4x2", "2x4", "4x1", "1x4", "3x1", "3x2", "2x2,2x1", "2x2,1x2,2x1"])
+@pytest.mark.parametrize("options", [(), ("-restart", "1B"), ("-restart", "1")], ids=["plain", "tiles", "rows"])
+def test_regions_of_rare_samplings_are_those_of_the_whole(
+    sampling: str, denominator: int, options: tuple[str, ...]
+) -> None:
+    jpeg = by_cjpeg(picture(90, 61, "smooth"), "-quality", "90", "-sample", sampling, *options)
+    whole = _engine.decode(jpeg, None, denominator)
+    if denominator == 1:
+        assert np.array_equal(whole, np.asarray(Image.open(io.BytesIO(jpeg))))
+    height, width, _ = whole.shape
+    rng = np.random.default_rng(denominator)
+    for _ in range(40):
+        region = random_region(rng, width, height)
+        assert np.array_equal(_engine.decode(jpeg, region, denominator), crop(whole, region)), region

@@ -28,6 +28,11 @@ def publish(partial: Path, final: Path) -> None:
     sync_folder(final.parent)
 
 
+def no_link(path: str, flags: int) -> int:
+    """An opener for files to write: one that is a link is refused, since it may lead out of the destination."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
 @contextlib.contextmanager
 def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
     """Opens a file in `workdir` to write; when the block ends well, it appears as `final`, else nothing does.
@@ -41,7 +46,7 @@ def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
     """
     partial = workdir / (final.name + PARTIAL)
     try:
-        with open(partial, "wb") as file:
+        with open(partial, "wb", opener=no_link) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError
 from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.pack.convert import Packed
-from fastpipe.pack.files import publish, whole_file
+from fastpipe.pack.files import no_link, publish, whole_file
 from fastpipe.pack.shards import FinishedShard
 
 WORK_FOLDER = ".pack"
@@ -102,9 +102,11 @@ class Journal:
         self.destination = destination
         self.folder = destination / WORK_FOLDER
         lock = self.folder / _LOCK_FILE
+        if self.folder.is_symlink():
+            raise PackError(f"{self.folder} is a link; expected a folder: packing writes into {destination} alone")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(lock, "wb")  # noqa: SIM115 (held until close)
+            self._lock: BinaryIO = open(lock, "wb", opener=no_link)  # noqa: SIM115 (held until close)
         except OSError as problem:
             raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
         try:
@@ -137,7 +139,7 @@ class Journal:
         """What the interrupted pack was about; None if there was none."""
         try:
             plan = json.loads((self.folder / _PLAN_FILE).read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return plan if isinstance(plan, dict) else None
 
@@ -192,7 +194,7 @@ class Journal:
             os.replace(current, moved)
         if not moved.exists():
             return
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             for shard in json.loads(moved.read_bytes())["shards"]:
                 if re.fullmatch(r"shard-\d{6,}\.tar", shard["name"]):
                     (self.destination / shard["name"]).unlink(missing_ok=True)
@@ -213,8 +215,8 @@ class Journal:
             tally = saved.pop("tally")
             tally["rejected"] = [(path, reason) for path, reason in tally["rejected"]]
             entry = ShardEntry(**saved, tally=Tally(**tally))
-            size = os.stat(self.destination / entry.name).st_size
-        except (OSError, ValueError, TypeError, KeyError):
+            known = entry.name == shard_name(number) and records.dtype == INDEX_DTYPE
+            whole = known and os.stat(self.destination / entry.name).st_size == entry.size_bytes
+            return entry if whole and len(records) == entry.samples else None
+        except Exception:  # whatever is wrong with these files, the shard is made again
             return None
-        whole = size == entry.size_bytes and records.dtype == INDEX_DTYPE and len(records) == entry.samples
-        return entry if whole else None

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import xxhash
 
+from fastpipe.pack.files import no_link
+
 # Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
 _BUFFER_BYTES = 1 << 20
 # The disk begins after so many bytes, so that little is left to wait for in the end.
@@ -19,12 +21,12 @@ class ShardFile:
     """A file that is written from start to end.
 
     Args:
-        path: of the file; one that is there is replaced.
+        path: of the file; one that is there is replaced, unless it is a link.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = open(path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (held until finish or discard)
+        self._file = open(path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (held until finish or discard)
         self._hash = xxhash.xxh3_64()
         self._syncs = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-sync")
         self._syncing: Future[None] | None = None

@@ -1,0 +1,69 @@
+"""Synthetic pictures -> the JPEGs that the fuzzer damages: every layout and kind that the engine reads."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
+from PIL import Image
+
+COMMON = ("444", "422", "440", "420", "gray")
+CJPEG = {  # by libjpeg-turbo's own tool, where it is installed
+    "progressive": ["-progressive"],
+    "progressive-restarts": ["-progressive", "-restart", "1"],
+    "arithmetic": ["-arithmetic"],
+    "arithmetic-progressive": ["-arithmetic", "-progressive", "-sample", "2x1"],
+    "restarts-of-three": ["-restart", "3B"],
+    "wide-steps": ["-quality", "1"],
+    "two-by-four": ["-sample", "2x4"],
+}
+
+
+def baseline() -> Iterator[tuple[str, bytes]]:
+    """What the own decoder takes: these are most of the seeds."""
+    for number, sampling in enumerate(COMMON):
+        for kind, (width, height), quality in (
+            ("noise", (67, 45), 85),
+            ("noise", (24, 33), 100),
+            ("smooth", (97, 70), 90),
+            ("stripes", (41 + number, 28), 60),
+        ):
+            plain = encoded(picture(width, height, kind), sampling, quality)
+            name = f"{sampling}-{kind}-{width}x{height}"
+            yield name, plain
+            yield f"{name}-tiles-16", tiled(plain, 16)
+            yield f"{name}-rows", tiled(plain, WHOLE_ROWS)
+    yield "tiles-32", tiled(encoded(picture(200, 90, "smooth"), "420", 90), 32)
+    yield "tiny", encoded(picture(1, 1), "420")
+
+
+def others() -> Iterator[tuple[str, bytes]]:
+    """What libjpeg-turbo decodes, and what only the transcoder reads."""
+    noise, smooth = picture(53, 38), picture(90, 61, "smooth")
+    yield "411", encoded(noise, "411")
+    yield "411-tiles", tiled(encoded(smooth, "411"), 32)
+    yield "rgb", by_pillow(noise, keep_rgb=True)
+    yield "optimised", by_pillow(smooth, optimize=True)
+    yield "progressive-420", by_pillow(smooth, progressive=True)
+    yield "progressive-444", by_pillow(noise, progressive=True, subsampling=0)
+    yield "restarts-of-two", by_pillow(noise, restart_marker_blocks=2)
+    yield "restarts-of-rows", by_pillow(smooth, restart_marker_rows=1)
+    cmyk = io.BytesIO()
+    Image.fromarray(noise).convert("CMYK").save(cmyk, "JPEG")
+    yield "cmyk", cmyk.getvalue()
+    if shutil.which("cjpeg") is not None:
+        for name, options in CJPEG.items():
+            yield f"cjpeg-{name}", by_cjpeg(smooth, *options)
+
+
+def write(folder: Path) -> int:
+    """Writes the JPEGs into a folder that is made; returns how many there are."""
+    folder.mkdir(parents=True)
+    count = 0
+    for name, jpeg in (*baseline(), *others()):
+        (folder / f"{name}.jpg").write_bytes(jpeg)
+        count += 1
+    return count

@@ -1,0 +1,58 @@
+// An input -> what the engine makes of it, and whether that can be right.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "file.h"
+#include "jpeg.h"
+#include "layout.h"
+#include "random.h"
+#include "row.h"
+#include "transcode.h"
+
+namespace fuzz {
+
+// How many inputs came how far.
+struct Tally {
+  std::uint64_t rows = 0;        // became a row of a batch
+  std::uint64_t transcoded = 0;  // were written anew
+  std::uint64_t compared = 0;    // were decoded by both decoders, or in whole and in part, to the same pixels
+};
+
+// One shard, the same for all inputs: the input lies in it at kAt, zeros before and behind.
+class RowTarget {
+ public:
+  RowTarget();
+
+  // As a row of a batch, by way of an index that mostly tells the truth.
+  void run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  int fd_ = -1;
+  std::unique_ptr<fastpipe::FileCache> files_;
+  std::unique_ptr<fastpipe::RowWorker> worker_;
+};
+
+// Decodes an input by both decoders, in whole and in part. Returns what is wrong, or nothing.
+class CompareTarget {
+ public:
+  std::string run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  fastpipe::JpegDecoder decoder_;
+};
+
+// Transcodes an input. Returns what is wrong with what was written, or nothing.
+class TranscodeTarget {
+ public:
+  std::string run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  fastpipe::Transcoder transcoder_;
+  fastpipe::JpegDecoder decoder_;
+};
+
+}  // namespace fuzz

@@ -1,0 +1,137 @@
+"""Tests of decompression bombs: a few bytes that announce hours of work or gigabytes are refused at a look."""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import packed_jpeg
+from jpegs import by_cjpeg, by_pillow, encoded, picture
+
+import fastpipe
+from fastpipe import _engine
+from fastpipe.errors import DatasetError, ImageError
+from fastpipe.format import INDEX_FILE
+from fastpipe.pack.convert import Conversion, convert
+
+MOST_S = 0.010  # of processor time
+MOST_BYTES = 8 << 20  # of memory: address space, so that nothing large is even asked for
+FRAMES = {"baseline": 0xC0, "progressive": 0xC2, "arithmetic": 0xC9}
+SMALL = by_pillow(picture(24, 16, "smooth"), progressive=True)
+
+
+def with_size(jpeg: bytes, width: int, height: int, frame: int | None = None) -> bytes:
+    at = next(at for code in FRAMES.values() if (at := jpeg.find(bytes([0xFF, code, 0]))) > 0)
+    size = height.to_bytes(2, "big") + width.to_bytes(2, "big")
+    return jpeg[: at + 1] + bytes([frame or jpeg[at + 1]]) + jpeg[at + 2 : at + 5] + size + jpeg[at + 9 :]
+
+
+def giant(kind: str, width: int, height: int) -> bytes:
+    """About a kilobyte."""
+    return with_size(encoded(picture(16, 16, "smooth"), "gray"), width, height, FRAMES[kind])
+
+
+def refused_at_a_look(refuse: Callable[[], object], words: str) -> None:
+    """In less processor time than MOST_S, and then with MOST_BYTES more memory than the process has."""
+    times = []
+    for _ in range(5):
+        started = time.process_time()
+        with pytest.raises((ValueError, DatasetError), match=words):
+            refuse()
+        times.append(time.process_time() - started)
+    assert min(times) < MOST_S
+    statm = Path("/proc/self/statm")
+    if not statm.exists() or "san.so" in os.environ.get("LD_PRELOAD", ""):  # sanitizers need memory of their own
+        return
+    used = int(statm.read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, before[1]))
+    try:
+        with pytest.raises((ValueError, DatasetError), match=words):
+            refuse()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+ENTRANCES: dict[str, Callable[[bytes], object]] = {
+    "size": _engine.jpeg_size,
+    "decode": _engine.decode,
+    "transcode": _engine.transcode,
+    "convert": functools.partial(convert, how=Conversion()),
+}
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES)
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("size", [(65535, 65535), (65500, 65500), (13000, 13000)], ids=str)
+def test_a_header_that_lies(size: tuple[int, int], kind: str, entrance: str) -> None:
+    bomb = giant(kind, *size)
+    assert len(bomb) < 1024
+    refused_at_a_look(lambda: ENTRANCES[entrance](bomb), "limit|big|truncated|cannot hold|decoded here")
+
+
+def rescanned(jpeg: bytes, times: int) -> bytes:
+    """The last scan, with its tables, again and again."""
+    tables = jpeg.rindex(b"\xff\xc4")
+    return jpeg[:-2] + jpeg[tables:-2] * times + jpeg[-2:]
+
+
+@pytest.mark.parametrize("jpeg", [SMALL, with_size(SMALL, 10_000, 10_000)], ids=["small", "giant"])
+def test_thousands_of_scans(jpeg: bytes) -> None:
+    bomb = rescanned(jpeg, 5000)
+    for name, entrance in ENTRANCES.items():
+        packs = name in ("transcode", "convert")
+        words = "more progressive scans than allowed" if packs else "cannot be decoded here: progressive"
+        refused_at_a_look(functools.partial(entrance, bomb), words)
+
+
+def test_many_scans_of_a_giant_picture() -> None:
+    """Fewer than are allowed, and bytes enough, but minutes of work."""
+    bomb = with_size(rescanned(SMALL, 60)[:-2], 13_000, 13_000) + b"\x55" * 1_500_000 + b"\xff\xd9"
+    refused_at_a_look(lambda: _engine.transcode(bomb), r"scans than allowed: \d+ of 13000 x 13000 pixels")
+
+
+def test_scans_up_to_the_limit_are_taken() -> None:
+    scans = SMALL.count(b"\xff\xda")
+    packed, info = _engine.transcode(SMALL, max_scans=scans)
+    assert packed is not None
+    assert info["progressive"]
+    with pytest.raises(ImageError, match=f"over {scans - 1}"):
+        convert(SMALL, Conversion(max_scans=scans - 1))
+
+
+def test_flat_pictures_are_no_bombs() -> None:
+    """They take the fewest bytes that a picture can."""
+    flat = np.full((1500, 2000, 3), 200, np.uint8)
+    for jpeg in (
+        by_pillow(flat, optimize=True),
+        by_pillow(flat, progressive=True),
+        by_cjpeg(flat, "-arithmetic"),
+        by_cjpeg(flat, "-arithmetic", "-progressive"),
+    ):
+        packed = convert(jpeg, Conversion())
+        assert (packed.width, packed.height) == (2000, 1500)
+
+
+def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path]) -> None:
+    """Nothing is made for a picture that its bytes cannot hold, nor for more bytes than the shard has."""
+    dataset = copied(flat)
+    records = np.load(dataset / INDEX_FILE)
+    for name, value in (("width", 65535), ("height", 65535)):
+        records[name][3] = value
+    np.save(dataset / INDEX_FILE, records)
+    samples = fastpipe.Dataset(dataset)
+    refused_at_a_look(lambda: samples[3], "record of sample 3 is impossible")
+    index = fastpipe.open(flat)
+    shard, _, offset = index.where(3)
+    jpeg = packed_jpeg(index, 3)
+    opened = _engine.Shard(os.fsencode(shard), os.stat(shard).st_size)
+    image = np.empty((4, 4, 3), np.uint8)
+    for start, size in ((offset, 2**32 - 1), (2**63, len(jpeg)), (2**64 - 1, 2**32 - 1)):
+        refused_at_a_look(functools.partial(opened.read_picture, start, size, image), "beyond the end of the shard")
