@@ -100,3 +100,21 @@ class Pictures:
                     break
         self._shards[number] = shard
         return shard
+
+
+def flaw(jpeg: bytes, width: int, height: int) -> str | None:
+    """Why a JPEG cannot be decoded to a picture of this size; None if it can. All of it is decoded.
+
+    Args:
+        jpeg: the bytes.
+        width, height: as the index has them, in pixels; they are the limit for pictures that pack was let take.
+    """
+    most = max(_engine.MAX_PIXELS, width * height)
+    try:
+        found = _engine.jpeg_size(jpeg, most)
+        if found != (width, height):
+            return f"the JPEG's dimensions are not those of the index: {found[0]} x {found[1]}, not {width} x {height}"
+        _engine.decode(jpeg, None, 1, most)
+    except ValueError as problem:
+        return str(problem)
+    return None
