@@ -11,9 +11,10 @@ namespace fastpipe {
 namespace {
 
 // No exception leaves a worker: each becomes the row's status.
-Status run_row(RowWorker& worker, const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) noexcept {
+Status run_row(RowWorker& worker, const RowTask& task, RowOptions options, PixelSpan out,
+               RowCounters* counters) noexcept {
   try {
-    return worker.run(task, exact, out, counters);
+    return worker.run(task, options, out, counters);
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
   } catch (const std::exception& problem) {
@@ -30,8 +31,8 @@ std::vector<RowWorker> make_workers(int count, FileCache* files) {
 
 }  // namespace
 
-Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact)
-    : tasks_(std::move(tasks)), images_(images), out_(out), exact_(exact) {
+Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options)
+    : tasks_(std::move(tasks)), images_(images), out_(out), options_(options) {
   errors_.reserve(tasks_.size());  // a worker that reports an error must not need memory for it
 }
 
@@ -122,7 +123,7 @@ void Engine::work(int number) {
     const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
                            job->out_, stride};
     RowCounters spent;
-    const Status status = run_row(worker, task, job->exact_, out, &spent);
+    const Status status = run_row(worker, task, job->options_, out, &spent);
 
     lock.lock();
     counters_.add(spent);

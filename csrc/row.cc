@@ -49,7 +49,7 @@ void RowCounters::add(const RowCounters& other) {
   resize_ns += other.resize_ns;
 }
 
-Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters) {
   // However it ends, what one giant picture needed is given back.
   struct GiveBack {
     RowWorker* worker;
@@ -59,16 +59,20 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
     }
   };
   const GiveBack at_the_end{this};
-  return fill(task, exact, out, counters);
+  return fill(task, options, out, counters);
 }
 
-Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters) {
+Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters) {
   const std::uint64_t started = now_ns();
   std::shared_ptr<const File> file;
   Status status = files_->get(task.shard, &file);
   if (!status.ok()) return status;
   status = jpeg_.read(*file, task.offset, task.size);
   if (!status.ok()) return status;
+  if (options.verify) {
+    status = jpeg_.check(task.xxh3_64);
+    if (!status.ok()) return status;
+  }
 
   const std::uint64_t read = now_ns();
   const Size size = {task.width, task.height};
@@ -80,7 +84,7 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
     return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
                  box.height, bounds.x, bounds.y, bounds.width, bounds.height, size.width, size.height);
   }
-  const int by = exact ? 1 : denominator(box, out.size);
+  const int by = options.exact ? 1 : denominator(box, out.size);
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
   const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
 

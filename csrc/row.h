@@ -15,6 +15,7 @@ namespace fastpipe {
 struct RowTask {
   double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
   std::uint64_t offset;    // of the JPEG in the shard, in bytes
+  std::uint64_t xxh3_64;   // of the JPEG's bytes, as the index has it
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
   std::uint32_t size;      // of the JPEG, in bytes
   std::uint32_t shard;
@@ -22,6 +23,12 @@ struct RowTask {
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint8_t flip;  // 1: mirror left and right
+};
+
+// How all rows of a job are made.
+struct RowOptions {
+  bool exact;   // never decode at reduced size
+  bool verify;  // compare each JPEG's hash with the index's before it is decoded
 };
 
 // Time that a thread spent, and what it got done.
@@ -40,11 +47,11 @@ class RowWorker {
  public:
   explicit RowWorker(FileCache* files) : files_(files) {}
 
-  // `exact` forbids decoding at reduced size. May throw only what allocation throws.
-  Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+  // May throw only what allocation throws.
+  Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters);
 
  private:
-  Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters);
+  Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters);
 
   FileCache* files_;
   StoredJpeg jpeg_;
