@@ -118,3 +118,12 @@ def flaw(jpeg: bytes, width: int, height: int) -> str | None:
     except ValueError as problem:
         return str(problem)
     return None
+
+
+def size_of(jpeg: bytes) -> tuple[int, int]:
+    """Width and height of a JPEG in pixels, from its header; of any that the format can hold.
+
+    Raises:
+        ValueError: it has none.
+    """
+    return _engine.jpeg_size(jpeg, 65535 * 65535)

@@ -82,16 +82,10 @@ def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, s
     """
     labels: Counter[int] = Counter()
     digest = xxhash.xxh3_64()
-    start = io.BytesIO()
-    header = {
-        "descr": np.lib.format.dtype_to_descr(INDEX_DTYPE),
-        "fortran_order": False,
-        "shape": (sum(shard.samples for shard in shards),),
-    }
-    np.lib.format.write_array_header_1_0(start, header)
-    whole = xxhash.xxh3_64(start.getvalue())
+    head = index_head(sum(shard.samples for shard in shards))
+    whole = xxhash.xxh3_64(head)
     with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
-        file.write(start.getvalue())
+        file.write(head)
         for records in journal.records(len(shards)):
             data = records.tobytes()
             digest.update(data)
@@ -100,6 +94,14 @@ def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, s
             found, counts = np.unique(records["label"], return_counts=True)
             labels.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
     return digest.hexdigest(), whole.hexdigest(), labels
+
+
+def index_head(samples: int) -> bytes:
+    """What stands before the records in index.npy."""
+    head = io.BytesIO()
+    described = np.lib.format.dtype_to_descr(INDEX_DTYPE)
+    np.lib.format.write_array_header_1_0(head, {"descr": described, "fortran_order": False, "shape": (samples,)})
+    return head.getvalue()
 
 
 def _write_rejected(journal: Journal, tally: Tally) -> None:

@@ -13,7 +13,7 @@ from fastpipe.format import sample_key
 from fastpipe.pack import tar
 from fastpipe.pack.members import BEFORE_BYTES, after_jpeg, before_jpeg
 from fastpipe.pictures import flaw
-from fastpipe.verify.spans import Piece
+from fastpipe.verify.spans import Piece, size_in_header
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bo
     at = len(tar.padding(jpeg_bytes))
     note_at = at + tar.BLOCK
     try:
-        note = got[note_at : note_at + int(got[at + 124 : at + 135], 8)]
+        note = got[note_at : note_at + size_in_header(got[at:])]
         told = json.loads(note)
         known = isinstance(told, dict) and isinstance(told.get("path"), str)
     except (ValueError, RecursionError):

@@ -57,13 +57,22 @@ def starts_in_tar(shard: ShardFacts) -> list[int] | None:
                 starts.append(at)
                 for ending in (".cls", ".jpg", ".json"):
                     head = os.pread(file.fileno(), tar.BLOCK, at)
-                    size_bytes = int(head[_SIZE_FIELD], 8)
+                    size_bytes = size_in_header(head)
                     if head != tar.header(sample_key(sample) + ending, size_bytes):
                         return None
                     at += tar.BLOCK + tar.padded(size_bytes, tar.BLOCK)
     except (OSError, ValueError):
         return None
     return starts
+
+
+def size_in_header(head: bytes) -> int:
+    """The member's size by its tar header.
+
+    Raises:
+        ValueError: there is no number.
+    """
+    return int(head[_SIZE_FIELD], 8)
 
 
 def pieces(shard: ShardFacts, starts: list[int], rows: NDArray[np.void]) -> Iterator[Piece]:
