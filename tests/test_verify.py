@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -227,6 +228,8 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
     gone = quick.findings[0]
     assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
     assert "No such file" in gone.problem
+    cut = quick.findings[1]
+    assert (cut.sample, cut.samples) == (int(starts[4]) - 1, 1)
     assert quick.findings[3].problem == "is not a regular file"
     assert quick.findings[2].got == f"{shards[5].size_bytes + 1:,} bytes"
 
@@ -290,6 +293,23 @@ def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: P
     report = verify(dataset)
     assert [found.file for found in report.findings] == [INDEX_FILE, shard_name(2)]
     assert report.findings[1].samples == Index(many_shards).shards[2].samples
+
+
+def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shard, _, bad = Index(many_shards).where(10)
+
+    def pread(file: int, size: int, at: int) -> bytes:
+        if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(file, size, at)
+
+    real = os.pread
+    monkeypatch.setattr(os, "pread", pread)
+    report = verify(many_shards)
+    assert list(report.bad_samples()) == [(10, 10)]
+    assert {(found.file, found.problem) for found in report.findings} == {
+        (Path(shard).name, "cannot be read: Input/output error")
+    }
 
 
 def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 from fastpipe.config import whole
 from fastpipe.cpus import granted_cpus
@@ -69,9 +70,10 @@ def verify(
     bytes_read = 0
     if quick:
         for shard in said.shards:
-            findings += check_size(shard)
-            if said.index is not None:
-                findings += impossible_rows(rows_of(said.index, shard), shard, len(said.index.classes))
+            rows = None if said.index is None else rows_of(said.index, shard)
+            findings += check_size(shard, rows)
+            if rows is not None and said.index is not None:
+                findings += impossible_rows(rows, shard, len(said.index.classes))
     else:
         whole_index = not any(found.file == INDEX_FILE for found in findings)
         bytes_read = _check_shards(said.shards, said.index, whole_index, threads, findings, on_progress)
@@ -80,8 +82,12 @@ def verify(
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
 
 
-def check_size(shard: ShardFacts) -> Iterator[Finding]:
-    """Whether a shard is there and of the size that it was packed with."""
+def check_size(shard: ShardFacts, rows: NDArray[np.void] | None = None) -> Iterator[Finding]:
+    """Whether a shard is there and of the size that it was packed with.
+
+    Args:
+        rows: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
+    """
     try:
         found = shard.path.stat()
         problem = "" if stat.S_ISREG(found.st_mode) else "is not a regular file"
@@ -91,7 +97,15 @@ def check_size(shard: ShardFacts) -> Iterator[Finding]:
         yield Finding(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
     elif found.st_size != shard.size_bytes:
         sizes = f"{shard.size_bytes:,} bytes", f"{found.st_size:,} bytes"
-        yield Finding(shard.name, "is of another size than packed", *sizes)
+        lost = 0 if rows is None else _cut_off(rows, found.st_size)
+        first = shard.first_sample + shard.samples - lost if lost else None
+        yield Finding(shard.name, "is of another size than packed", *sizes, first, lost)
+
+
+def _cut_off(rows: NDArray[np.void], size_bytes: int) -> int:
+    """How many samples are not whole in so many bytes."""
+    start = np.minimum(rows["offset"], np.uint64(size_bytes))  # no sum that could wrap
+    return int((rows["size"] > size_bytes - start).sum())
 
 
 def _check_shards(
