@@ -295,8 +295,11 @@ def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: P
     assert report.findings[1].samples == Index(many_shards).shards[2].samples
 
 
-def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shard, _, bad = Index(many_shards).where(10)
+def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = copied(many_shards)
+    damage(dataset, 11)
+    shard, _, bad = Index(dataset).where(10)
+    assert Index(dataset).where(11)[0] == shard  # its neighbour is checked all the same
 
     def pread(file: int, size: int, at: int) -> bytes:
         if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
@@ -305,11 +308,11 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, monkeypatch: py
 
     real = os.pread
     monkeypatch.setattr(os, "pread", pread)
-    report = verify(many_shards)
-    assert list(report.bad_samples()) == [(10, 10)]
-    assert {(found.file, found.problem) for found in report.findings} == {
-        (Path(shard).name, "cannot be read: Input/output error")
-    }
+    report = verify(dataset)
+    assert list(report.bad_samples()) == [(10, 11)]
+    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, 10]
+    assert [found.sample for found in report.findings if "not the one that was packed" in found.problem] == [11]
+    assert {found.file for found in report.findings} == {Path(shard).name}
 
 
 def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None:

@@ -12,7 +12,7 @@ import xxhash
 from fastpipe.format import sample_key
 from fastpipe.pack import tar
 from fastpipe.pack.members import BEFORE_BYTES, after_jpeg, before_jpeg
-from fastpipe.pictures import flaw
+from fastpipe.pictures import flaw, size_of
 from fastpipe.verify.spans import Piece, size_in_header
 
 
@@ -52,23 +52,29 @@ class Checked:
 
 def check_piece(piece: Piece) -> Checked:
     """Reads a piece and checks each sample in it: its members, its hash, that it decodes."""
-    first = piece.shard.first_sample + piece.first
-    stops = [*piece.starts[1:], piece.stop]
-    spans = list(zip(range(first, first + len(stops)), piece.starts, stops, strict=False))
+    data, unreadable = b"", None
     try:
         data = _read(piece, piece.start, piece.stop)
     except OSError as problem:
-        reason = problem.strerror or str(problem)
-        return Checked(b"", reason, [lost for span in spans if (lost := _read_alone(piece, *span)) is not None])
+        unreadable = problem.strerror or str(problem)
     view = memoryview(data)
     misfits: list[Misfit] = []
-    for place, (sample, start, stop) in enumerate(spans):
-        bytes_of_sample = view[start - piece.start : stop - piece.start]
-        end = piece.last and place == len(spans) - 1
-        misfit = _check(piece.shard.number, sample, start, bytes_of_sample, piece.rows[place], with_end=end)
+    stops = [*piece.starts[1:], piece.stop]
+    for place, (start, stop) in enumerate(zip(piece.starts, stops, strict=False)):
+        sample = piece.shard.first_sample + piece.first + place
+        part = view[start - piece.start : stop - piece.start]
+        if unreadable is not None:  # as a whole; then those that can be are read one by one
+            try:
+                part = memoryview(_read(piece, start, stop))
+            except OSError as problem:
+                words = f"cannot be read: {problem.strerror or problem}"
+                misfits.append(Misfit(sample, start, words, of_shard=True))
+                continue
+        end = piece.last and place == len(piece.starts) - 1
+        misfit = _check(piece.shard.number, sample, start, part, piece.rows[place], with_end=end)
         if misfit is not None:
             misfits.append(misfit)
-    return Checked(data, None, misfits)
+    return Checked(data, unreadable, misfits)
 
 
 def _read(piece: Piece, start: int, stop: int) -> bytes:
@@ -79,15 +85,6 @@ def _read(piece: Piece, start: int, stop: int) -> bytes:
             parts.append(part)
             start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _read_alone(piece: Piece, sample: int, start: int, stop: int) -> Misfit | None:
-    """Whether a sample of a piece that cannot be read as a whole can be read by itself."""
-    try:
-        _read(piece, start, stop)
-    except OSError as problem:
-        return Misfit(sample, start, f"cannot be read: {problem.strerror or problem}", of_shard=True)
-    return None
 
 
 def _check(shard_number: int, sample: int, start: int, data: memoryview, row: Any, *, with_end: bool) -> Misfit | None:
@@ -121,10 +118,12 @@ def _check(shard_number: int, sample: int, start: int, data: memoryview, row: An
         return Misfit(
             sample, jpeg_at, "the JPEG is not the one that was packed: hash", f"{digest:016x}", f"{found:016x}"
         )
-    problem = flaw(jpeg, width, height)
+    problem = flaw(jpeg)
     if problem is not None:
-        # The size in the index may be at fault, which its own words say; all else is the picture's.
-        return Misfit(sample, jpeg_at, problem, of_shard="dimensions" not in problem)
+        return Misfit(sample, jpeg_at, problem, of_shard=True)
+    if (width, height) != (size_now := size_of(jpeg)):
+        sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
+        return Misfit(sample, jpeg_at, "the JPEG is not of the size that the index has", *sizes)
     return _after(sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
 
 
