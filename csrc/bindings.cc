@@ -22,6 +22,7 @@
 #include "picture.h"
 #include "resize.h"
 #include "transcode.h"
+#include "xxh3.h"
 
 namespace py = pybind11;
 
@@ -99,7 +100,7 @@ class PyEngine {
 class PyJob {
  public:
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
-        bool exact)
+        bool exact, bool verify)
       : engine_(std::move(engine)), images_(std::move(images)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
     if (images_.ndim() != 4 || images_.shape(3) != 3 || (images_.flags() & py::array::c_style) == 0) {
@@ -111,7 +112,8 @@ class PyJob {
     for (const RowTask& task : list) {
       if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
     }
-    job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out, exact);  // throws if not writable
+    job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out,  // throws if not writable
+                                 RowOptions{exact, verify});
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
   ~PyJob() { cancel(); }
@@ -178,6 +180,11 @@ struct Bytes {
     size = static_cast<std::size_t>(length);
   }
 };
+
+std::uint64_t hash(const py::bytes& data, bool scalar) {
+  const Bytes bytes(data);
+  return scalar ? xxh3_64_scalar(bytes.data, bytes.size) : xxh3_64(bytes.data, bytes.size);
+}
 
 py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
   const Bytes bytes(jpeg);
@@ -385,7 +392,7 @@ PYBIND11_MODULE(_engine, m) {
   using namespace fastpipe;
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, bounds, size, shard, out_row, width, height, flip);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures and fastpipe.pack are its users.";
   // What is found out about the machine once is found out now: a fork while another thread does would leave the child
@@ -406,8 +413,8 @@ PYBIND11_MODULE(_engine, m) {
       .def("close", &PyEngine::close);
 
   py::class_<PyJob>(m, "Job")
-      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool>(),
-           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a)
+      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
+           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel)
       .def("errors", &PyJob::errors);
@@ -416,6 +423,7 @@ PYBIND11_MODULE(_engine, m) {
       .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)
       .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert());
 
+  m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
         "method"_a = "");

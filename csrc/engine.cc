@@ -11,10 +11,10 @@ namespace fastpipe {
 namespace {
 
 // No exception leaves a worker: each becomes the row's status.
-Status run_row(RowWorker& worker, const RowTask& task, bool exact, PixelSpan out, RowCounters* counters,
+Status run_row(RowWorker& worker, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
                StageFlag* stage) noexcept {
   try {
-    return worker.run(task, exact, out, counters, stage);
+    return worker.run(task, options, out, counters, stage);
   } catch (const std::bad_alloc&) {
     return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
   } catch (const std::exception& problem) {
@@ -36,8 +36,8 @@ std::vector<RowWorker> make_workers(int count, FileCache* files) {
 
 }  // namespace
 
-Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact)
-    : tasks_(std::move(tasks)), images_(images), out_(out), exact_(exact) {
+Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options)
+    : tasks_(std::move(tasks)), images_(images), out_(out), options_(options) {
   errors_.reserve(tasks_.size());  // a worker that reports an error must not need memory for it
 }
 
@@ -148,7 +148,7 @@ void Engine::work(int number) {
     const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
                            job->out_, stride};
     RowCounters spent;
-    const Status status = run_row(worker, task, job->exact_, out, &spent, &stages_[self]);
+    const Status status = run_row(worker, task, job->options_, out, &spent, &stages_[self]);
 
     lock.lock();
     taken_[self] = {};

@@ -27,7 +27,7 @@ struct RowError {
 // One batch in the works. The memory that it writes to must outlive it; `Engine::cancel` ends it.
 class Job {
  public:
-  Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, bool exact);
+  Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options);
 
  private:
   friend class Engine;
@@ -35,7 +35,7 @@ class Job {
   const std::vector<RowTask> tasks_;
   std::uint8_t* const images_;  // (rows, out.height, out.width, 3)
   const Size out_;
-  const bool exact_;
+  const RowOptions options_;
   // Guarded by Engine::mutex_.
   std::size_t next_ = 0;     // the first task that no thread has taken
   std::size_t running_ = 0;  // tasks that a thread is at

@@ -49,7 +49,7 @@ void RowCounters::add(const RowCounters& other) {
   resize_ns += other.resize_ns;
 }
 
-Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage) {
+Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage) {
   // However it ends, what one giant picture needed is given back.
   struct GiveBack {
     RowWorker* worker;
@@ -61,10 +61,11 @@ Status RowWorker::run(const RowTask& task, bool exact, PixelSpan out, RowCounter
     }
   };
   const GiveBack at_the_end{this, stage};
-  return fill(task, exact, out, counters, stage);
+  return fill(task, options, out, counters, stage);
 }
 
-Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage) {
+Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+                       StageFlag* stage) {
   const std::uint64_t started = now_ns();
   stage->set(Stage::opening);
   std::shared_ptr<const File> file;
@@ -73,6 +74,10 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
   stage->set(Stage::reading);
   status = jpeg_.read(*file, task.offset, task.size);
   if (!status.ok()) return status;
+  if (options.verify) {
+    status = jpeg_.check(task.xxh3_64);
+    if (!status.ok()) return status;
+  }
 
   const std::uint64_t read = now_ns();
   stage->set(Stage::decoding);
@@ -85,7 +90,7 @@ Status RowWorker::fill(const RowTask& task, bool exact, PixelSpan out, RowCounte
     return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
                  box.height, bounds.x, bounds.y, bounds.width, bounds.height, size.width, size.height);
   }
-  const int by = exact ? 1 : denominator(box, out.size);
+  const int by = options.exact ? 1 : denominator(box, out.size);
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
   const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
 

@@ -16,6 +16,7 @@ namespace fastpipe {
 struct RowTask {
   double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
   std::uint64_t offset;    // of the JPEG in the shard, in bytes
+  std::uint64_t xxh3_64;   // of the JPEG's bytes, as the index has it
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
   std::uint32_t size;      // of the JPEG, in bytes
   std::uint32_t shard;
@@ -23,6 +24,12 @@ struct RowTask {
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint8_t flip;  // 1: mirror left and right
+};
+
+// How all rows of a job are made.
+struct RowOptions {
+  bool exact;   // never decode at reduced size
+  bool verify;  // compare each JPEG's hash with the index's before it is decoded
 };
 
 // Time that a thread spent, and what it got done.
@@ -41,11 +48,11 @@ class RowWorker {
  public:
   explicit RowWorker(FileCache* files) : files_(files) {}
 
-  // `exact` forbids decoding at reduced size. `stage` is kept up to date. May throw only what allocation throws.
-  Status run(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  // `stage` is kept up to date. May throw only what allocation throws.
+  Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
  private:
-  Status fill(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
   FileCache* files_;
   StoredJpeg jpeg_;

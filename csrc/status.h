@@ -15,6 +15,7 @@ namespace fastpipe {
   X(shard_changed, "the shard is not the one that was packed")          \
   X(read_failed, "the shard cannot be read")                            \
   X(shard_too_short, "the sample lies beyond the end of the shard")     \
+  X(hash_mismatch, "the bytes are not those that were packed")          \
   X(not_jpeg, "the bytes are not a JPEG")                               \
   X(truncated, "the JPEG is truncated")                                 \
   X(corrupt, "the JPEG is corrupt")                                     \

@@ -1,6 +1,9 @@
 #include "stored_jpeg.h"
 
 #include <algorithm>
+#include <cinttypes>
+
+#include "xxh3.h"
 
 namespace fastpipe {
 
@@ -9,6 +12,12 @@ Status StoredJpeg::read(const File& file, std::uint64_t offset, std::uint32_t si
   if (!status.ok()) return status;
   bytes_.resize(size);
   return file.read(offset, bytes_.data(), bytes_.size());
+}
+
+Status StoredJpeg::check(std::uint64_t expected) const {
+  const std::uint64_t found = xxh3_64(bytes_.data(), bytes_.size());
+  if (found == expected) return {};
+  return error(Code::hash_mismatch, "expected XXH3-64 %016" PRIx64 ", got %016" PRIx64, expected, found);
 }
 
 Status StoredJpeg::open(Size expected) {

@@ -17,6 +17,9 @@ class StoredJpeg {
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
+  // Refuses what was read if its XXH3-64 is another one.
+  Status check(std::uint64_t expected) const;
+
   // Reads the header of what was read; refuses a picture that is not of this size.
   Status open(Size expected);
 

@@ -67,12 +67,14 @@ class Engine:
     Args:
         index: the dataset to read.
         num_workers: threads, at least 1.
+        verify: compare each sample's hash with the index's; one that differs is a row that failed.
 
     Raises:
         EngineError: the system refuses the threads.
     """
 
-    def __init__(self, index: Index, num_workers: int) -> None:
+    def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
+        self._verify = verify
         # Absolute: shards are opened when they are needed, and programs change their folder.
         folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
@@ -105,7 +107,7 @@ class Engine:
         """
         self.check_usable()
         try:
-            return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact))
+            return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact, self._verify))
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
@@ -154,7 +156,7 @@ class Engine:
 
 def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
     tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
-    for name in ("shard", "offset", "size", "width", "height"):
+    for name in ("shard", "offset", "size", "width", "height", "xxh3_64"):
         tasks[name] = plan.records[name]
     tasks["box"] = plan.crops.boxes
     tasks["bounds"] = plan.crops.bounds

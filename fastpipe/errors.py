@@ -70,7 +70,7 @@ class SampleError(DatasetError):
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
                 f"  at byte {offset} of {shard}\n"
                 "  to train without it: fastpipe.loader(..., on_error='replace'); "
-                "to mend the dataset: fastpipe pack SRC DST --overwrite"
+                "to mend the dataset: fastpipe verify DATA --repair SRC, or pack it again with --overwrite"
             )
         super().__init__(message)
 

@@ -41,7 +41,7 @@ class Index:
         self.path = Path(path)
         self._folder = Path(os.path.abspath(path))  # programs change their folder
         columns = ShardColumns()
-        info = _read_info(self.path, columns.take)
+        info = read_info(self.path, columns.take)
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
@@ -71,7 +71,7 @@ class Index:
         Raises:
             DatasetError: another dataset is there by now.
         """
-        info = _read_info(self._folder)
+        info = read_info(self._folder)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
@@ -88,7 +88,7 @@ class Index:
             raise DatasetError(f"{file} cannot be opened: {problem.strerror}") from problem
         if _identity(descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
             try:
-                refuse_other(self.path, self.fingerprint, _read_info(self._folder).get("fingerprint"))
+                refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
             except DatasetError:
                 os.close(descriptor)
                 raise
@@ -194,8 +194,12 @@ def _words(record: np.void) -> str:
     return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
 
 
-def _read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
-    """dataset.json; the hook is json's object_hook."""
+def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """The content of dataset.json; the hook is json's object_hook.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+    """
     file = path / DATASET_FILE
     try:
         info = json.loads(file.read_bytes(), object_hook=hook)

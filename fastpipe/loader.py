@@ -67,6 +67,7 @@ def loader(
     augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None,
     exact: bool = False,
     on_error: str = "raise",
+    verify: bool = False,
     rank: int | None = None,
     world_size: int | None = None,
     partition: str = "sample",
@@ -100,6 +101,8 @@ def loader(
             CenterCrop and Resize are always exact, so that evaluation is.
         on_error: a sample that cannot be decoded: "raise" a SampleError, or "replace" it by another, which is drawn
             from the seed, counted in stats(), and decoded with its own label.
+        verify: True: compare the hash of each sample's bytes with the one that was packed, as it is read. A changed bit
+            that still decodes gives wrong pixels otherwise. A sample that differs is one that cannot be decoded.
         rank, world_size: this process among those that train together, which share each epoch; None: those of
             torch.distributed where it is initialised, else 0 of 1.
         partition: "sample": all ranks share all samples of each global batch; every node reads all of the dataset in
@@ -148,6 +151,7 @@ def loader(
         exact=config.flag("exact", exact),
         on_error=config.choice("on_error", on_error, ("raise", "replace")),
         stall_timeout_s=config.positive("stall_timeout", stall_timeout),
+        verify=config.flag("verify", verify),
     )
 
 
@@ -183,6 +187,7 @@ class Loader:
         exact: bool,
         on_error: str,
         stall_timeout_s: float,
+        verify: bool,
     ) -> None:
         if len(index) == 0:
             raise ConfigError(f"{index.path} has no samples; pack a source that has")
@@ -209,7 +214,7 @@ class Loader:
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
         slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
-        self._engine = engine = Engine(index, num_workers)
+        self._engine = engine = Engine(index, num_workers, verify=verify)
         full_size = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.

@@ -15,6 +15,8 @@ from fastpipe.format import INDEX_DTYPE, INDEX_FILE
 from fastpipe.index import Index
 from fastpipe.limits import most_open_shards
 
+_MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
+
 
 class Pictures:
     """One process's open files of a dataset. It has no threads, and no lock that a fork could leave held.
@@ -107,3 +109,21 @@ class Pictures:
                     break
         self._shards[number] = shard
         return shard
+
+
+def size_of(jpeg: bytes) -> tuple[int, int]:
+    """Width and height of a JPEG in pixels, from its header; of any that the format can hold.
+
+    Raises:
+        ValueError: it has none.
+    """
+    return _engine.jpeg_size(jpeg, _MOST_PIXELS)
+
+
+def flaw(jpeg: bytes) -> str | None:
+    """Why a JPEG cannot be decoded; None if it can. All of it is decoded."""
+    try:
+        _engine.decode(jpeg, max_pixels=_MOST_PIXELS)
+    except ValueError as problem:
+        return str(problem)
+    return None

@@ -24,7 +24,8 @@ class Stats:
         device_s: seconds of a GPU's side stream, copies and augmentation, those that have ended.
         images_decoded: rows finished by the engine, prefetched batches included, failed ones not.
         bytes_read: compressed bytes of those rows.
-        read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads.
+        read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
+            (verify=True) is part of reading.
     """
 
     epoch: int = -1

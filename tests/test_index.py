@@ -234,3 +234,18 @@ def test_a_shard_name_stays_in_the_folder(flat: Path, copied: Copy) -> None:
         edit_info(dataset, shards=[{**entry, "name": name}])
         with pytest.raises(DatasetError, match="pack the source again"):
             fastpipe.open(dataset)
+
+
+def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Callable[[Path], Path]) -> None:
+    file = copied(flat) / "index.npy"
+    data = file.read_bytes()
+    refused = 0
+    for bit in range(8 * Index(flat).records.offset):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(changed)
+        try:
+            Index(file.parent)
+        except DatasetError:
+            refused += 1
+    assert refused > 1000  # the rest is padding

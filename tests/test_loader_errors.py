@@ -39,6 +39,7 @@ Copy = Callable[[Path], Path]
         ("prefetch_factor", 0),
         ("exact", "yes"),
         ("on_error", "ignore"),
+        ("verify", 1),
     ],
 )
 def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:

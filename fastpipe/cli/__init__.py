@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, demo, doctor, inspect, pack, preview
+from fastpipe.cli import bench, demo, doctor, inspect, pack, preview, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -17,7 +17,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _command in (pack.pack, bench.bench, inspect.inspect, preview.preview, doctor.doctor, demo.demo):
+for _command in (
+    pack.pack,
+    bench.bench,
+    inspect.inspect,
+    verify.verify,
+    preview.preview,
+    doctor.doctor,
+    demo.demo,
+):
     app.command()(_command)
 
 

@@ -59,5 +59,5 @@ def inspect(
         if replaced:
             err.print(
                 f"fastpipe: {tables.count(replaced, 'picture')} could not be decoded; others are shown instead. "
-                "The dataset is damaged: pack its source again with --overwrite"
+                "The dataset is damaged: fastpipe verify says where, and --repair mends it"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from fastpipe.format import (
 from fastpipe.names import readable
 from fastpipe.pack.files import whole_file
 from fastpipe.pack.journal import Journal, ShardEntry, Tally
+from fastpipe.pack.seal import fingerprint, sealed
 from fastpipe.pack.sources import Listing
 
 
@@ -33,7 +35,7 @@ def publish_dataset(
     Returns:
         The content of dataset.json.
     """
-    index_hash, class_counts = _write_index(journal, shards)
+    index_hash, index_file_hash, class_counts = _write_index(journal, shards)
     _write_rejected(journal, tally)
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
@@ -51,7 +53,7 @@ def publish_dataset(
             }
             for shard in shards
         ],
-        "index": {"name": INDEX_FILE, "xxh3_64": index_hash},
+        "index": {"name": INDEX_FILE, "xxh3_64": index_hash, "file_xxh3_64": index_file_hash},
         "source": {
             "files": len(listing.sources),
             "bytes": tally.source_bytes,
@@ -65,31 +67,41 @@ def publish_dataset(
         },
         "pack": options,
     }
-    content = {name: info[name] for name in ("samples", "classes", "shards", "index")}
-    info["fingerprint"] = xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
+    info["fingerprint"] = fingerprint(info)
+    info, data = sealed(info)
     with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
-        file.write(json.dumps(info, indent=1).encode() + b"\n")
+        file.write(data)
     return info
 
 
-def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, Counter[int]]:
-    """Strings the shards' records together; a shard's at a time, for the index may be larger than memory."""
+def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, str, Counter[int]]:
+    """Strings the shards' records together; a shard's at a time, for the index may be larger than memory.
+
+    Returns:
+        The hash of the records, that of the whole file, and samples by label.
+    """
     labels: Counter[int] = Counter()
     digest = xxhash.xxh3_64()
-    header = {
-        "descr": np.lib.format.dtype_to_descr(INDEX_DTYPE),
-        "fortran_order": False,
-        "shape": (sum(shard.samples for shard in shards),),
-    }
+    head = index_head(sum(shard.samples for shard in shards))
+    whole = xxhash.xxh3_64(head)
     with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
-        np.lib.format.write_array_header_1_0(file, header)
+        file.write(head)
         for records in journal.records(len(shards)):
             data = records.tobytes()
             digest.update(data)
+            whole.update(data)
             file.write(data)
             found, counts = np.unique(records["label"], return_counts=True)
             labels.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
-    return digest.hexdigest(), labels
+    return digest.hexdigest(), whole.hexdigest(), labels
+
+
+def index_head(samples: int) -> bytes:
+    """What stands before the records in index.npy."""
+    head = io.BytesIO()
+    described = np.lib.format.dtype_to_descr(INDEX_DTYPE)
+    np.lib.format.write_array_header_1_0(head, {"descr": described, "fortran_order": False, "shape": (samples,)})
+    return head.getvalue()
 
 
 def _write_rejected(journal: Journal, tally: Tally) -> None:

@@ -15,6 +15,7 @@ from fastpipe.names import readable
 from fastpipe.pack import tar
 from fastpipe.pack.convert import Packed
 from fastpipe.pack.files import PARTIAL
+from fastpipe.pack.members import after_jpeg, before_jpeg
 from fastpipe.pack.shard_file import ShardFile
 
 
@@ -64,10 +65,8 @@ class ShardWriter:
         if packed.change is not None:
             note["reencoded"] = packed.change
         key = sample_key(self._first_sample + len(self._records))
-        digits, text = str(label).encode(), json.dumps(note, sort_keys=True).encode()
-        before = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
-        before += tar.header(key + ".jpg", len(packed.jpeg))
-        after = tar.padding(len(packed.jpeg)) + tar.header(key + ".json", len(text)) + text + tar.padding(len(text))
+        before = before_jpeg(key, label, len(packed.jpeg))
+        after = after_jpeg(key, len(packed.jpeg), json.dumps(note, sort_keys=True).encode())
         offset = self._file.size_bytes + len(before)
         end = offset + len(packed.jpeg) + len(after)
         if self._records and end + len(tar.end(end)) > self._limit:

@@ -1,0 +1,76 @@
+"""`fastpipe verify`: a dataset -> whether it is sound, and if not, exactly what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.names import readable
+from fastpipe.pack.progress import pack_progress
+from fastpipe.tables import count
+from fastpipe.verify.findings import Report
+from fastpipe.verify.job import verify as run_verify
+from fastpipe.verify.progress import verify_progress
+from fastpipe.verify.repair import repair as run_repair
+
+_SHOWN = 20
+
+
+def verify(
+    data: Dataset,
+    quick: Annotated[bool, typer.Option("--quick", help="Sizes and structure only; read no shard.")] = False,
+    repair: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="SRC", help="Make damaged files anew from the folder that was packed.", show_default=False
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a dataset: structure, sizes, hashes, and that every JPEG decodes.
+
+    Names each sample that is damaged. With --repair, only the shards concerned are packed again, and nothing takes a
+    file's place but one of the hash that was packed. Exit code 0: sound, or repaired; 1: damaged.
+    """
+    with exit_codes():
+        with verify_progress(err) as progress:
+            report = run_verify(data, quick=quick, workers=workers, on_progress=progress)
+        if not as_json:
+            _tell(report)
+        repaired: list[str] = []
+        if repair is not None and not report.sound:
+            with pack_progress(err) as packing:
+                repaired = run_repair(data, repair, report, workers=workers, on_progress=packing)
+        if as_json:
+            print_json({**report.as_dict(), "repaired": repaired})
+        elif repaired:
+            out.print(f"repaired: {', '.join(repaired)}; now as packed")
+        if not report.sound and not repaired:
+            raise typer.Exit(1)
+
+
+def _tell(report: Report) -> None:
+    for found in report.findings[:_SHOWN]:
+        out.print(readable(str(found)))
+    if len(report.findings) > _SHOWN:
+        out.print(f"... and {len(report.findings) - _SHOWN:,} more; --json lists all")
+    for note in report.notes:
+        out.print(f"note: {note}")
+    what = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
+    if report.quick:
+        what += ", sizes and structure only: no shard was read"
+    else:
+        speed = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.0f} MB/s"
+        what += f", {report.bytes:,} bytes, each JPEG decoded, in {report.seconds:.1f} s ({speed})"
+    if report.sound:
+        out.print(f"sound: {readable(report.path)}: {what}")
+        return
+    bad = sum(last - first + 1 for first, last in report.bad_samples())
+    out.print(
+        f"damaged: {readable(report.path)}: {count(len(report.findings), 'thing')} wrong, "
+        f"{count(bad, 'sample')} concerned; of {what}. To mend it: fastpipe verify {readable(report.path)} --repair SRC"
+    )

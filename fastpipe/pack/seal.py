@@ -1,0 +1,41 @@
+"""The content of dataset.json -> its bytes, with a hash of themselves in them; and back to whether they are whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import xxhash
+
+SEAL = "self_xxh3_64"
+
+_BLANK = b"0" * 16
+_AT_END = re.compile(rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SEAL.encode())
+
+
+def sealed(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Adds the hash as the last field: XXH3-64 of the file's bytes with zeros in place of the hash's digits.
+
+    Returns:
+        The content with the hash, and its bytes.
+    """
+    blank = json.dumps({**info, SEAL: _BLANK.decode()}, indent=1).encode() + b"\n"
+    whole = {**info, SEAL: xxhash.xxh3_64_hexdigest(blank)}
+    return whole, json.dumps(whole, indent=1).encode() + b"\n"
+
+
+def read_seal(data: bytes) -> tuple[str, str] | None:
+    """The hash that the bytes of a dataset.json carry, and the one that they have; None if they carry none."""
+    found = _AT_END.search(data, max(0, len(data) - 64))
+    if found is None:
+        return None
+    start, end = found.span(1)
+    return found[1].decode(), xxhash.xxh3_64_hexdigest(data[:start] + _BLANK + data[end:])
+
+
+def fingerprint(info: dict[str, Any]) -> str:
+    """What names a dataset's content and order: XXH3-128 of what dataset.json says of samples, classes and files."""
+    content = {name: info[name] for name in ("samples", "classes", "shards")}
+    content["index"] = {name: info["index"][name] for name in ("name", "xxh3_64")}
+    return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())

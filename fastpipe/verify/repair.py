@@ -1,0 +1,207 @@
+"""A damaged dataset and its source -> the same dataset, whole: the damaged shards packed again, to the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from fastpipe.cpus import granted_cpus
+from fastpipe.errors import PackError
+from fastpipe.format import DATASET_FILE, INDEX_FILE, REJECTED_FILE
+from fastpipe.names import readable
+from fastpipe.pack.convert import Conversion
+from fastpipe.pack.dataset import index_head
+from fastpipe.pack.destination import check_apart
+from fastpipe.pack.files import cannot_write, publish, whole_file
+from fastpipe.pack.job import PackOptions, Progress
+from fastpipe.pack.journal import Journal
+from fastpipe.pack.pipeline import converted
+from fastpipe.pack.shards import FinishedShard, ShardWriter
+from fastpipe.pack.sources import Listing, Source, list_sources
+from fastpipe.verify.description import ShardFacts, describe
+from fastpipe.verify.findings import Report
+from fastpipe.verify.records import records_of
+from fastpipe.verify.spans import PIECE_BYTES
+
+_ANEW = "pack it anew: fastpipe pack SRC DST --overwrite"
+
+
+def repair(
+    path: Path,
+    source: Path,
+    report: Report,
+    *,
+    workers: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> list[str]:
+    """Packs the damaged shards again, and puts a damaged index together from the shards.
+
+    Nothing takes the place of a damaged file but one of exactly the hash that dataset.json has.
+
+    Args:
+        path: the dataset's folder.
+        source: the folder that it was packed from, as it was.
+        report: of the dataset.
+        workers: threads; None: the CPUs granted to this process.
+        on_progress: called now and then, in this thread.
+
+    Returns:
+        The names of the files that were made anew.
+
+    Raises:
+        PackError: dataset.json is damaged, the source is not what was packed, or it gives other bytes now.
+        ConfigError: the source lies in the dataset or the other way round.
+    """
+    check_apart(source, path)
+    said = describe(path)
+    damaged = {found.file for found in report.findings}
+    if DATASET_FILE in damaged or said.info is None:
+        raise PackError(f"{path / DATASET_FILE} is damaged, and it alone says what the other files must be; {_ANEW}")
+    shards = [shard for shard in said.shards if shard.name in damaged]
+    options = _options(path, said.info)
+    threads = workers or granted_cpus()
+    with Journal(path) as journal:
+        if journal.read_plan() is not None:
+            raise PackError(f"{path} holds an unfinished pack; run that again to finish it, then repair")
+        if shards:
+            listing = list_sources(source, options.seed, shuffle=options.shuffle)
+            sources = _packed_sources(path, said.info, listing)
+            for shard in shards:
+                _repack(journal, shard, listing.root, sources, options, threads, on_progress)
+        if INDEX_FILE in damaged:
+            _rebuild_index(journal, said.shards, said.info)
+    return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged)
+
+
+def _options(path: Path, info: dict[str, Any]) -> PackOptions:
+    """The options that the dataset was packed with."""
+    said = info.get("pack")
+    ours = PackOptions().shaping()
+    if not isinstance(said, dict) or said.keys() != ours.keys():
+        raise PackError(f"{path} was packed by a fastpipe with other options ({said!r}); repair it with that one")
+    conversion = Conversion(**{field.name: said[field.name] for field in fields(Conversion)})
+    return PackOptions(conversion, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
+
+
+def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
+    """The source of each sample, in order."""
+    if listing.digest() != info["source"]["xxh3_128"]:
+        raise PackError(
+            f"{listing.root} is not what {path} was packed from: {_difference(info, listing)}. "
+            f"Bring it back to what it was, or {_ANEW}"
+        )
+    try:
+        lines = (path / REJECTED_FILE).read_bytes().splitlines() if info["counts"]["rejected"] else []
+        rejected = {json.loads(line)["path"] for line in lines}
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise PackError(
+            f"{path / REJECTED_FILE} cannot be read ({problem}), which says what is not packed; {_ANEW}"
+        ) from problem
+    sources = [source for source in listing.sources if readable(source.path) not in rejected]
+    if len(sources) != info["samples"]:
+        raise PackError(
+            f"{path / REJECTED_FILE} is not of this dataset: {len(listing.sources):,} files without the "
+            f"{len(rejected):,} named there are {len(sources):,}, expected {info['samples']:,}; {_ANEW}"
+        )
+    return sources
+
+
+def _difference(info: dict[str, Any], listing: Listing) -> str:
+    """What can be said of two sources that differ."""
+    files, size = len(listing.sources), sum(source.size_bytes for source in listing.sources)
+    words = [f"no class {readable(name)!r} now" for name in info["classes"] if name not in listing.classes][:5]
+    words += [f"class {readable(name)!r} is new" for name in listing.classes if name not in info["classes"]][:5]
+    if files != info["source"]["files"]:
+        words.append(f"{info['source']['files']:,} files then, {files:,} now")
+    if size != info["source"]["bytes"]:
+        words.append(f"{info['source']['bytes']:,} bytes then, {size:,} now")
+    return "; ".join(words) or "as many files and bytes, but a path or a file's size is another"
+
+
+def _repack(
+    journal: Journal,
+    shard: ShardFacts,
+    root: Path,
+    sources: list[Source],
+    options: PackOptions,
+    threads: int,
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Packs one shard; it takes the damaged one's place if it is the one that was packed."""
+    if _is_as_packed(shard):
+        raise PackError(f"{shard.name} is as it was packed, so packing it again mends nothing; {_ANEW}")
+    ours = sources[shard.first_sample : shard.first_sample + shard.samples]
+    total = sum(source.size_bytes for source in ours)
+    done = 0
+    finished: FinishedShard | None = None
+    try:
+        writer = ShardWriter(journal.folder / shard.name, shard.number, shard.first_sample, options.shard_size)
+        try:
+            with closing(converted(root, ours, 0, options.conversion, threads)) as pictures:
+                for position, source, packed in pictures:
+                    if isinstance(packed, str):
+                        name = readable(str(root / source.path))
+                        raise PackError(
+                            f"{name} could be packed then and cannot now: {packed}. Bring back the file, or {_ANEW}"
+                        )
+                    if not writer.add(packed, source.label, source.path):
+                        raise PackError(_other(shard, f"{readable(source.path)} does not fit into it any more"))
+                    done += source.size_bytes
+                    on_progress(Progress(position + 1, len(ours), done, total, 0))
+            finished = writer.finish()
+        finally:
+            if finished is None:
+                writer.discard()
+        if (finished.size_bytes, finished.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
+            finished.file.unlink()
+            raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, got {finished.xxh3_64}"))
+        publish(finished.file, shard.path)
+    except OSError as problem:
+        raise cannot_write(shard.path, problem) from problem
+
+
+def _is_as_packed(shard: ShardFacts) -> bool:
+    digest = xxhash.xxh3_64()
+    try:
+        if not shard.path.is_file():
+            return False
+        with open(shard.path, "rb") as file:
+            while data := file.read(PIECE_BYTES):
+                digest.update(data)
+    except OSError:
+        return False
+    return digest.hexdigest() == shard.xxh3_64
+
+
+def _other(shard: ShardFacts, what: str) -> str:
+    return (
+        f"{shard.name} cannot be made again: {what}. A source file has other content of the same size, or this "
+        f"fastpipe, libjpeg-turbo or OpenCV is another than packed it. The shard is left as it is; {_ANEW}"
+    )
+
+
+def _rebuild_index(journal: Journal, shards: list[ShardFacts], info: dict[str, Any]) -> None:
+    """Writes index.npy from what the shards hold."""
+    head = index_head(sum(shard.samples for shard in shards))
+    records, whole = xxhash.xxh3_64(), xxhash.xxh3_64(head)
+    with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
+        file.write(head)
+        for shard in shards:
+            data = records_of(shard).tobytes()
+            records.update(data)
+            whole.update(data)
+            file.write(data)
+        expected = info["index"]["xxh3_64"]
+        if records.hexdigest() != expected:
+            raise PackError(
+                f"the shards give another index: expected hash {expected}, got {records.hexdigest()}. "
+                f"Verify without --quick first, so that damaged shards are mended too, or {_ANEW}"
+            )
+        if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
+            raise PackError(f"this numpy writes another head of {INDEX_FILE} than the one that packed it; {_ANEW}")

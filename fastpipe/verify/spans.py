@@ -1,0 +1,101 @@
+"""A shard's rows, or its tar headers where the rows are damaged -> where its samples begin and end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format import sample_key
+from fastpipe.pack import tar
+from fastpipe.pack.members import BEFORE_BYTES
+from fastpipe.verify.description import ShardFacts
+
+PIECE_BYTES = 4 << 20
+
+_SIZE_FIELD = slice(124, 135)  # of a ustar header: octal digits
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of bytes of a shard that is read at once, and the samples in it.
+
+    Attributes:
+        shard: which.
+        start, stop: bytes of the file.
+        first: number of its first sample, counted in the shard.
+        starts: where its samples begin (their KEY.cls); each ends where the next one does or at `stop`.
+        rows: (samples,) their index records.
+        last: the shard's last piece: its last sample is followed by the end of the archive.
+    """
+
+    shard: ShardFacts
+    start: int
+    stop: int
+    first: int
+    starts: list[int]
+    rows: NDArray[np.void]
+    last: bool
+
+
+def starts_in_rows(rows: NDArray[np.void]) -> list[int]:
+    """Where samples begin by the index, whose rows are possible."""
+    starts: list[int] = (rows["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+    return starts
+
+
+def starts_in_tar(shard: ShardFacts) -> list[int] | None:
+    """Where samples begin by the headers in the shard; None if they do not lead through it either."""
+    starts: list[int] = []
+    at = 0
+    try:
+        with open(shard.path, "rb", buffering=0) as file:
+            for sample in range(shard.first_sample, shard.first_sample + shard.samples):
+                starts.append(at)
+                for ending in (".cls", ".jpg", ".json"):
+                    head = os.pread(file.fileno(), tar.BLOCK, at)
+                    size_bytes = size_in_header(head)
+                    if head != tar.header(sample_key(sample) + ending, size_bytes):
+                        return None
+                    at += tar.BLOCK + tar.padded(size_bytes, tar.BLOCK)
+    except (OSError, ValueError):
+        return None
+    return starts
+
+
+def size_in_header(head: bytes) -> int:
+    """The member's size by its tar header.
+
+    Raises:
+        ValueError: there is no number.
+    """
+    return int(head[_SIZE_FIELD], 8)
+
+
+def pieces(shard: ShardFacts, starts: list[int], rows: NDArray[np.void]) -> Iterator[Piece]:
+    """Cuts a shard between samples.
+
+    Args:
+        shard: which.
+        starts: where its samples begin, rising.
+        rows: (samples,) their index records.
+    """
+    if not starts:
+        yield from bare_pieces(shard, rows)
+        return
+    first, start = 0, 0
+    for sample in range(1, len(starts)):
+        if starts[sample] - start >= PIECE_BYTES:
+            yield Piece(shard, start, starts[sample], first, starts[first:sample], rows[first:sample], last=False)
+            first, start = sample, starts[sample]
+    yield Piece(shard, start, shard.size_bytes, first, starts[first:], rows[first:], last=True)
+
+
+def bare_pieces(shard: ShardFacts, rows: NDArray[np.void]) -> Iterator[Piece]:
+    """Cuts a shard whose samples cannot be told apart."""
+    stops = [*range(PIECE_BYTES, shard.size_bytes, PIECE_BYTES), shard.size_bytes]
+    for start, stop in zip([0, *stops], stops, strict=False):
+        yield Piece(shard, start, stop, 0, [], rows[:0], last=stop == shard.size_bytes)
