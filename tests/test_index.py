@@ -240,7 +240,7 @@ def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Call
     file = copied(flat) / "index.npy"
     data = file.read_bytes()
     refused = 0
-    for bit in range(8 * Index(flat).records.offset):
+    for bit in range(0, 8 * Index(flat).records.offset, 7):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         file.write_bytes(changed)
@@ -248,4 +248,4 @@ def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Call
             Index(file.parent)
         except DatasetError:
             refused += 1
-    assert refused > 1000  # the rest is padding
+    assert refused > 100  # the rest is padding
