@@ -40,7 +40,7 @@ BATCH_SIZE = 256
 
 
 def make_dataset(folder: Path, samples: int) -> None:
-    """A packed dataset of so many samples, the pictures of which are those of its first few, again and again."""
+    """A packed dataset of so many samples: its shards are one file, in which a few pictures stand again and again."""
     source = folder / "source"
     for number in range(FEW):
         (source / f"class-{number % 2}").mkdir(parents=True, exist_ok=True)
@@ -50,11 +50,15 @@ def make_dataset(folder: Path, samples: int) -> None:
     pack(source, data, PackOptions(workers=1))
     info = json.loads((data / DATASET_FILE).read_text())
     few = np.load(data / INDEX_FILE)
+    tar = (data / shard_name(0)).read_bytes()
+    (data / shard_name(0)).write_bytes(tar * (SAMPLES_PER_SHARD // FEW))
+    info["shards"][0]["size_bytes"] = len(tar) * (SAMPLES_PER_SHARD // FEW)
     records = np.lib.format.open_memmap(data / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
     for start in range(0, samples, PIECE):
         numbers = np.arange(start, min(start + PIECE, samples))
         piece = few[numbers % FEW]
         piece["shard"] = numbers // SAMPLES_PER_SHARD
+        piece["offset"] += (numbers % SAMPLES_PER_SHARD // FEW * len(tar)).astype(np.uint64)
         records[numbers[0] : numbers[-1] + 1] = piece
     records.flush()
     starts = range(0, samples, SAMPLES_PER_SHARD)
