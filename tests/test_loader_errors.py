@@ -59,7 +59,7 @@ def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:
         ("batch_sampler", "seed="),
         ("generator", "pass seed="),
         ("multiprocessing_context", "no worker processes"),
-        ("timeout", "interrupted"),
+        ("timeout", "stall_timeout"),
         ("transform", "crop="),
     ],
 )

@@ -87,7 +87,7 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
     module = sys.modules["fastpipe.loader"]
     real = module.Engine
     monkeypatch.setattr(module, "granted_cpus", lambda: 12)
-    monkeypatch.setattr(module, "Engine", lambda index, count: threads.append(count) or real(index, 1))
+    monkeypatch.setattr(module, "Engine", lambda index, count, **options: threads.append(count) or real(index, 1))
     for local in (1, 2, 5, 100):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
         fastpipe.loader(flat, 1, size=8, drop_last=False, rank=0, world_size=100).close()

@@ -107,7 +107,10 @@ void RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
   // Of its very size, so that a sanitizer sees a byte beyond it.
   Bytes slot(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(out.height) * 3);
   RowCounters counters;
-  const Status status = worker_->run(task, exact, {slot.data(), out, std::ptrdiff_t{3} * out.width}, &counters);
+  StageFlag stage;
+  const RowOptions options = {exact, false};  // a hash would keep all damage from the decoders
+  const PixelSpan row = {slot.data(), out, std::ptrdiff_t{3} * out.width};
+  const Status status = worker_->run(task, options, row, &counters, &stage);
   tally->rows += status.ok() ? 1 : 0;
 }
 
