@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "await.h"
+#include "clock.h"
 
 namespace fastpipe {
 namespace {
@@ -20,11 +21,6 @@ Status run_row(RowWorker& worker, const RowTask& task, RowOptions options, Pixel
   } catch (const std::exception& problem) {
     return error(Code::internal, "%s", problem.what());
   }
-}
-
-std::uint64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 std::vector<RowWorker> make_workers(int count, FileCache* files) {

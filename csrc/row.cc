@@ -1,16 +1,12 @@
 #include "row.h"
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
+
+#include "clock.h"
 
 namespace fastpipe {
 namespace {
-
-std::uint64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 // libjpeg-turbo's reduced decodes at 1/2, 1/4 and 1/8 have SIMD code and save most of the work; those between have not.
 // One is used only where the output is still no larger than the reduced crop, in both directions.

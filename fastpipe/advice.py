@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fastpipe.stats import Stats
 
@@ -23,7 +23,7 @@ class Settings:
 
     Attributes:
         workers: threads of the loader.
-        cpus: granted to the process.
+        cpus: granted to the process, or its share of them where several ranks run on the machine.
         device: of the batches, "cpu" or "cuda".
         exact: always decode at full size.
         compiled: the augmentation is compiled.
@@ -80,7 +80,7 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
         settings: of the loader.
         ratio: seconds in the loader to seconds of training between them.
     """
-    spent = {name: getattr(after, name) - getattr(before, name) for name in (*_STAGES, *_THREADS)}
+    spent = asdict(after.since(before))
     slowest = max(_STAGES, key=spent.__getitem__)
     text = f"the training loop waited for data for {ratio:.0%} of its steps' time over {_BATCHES} batches"
     share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)

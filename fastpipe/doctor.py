@@ -7,7 +7,7 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -197,7 +197,7 @@ def _shards(index: Index) -> Check:
     if not wrong:
         return Check("dataset", f"{found}, all of the right size", Verdict.OK)
     return Check(
-        "dataset", f"{found}; {wrong[0]}", Verdict.BAD, f"{len(wrong)} damaged: fastpipe pack SRC DST --overwrite"
+        "dataset", f"{found}; {wrong[0]}", Verdict.BAD, f"{len(wrong)} damaged: fastpipe verify DATA --repair SRC"
     )
 
 
@@ -208,23 +208,15 @@ def _decoding(index: Index) -> float:
     images = np.empty((count, 224, 224, 3), dtype=np.uint8)
     engine = Engine(index, granted_cpus())
     try:
-        _finish(engine.submit(plan, images, exact=True).wait)  # reads the files
+        engine.decode(plan, images)  # reads the files
         started = time.perf_counter()
-        job = engine.submit(plan, images, exact=True)
-        _finish(job.wait)
+        errors = engine.decode(plan, images)
         taken = time.perf_counter() - started
-        if job.errors():
-            raise DatasetError(
-                f"{index.path}: {len(job.errors())} of {count} samples cannot be decoded: {job.errors()[0][1]}"
-            )
     finally:
         engine.close()
+    if errors:
+        raise DatasetError(f"{index.path}: {len(errors)} of {count} samples cannot be decoded: {errors[0][1]}")
     return count / taken
-
-
-def _finish(wait: Callable[[float], bool]) -> None:
-    while not wait(1.0):
-        pass
 
 
 def _disk(index: Index, needed: float) -> Check:

@@ -111,6 +111,13 @@ class Engine:
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
+    def decode(self, plan: BatchPlan, images: NDArray[np.uint8]) -> list[tuple[int, str]]:
+        """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
+        job = self.submit(plan, images, exact=True)
+        while not job.wait(1.0):
+            self.check_usable()
+        return job.errors()
+
     def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
         """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine import Engine, Job
-from fastpipe.errors import SampleError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan
 from fastpipe.slots import SlotRing
@@ -136,10 +135,8 @@ class EpochWorks:
             if not len(rows):
                 self._stats.replaced += wanted
                 return
-        sample = int(plan.samples[first_row])
-        shard, key, offset = self._index.where(sample)
         if attempts:
             reason += f" (and {attempts} other samples tried in its place failed too)"
         elif self._replace_bad:
             reason += " (and the dataset has no other sample to put in its place)"
-        raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+        raise self._index.sample_error(int(plan.samples[first_row]), reason)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import DatasetError
+from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
 from fastpipe.shards import ShardColumns, count, text
 
@@ -161,6 +161,11 @@ class Index:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
         record = self.records[sample]
         return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
+
+    def sample_error(self, sample: int, reason: str) -> SampleError:
+        """The error for a sample that cannot be read or decoded."""
+        shard, key, offset = self.where(sample)
+        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
 
 
 def refuse_other(path: Path, expected: str, found: object) -> None:

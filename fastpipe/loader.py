@@ -140,11 +140,14 @@ def loader(
     )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
-    threads = max(1, granted_cpus() // ranks_per_node(everyone)) if num_workers is None else num_workers
+    cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     return Loader(
         Index(data),
         recipe,
-        num_workers=config.whole("num_workers", threads, least=1, most=1024, hint=_WORKERS_HINT),
+        num_workers=config.whole(
+            "num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT
+        ),
+        cpus=cpus,
         prefetch_factor=config.whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT),
         stream=stream,
         augment=augmentation,
@@ -181,6 +184,7 @@ class Loader:
         recipe: Recipe,
         *,
         num_workers: int,
+        cpus: int,
         prefetch_factor: int,
         stream: Stream,
         augment: Augment | None,
@@ -246,7 +250,7 @@ class Loader:
         self._snapshot = snapshot
         self._transfer = Transfer(stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats)
         compiled = augment is not None and augment.compiled
-        settings = Settings(num_workers, granted_cpus(), stream.device.type, full_size, compiled)
+        settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)
         self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -65,19 +68,18 @@ class Monitor:
         from rich.live import Live
         from rich.text import Text
 
-        every_s = self._every_s or (1.0 if console.is_terminal else 10.0)
-        before = self._loader.stats()
         if not console.is_terminal:
-            while not self._stop.wait(every_s):
-                after = self._loader.stats()
-                console.print(line(before, after, every_s, len(self._loader)))
-                before = after
+            self._look(self._every_s or 10.0, console.print)
             return
         with Live(Text("fastpipe: ..."), console=console, auto_refresh=False) as live:
-            while not self._stop.wait(every_s):
-                after = self._loader.stats()
-                live.update(Text(line(before, after, every_s, len(self._loader))), refresh=True)
-                before = after
+            self._look(self._every_s or 1.0, lambda text: live.update(Text(text), refresh=True))
+
+    def _look(self, every_s: float, show: Callable[[str], None]) -> None:
+        before, then_s = self._loader.stats(), time.monotonic()
+        while not self._stop.wait(every_s):
+            after, now_s = self._loader.stats(), time.monotonic()
+            show(line(before, after, now_s - then_s, len(self._loader)))
+            before, then_s = after, now_s
 
 
 def line(before: Stats, after: Stats, seconds: float, batches: int) -> str:
@@ -88,16 +90,15 @@ def line(before: Stats, after: Stats, seconds: float, batches: int) -> str:
         seconds: between them.
         batches: an epoch.
     """
-    spent = {name: getattr(after, name) - getattr(before, name) for name in (*_STAGES, *_THREADS)}
-    load_s, step_s = after.load_s - before.load_s, after.step_s - before.step_s
-    images = after.samples - before.samples
+    done = after.since(before)
+    spent = asdict(done)
     parts = [f"epoch {after.epoch} ({batches:,} batches)" if after.epoch >= 0 else "not begun"]
-    parts.append(f"{images / seconds:,.0f} images/s")
-    parts.append(f"{(after.bytes_read - before.bytes_read) / seconds / 1e6:,.0f} MB/s read")
-    if step_s > 0:
-        text = f"waited {load_s / step_s:.0%} of the steps' time"
+    parts.append(f"{done.samples / seconds:,.0f} images/s")
+    parts.append(f"{done.bytes_read / seconds / 1e6:,.0f} MB/s read")
+    if done.step_s > 0:
+        text = f"waited {done.load_ratio:.0%} of the steps' time"
         slowest = max(_STAGES, key=spent.__getitem__)
-        if load_s > 0.1 * step_s and spent[slowest] > 0:
+        if done.load_ratio > 0.1 and spent[slowest] > 0:
             text += f", most of it for {_STAGES[slowest]}"
         parts.append(text)
     busy = sum(spent[name] for name in _THREADS)

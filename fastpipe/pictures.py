@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe import _engine
-from fastpipe.errors import DatasetError, SampleError
+from fastpipe.errors import DatasetError
 from fastpipe.format import INDEX_DTYPE, INDEX_FILE
 from fastpipe.index import Index
 from fastpipe.limits import most_open_shards
@@ -92,8 +92,7 @@ class Pictures:
         try:
             self._shard(shard).read_picture(offset, size, picture)
         except ValueError as problem:
-            path, key, _ = self._index.where(sample)
-            raise SampleError(shard=path, key=key, sample=sample, offset=offset, reason=str(problem)) from None
+            raise self._index.sample_error(sample, str(problem)) from None
         return picture
 
     def _shard(self, number: int) -> _engine.Shard:

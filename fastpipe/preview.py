@@ -15,7 +15,6 @@ from fastpipe.config import RandomResizedCrop
 from fastpipe.cpus import granted_cpus
 from fastpipe.crops import Crops
 from fastpipe.engine import Engine
-from fastpipe.errors import SampleError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan, Recipe
 from fastpipe.sheet import contact_sheet, fitted, with_boxes, write_png
@@ -110,10 +109,5 @@ def _variant(
 
 
 def _decode(engine: Engine, index: Index, plan: BatchPlan, images: NDArray[np.uint8]) -> None:
-    job = engine.submit(plan, images, exact=True)
-    while not job.wait(1.0):
-        engine.check_usable()
-    for row, reason in job.errors():
-        sample = int(plan.samples[row])
-        shard, key, offset = index.where(sample)
-        raise SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+    for row, reason in engine.decode(plan, images):
+        raise index.sample_error(int(plan.samples[row]), reason)

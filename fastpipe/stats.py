@@ -50,6 +50,11 @@ class Stats:
         """load_s to step_s: how much longer training takes for its input. 0 before the second batch."""
         return self.load_s / self.step_s if self.step_s else 0.0
 
+    def since(self, before: Stats) -> Stats:
+        """What came to the counts and times since `before`; `epoch` is that of now."""
+        mine, theirs = asdict(self), asdict(before)
+        return Stats(**{name: mine[name] - (0 if name == "epoch" else theirs[name]) for name in mine})
+
     def as_dict(self) -> dict[str, float]:
         """For JSON and logging."""
         return {**asdict(self), "load_ratio": self.load_ratio}

@@ -23,3 +23,9 @@ def test_every_field_is_described() -> None:
     described = (Stats.__doc__ or "").partition("Attributes:")[2]
     for field in dataclasses.fields(Stats):
         assert field.name in described
+
+
+def test_differences_are_of_all_but_the_epoch() -> None:
+    before = Stats(epoch=1, batches=2, samples=64, wait_s=0.25)
+    after = Stats(epoch=3, batches=5, samples=160, wait_s=1.0, step_s=2.0)
+    assert after.since(before) == Stats(epoch=3, batches=3, samples=96, wait_s=0.75, step_s=2.0)
