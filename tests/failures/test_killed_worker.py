@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -33,9 +34,8 @@ def test_a_killed_worker_ends_the_epoch() -> None:
     """
     ended = run(script)
     assert ended.code == 1
-    assert "is killed by signal: Killed." in ended.complained
-    assert "RuntimeError: DataLoader worker (pid(s) " in ended.complained
-    assert "exited unexpectedly" in ended.complained
+    # "worker (pid(s) 7) exited unexpectedly" may come on top of it: that depends on where the signal finds the parent
+    assert re.search(r"RuntimeError: DataLoader worker \(pid \d+\) is killed by signal: Killed\.", ended.complained)
 
 
 def test_a_worker_that_wants_too_much_memory_ends_the_epoch() -> None:
