@@ -1,7 +1,7 @@
 # `make demo` and `make test` work on a fresh machine: scripts/bootstrap installs what is missing first.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test asan tsan fuzz format bench-peers wheel clean
+.PHONY: help demo test soak asan tsan fuzz format bench-peers wheel clean
 
 DIR ?=
 TESTS ?= tests
@@ -13,6 +13,7 @@ PHOTOS ?=
 help:
 	@echo "make demo [DIR=folder]     the main job on photos that it makes, in the folder named"
 	@echo "make test                  the whole gate: format, lint, types, tests"
+	@echo "make soak [TESTS=path]     the tests of faults in their long form, hours; ends with a table of what was tried"
 	@echo "make format                rewrite the sources in the project's format"
 	@echo "make asan [TESTS=path]     the tests under the address and undefined-behaviour sanitizers"
 	@echo "make tsan [TESTS=path]     the tests under the thread sanitizer"
@@ -29,9 +30,13 @@ test:
 	@FASTPIPE_WERROR=1 scripts/bootstrap --tools
 	@scripts/check
 
+soak:
+	@FASTPIPE_WERROR=1 scripts/bootstrap --tools
+	@FASTPIPE_SOAK=1 .venv/bin/pytest $(TESTS)
+
 format:
 	@scripts/bootstrap --tools
-	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc tests/fuzz/*.cc tests/fuzz/*.h
+	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc tests/fuzz/*.cc tests/fuzz/*.h tests/faults/*.c
 	@.venv/bin/ruff check --quiet --select I --fix .
 	@.venv/bin/ruff format .
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
+from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)
 
 from fastpipe.index import Index
 from fastpipe.pack.job import PackOptions, pack
@@ -61,10 +62,11 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
     return int(green * 7 + red)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `gpu` are skipped where there is none."""
     import torch
 
+    keep_faults(config, items)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
