@@ -73,7 +73,7 @@ class Engine {
   // What each thread is at.
   std::vector<Activity> activities();
 
-  // Cancels everything and joins the threads. Safe to call twice.
+  // Cancels everything and joins the threads. Safe to call twice, also by two threads at once.
   void close() noexcept;
 
   // Whether close has begun.

@@ -33,7 +33,7 @@ class Readahead {
   // `restart` drops what has not been hinted yet.
   void add(const std::vector<ByteRange>& ranges, bool restart);
 
-  // Drops the rest and joins the thread. Safe to call twice.
+  // Drops the rest and joins the thread. Safe to call twice, also by two threads at once.
   void close() noexcept;
 
  private:

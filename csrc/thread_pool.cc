@@ -40,6 +40,7 @@ ThreadPool::ThreadPool(int threads, const std::function<void(int)>& body, const 
 ThreadPool::~ThreadPool() { join(); }
 
 void ThreadPool::join() noexcept {
+  const std::lock_guard<std::mutex> lock(joining_);  // a thread that is joined by two at once may keep both for ever
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -18,9 +19,11 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // Safe to call twice, also by two threads at once: each returns when all threads have ended.
   void join() noexcept;
 
  private:
+  std::mutex joining_;
   std::vector<std::thread> threads_;
 };
 

@@ -7,15 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fuzz.build import build
 from fuzz.seeds import write
+from native_build import build
 
 INPUTS = 20_000
 
 
 @pytest.fixture(scope="module")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fuzz") / "build", sanitized=False)
+    return build(Path(__file__).parent / "fuzz", tmp_path_factory.mktemp("fuzz") / "build")
 
 
 @pytest.fixture(scope="module")

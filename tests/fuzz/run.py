@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzz.build import build
 from fuzz.seeds import write
+from native_build import build
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--plain", action="store_true", help="without the sanitizers: several times as fast")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fastpipe-fuzz-") as folder:
-        program = build(Path(folder) / "build", sanitized=not options.plain)
+        program = build(Path(__file__).parent, Path(folder) / "build", "" if options.plain else "address,undefined")
         write(Path(folder) / "jpegs")
         folders = [str(Path(folder) / "jpegs"), *([str(options.photos)] if options.photos else [])]
         started = time.monotonic()
