@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,10 @@ from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a ho
 
 from fastpipe.index import Index
 from fastpipe.pack.job import PackOptions, pack
+
+# A shell starts what is to run in the background with Ctrl-C ignored, and the programs of tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run; no deadline, since the machine may be busy.
 settings.register_profile(
