@@ -51,11 +51,11 @@ def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         publish(partial, final)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise cannot_write(final, problem) from problem
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as problem:
+        with contextlib.suppress(OSError):  # in the work folder it does no harm, and the first error is the one to tell
+            partial.unlink(missing_ok=True)
+        if isinstance(problem, OSError):
+            raise cannot_write(final, problem) from problem
         raise
 
 

@@ -126,10 +126,11 @@ def pack(
     options = options or PackOptions()
     check_apart(source, destination)
     listing = list_sources(source, options.seed, shuffle=options.shuffle)
-    check_ours(destination)
     shaping = options.shaping()
     tally = Tally()
-    with Journal(destination) as journal:
+    with _disk_errors(destination):
+        check_ours(destination)
+    with _disk_errors(destination), Journal(destination) as journal:
         done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
@@ -165,7 +166,8 @@ def _pack_shards(
     def finish(next_source: int) -> None:
         nonlocal writer, tally
         assert writer is not None
-        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, tally))
+        sources = listing.digest_with_times(shards[-1].next_source if shards else 0, next_source + 1)
+        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, sources, tally))
         total.add(tally)
         writer, tally = None, Tally()
 
@@ -210,10 +212,11 @@ def _pack_shards(
 
 @contextlib.contextmanager
 def _disk_errors(path: Path) -> Iterator[None]:
+    """Names the file that the disk refused; `path` where the system names none."""
     try:
         yield
     except OSError as problem:
-        raise cannot_write(path, problem) from problem
+        raise cannot_write(Path(problem.filename2 or problem.filename or path), problem) from problem
 
 
 def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,10 @@ from pathlib import Path
 import xxhash
 
 from fastpipe.errors import PackError
+from fastpipe.names import readable
+
+# What opening a file says that was there when it was listed.
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +47,31 @@ class Listing:
         classes: names of its folders, sorted as torchvision's ImageFolder sorts them.
         sources: the files, in packing order.
         stray: files that lie beside the class folders; they have no label.
+        taken_ns: when it was taken, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
     root: Path
     classes: list[str]
     sources: list[Source]
     stray: list[str]
+    taken_ns: int
 
     def digest(self) -> str:
         """Names the content: classes, and each file's path and size, in packing order."""
-        return self._digest(with_mtime=False)
+        digest = xxhash.xxh3_128()
+        for name in self.classes:
+            digest.update(os.fsencode(name) + b"\0")
+        for source in self.sources:
+            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
+        return digest.hexdigest()
 
-    def digest_with_times(self) -> str:
-        """Names the content and its state: files that were written again count as changed."""
-        return self._digest(with_mtime=True)
+    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        digest = xxhash.xxh3_128()
+        for source in self.sources[start:stop]:
+            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
+            digest.update(os.fsencode(source.path) + state.encode())
+        return digest.hexdigest()
 
     def last_change_ns(self) -> int:
         """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
@@ -62,15 +79,6 @@ class Listing:
         By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
         """
         return max((source.ctime_ns for source in self.sources), default=0)
-
-    def _digest(self, *, with_mtime: bool) -> str:
-        digest = xxhash.xxh3_128()
-        for name in self.classes:
-            digest.update(os.fsencode(name) + b"\0")
-        for source in self.sources:
-            times = f" {source.mtime_ns}" if with_mtime else ""
-            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}{times}\n".encode())
-        return digest.hexdigest()
 
 
 def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
@@ -87,6 +95,7 @@ def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
     Raises:
         PackError: there is no such folder, or no class folder in it.
     """
+    taken_ns = time.time_ns()
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise PackError(f"{root} {what}; expected a folder with one folder of images a class")
@@ -106,7 +115,7 @@ def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
         sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
     else:
         sources.sort(key=lambda source: (source.label, source.path))
-    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()])
+    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()], taken_ns)
 
 
 def _files(root: Path, name: str) -> Iterator[str]:
@@ -145,10 +154,56 @@ def _source(root: Path, path: str, label: int) -> Source:
 
 
 def read_source(root: Path, source: Source) -> bytes:
-    """The whole content of a source file.
+    """The whole content of a source file, which must be as it was listed, before reading it and after.
+
+    So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
+    sources is true of what was packed.
 
     Raises:
-        OSError: it cannot be read (any more).
+        OSError: it cannot be read.
+        PackError: it has changed, or is gone.
     """
-    with open(root / source.path, "rb") as file:
-        return file.read()
+    try:
+        handle = os.open(root / source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe by now? No waiting
+    except OSError as problem:
+        if problem.errno not in _GONE:
+            raise
+        raise _changed(root, source, f"is gone now ({problem.strerror})") from problem
+    try:
+        _check_unchanged(root, source, os.fstat(handle))
+        data = _read(handle, source.size_bytes)
+        _check_unchanged(root, source, os.fstat(handle))
+    finally:
+        os.close(handle)
+    if len(data) != source.size_bytes:
+        raise _changed(root, source, f"ends after {len(data):,} now")
+    return data
+
+
+def _read(handle: int, size_bytes: int) -> bytes:
+    """So many bytes, or fewer where the file ends."""
+    data = os.read(handle, size_bytes)
+    while len(data) < size_bytes and (more := os.read(handle, size_bytes - len(data))):
+        data += more
+    return data
+
+
+def _check_unchanged(root: Path, source: Source, now: os.stat_result) -> None:
+    if not stat.S_ISREG(now.st_mode):
+        raise _changed(root, source, "is no regular file now")
+    if now.st_size != source.size_bytes:
+        raise _changed(root, source, f"has {now.st_size:,} now")
+    if now.st_mtime_ns != source.mtime_ns:  # not ctime: backups and indexers change that of files that stay the same
+        raise _changed(root, source, "has been written again since, to the same size")
+
+
+def _changed(root: Path, source: Source, now: str) -> PackError:
+    if not root.is_dir():
+        what = f"the source folder {readable(str(root))} is gone"
+    else:
+        path = readable(str(root / source.path))
+        what = f"{path} has changed while packing: it had {source.size_bytes:,} bytes when it was listed, and {now}"
+    return PackError(
+        f"{what}. What was finished is kept; bring the source folder to rest, then run the same command again: "
+        "it goes on with what is there then"
+    )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
+import io
 import json
 import os
 import resource
@@ -96,8 +98,10 @@ class Forks:
         return ended
 
     def _ask(self, question: dict[str, Any]) -> Any:
-        assert self._program.stdin is not None and self._program.stdout is not None
-        print(json.dumps(question), file=self._program.stdin, flush=True)
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.write(json.dumps(question) + "\n")
+        self._program.stdin.flush()
         answer = json.loads(self._program.stdout.readline())
         assert answer != HUNG, "a command has not ended in time"
         return answer
@@ -145,7 +149,8 @@ def _serve() -> None:
             os.close(handle)
             _, status = os.waitpid(child, 0)
             answer = [children.pop(child), status] if in_time else HUNG
-        print(json.dumps(answer), flush=True)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
 
 
 def _be_child(question: dict[str, Any]) -> None:
@@ -181,7 +186,15 @@ def _be_child(question: dict[str, Any]) -> None:
     os._exit(code)
 
 
-if __name__ == "__main__":
-    import fastpipe.cli  # noqa: F401 (what takes time, once for all)
+def _warm_up() -> None:
+    """Imports what takes time once for all, also what a command imports only when it runs."""
+    from fastpipe import cli
 
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        cli.app(["pack", os.devnull, os.devnull + "-packed"])
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    _warm_up()
     _serve()
