@@ -124,7 +124,7 @@ def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
 def _is_dataset(file: Path) -> bool:
     try:
         info = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return False
     return isinstance(info, dict) and info.get("format") == DATASET_FORMAT
 

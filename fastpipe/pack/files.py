@@ -59,9 +59,9 @@ def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def cannot_write(path: Path, problem: OSError) -> PackError:
+def cannot_write(path: Path, problem: OSError, verb: str = "write") -> PackError:
     """The error for a file that the disk refuses."""
     return PackError(
-        f"cannot write {path}: {problem.strerror or problem}. What was finished is kept; "
+        f"cannot {verb} {path}: {problem.strerror or problem}. What was finished is kept; "
         "make room or mend the disk, then run the same command again: it goes on from there"
     )

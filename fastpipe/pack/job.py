@@ -180,7 +180,7 @@ def _pack_shards(
             writer.add(packed, source.label, source.path)
 
     def disk() -> contextlib.AbstractContextManager[None]:
-        return _disk_errors(journal.destination / shard_name(len(shards)))
+        return _disk_errors(journal.destination / shard_name(len(shards)), "write")
 
     pictures = converted(listing.root, listing.sources, start, options.conversion, options.workers or granted_cpus())
     try:
@@ -211,12 +211,13 @@ def _pack_shards(
 
 
 @contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Names the file that the disk refused; `path` where the system names none."""
+def _disk_errors(path: Path, verb: str = "use") -> Iterator[None]:
+    """Names the file that the disk refused: `path`, or what is being used of it."""
     try:
         yield
     except OSError as problem:
-        raise cannot_write(Path(problem.filename2 or problem.filename or path), problem) from problem
+        named = (problem.filename2 or problem.filename) if verb == "use" else None
+        raise cannot_write(Path(named or path), problem, verb) from problem
 
 
 def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:

@@ -49,10 +49,8 @@ class Ended:
 class Forks:
     """The program; `forks()` makes and ends it."""
 
-    def __init__(self, program: subprocess.Popen[str], folder: Path) -> None:
+    def __init__(self, program: subprocess.Popen[str]) -> None:
         self._program = program
-        self._folder = folder
-        self._started = 0
 
     def run(self, *command: object, **how: Any) -> Ended:
         """Runs a command to its end; arguments as for `start`."""
@@ -76,9 +74,7 @@ class Forks:
         Returns:
             A number to wait for.
         """
-        self._started += 1
         asked = {
-            "start": str(self._folder / str(self._started)),
             "command": [str(argument) for argument in command],
             "fault": fault.settings() if fault else {},
             "setting": setting or {},
@@ -92,8 +88,8 @@ class Forks:
         Raises:
             AssertionError: it hangs, or ended with threads at work or by an error that nobody caught.
         """
-        name, status = self._ask({"wait": child})
-        ended = Ended(os.waitstatus_to_exitcode(status), *(_text(f"{name}.{kind}") for kind in ("out", "err")))
+        status, *printed = self._ask({"wait": child})
+        ended = Ended(os.waitstatus_to_exitcode(status), *(" ".join(text.split()) for text in printed))
         assert "Traceback" not in ended.err, ended.err
         return ended
 
@@ -119,26 +115,25 @@ def forks() -> Iterator[Forks]:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
         ) as program,
     ):
-        yield Forks(program, Path(folder))
+        yield Forks(program)
         assert program.stdin is not None
         program.stdin.close()
 
 
-def _text(file: str) -> str:
-    return " ".join(Path(file).read_text().split())
-
-
 def _serve() -> None:
     """Answers each line of standard input: starts a child, or waits for one."""
-    children: dict[int, str] = {}
+    children: dict[int, tuple[int, int]] = {}  # with what they print: pipes, since files may be limited
     for line in sys.stdin:
         question = json.loads(line)
         answer: object
-        if "start" in question:
+        if "command" in question:
+            (out, to_out), (err, to_err) = os.pipe(), os.pipe()
             child = os.fork()
             if child == 0:
-                _be_child(question)
-            children[child] = question["start"]
+                _be_child(question, to_out, to_err)
+            os.close(to_out)
+            os.close(to_err)
+            children[child] = out, err
             answer = child
         else:
             child = question["wait"]
@@ -148,18 +143,23 @@ def _serve() -> None:
                 os.kill(child, signal.SIGKILL)
             os.close(handle)
             _, status = os.waitpid(child, 0)
-            answer = [children.pop(child), status] if in_time else HUNG
+            printed = [_all_of(end) for end in children.pop(child)]
+            answer = [status, *printed] if in_time else HUNG
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def _be_child(question: dict[str, Any]) -> None:
+def _all_of(end: int) -> str:
+    with open(end, encoding="utf-8") as file:
+        return file.read()
+
+
+def _be_child(question: dict[str, Any], out: int, err: int) -> None:
     """Runs the command, and never returns."""
     code = 70
     try:
-        for number, kind in ((0, None), (1, "out"), (2, "err")):
-            name = os.devnull if kind is None else f"{question['start']}.{kind}"
-            os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), number)
+        for number, end in enumerate((os.open(os.devnull, os.O_RDONLY), out, err)):
+            os.dup2(end, number)
         for name, value in question["setting"].items():
             module, _, attribute = name.rpartition(".")
             assert hasattr(importlib.import_module(module), attribute), name

@@ -131,9 +131,9 @@ def packs_of(forks: Forks, source: Path, destination: Path, *options: object) ->
 
 
 def faults_at_each(
-    packs: Packs, calls: tuple[str, ...], step: int = 1, *, under: Path | None = None, **fault: Any
+    packs: Packs, calls: tuple[str, ...], step: int = 1, *, first: int = 0, under: Path | None = None, **fault: Any
 ) -> Iterator[tuple[Fault, str]]:
     """A fault at each of these calls, or every `step`-th, and the call's line in the log; in a folder as before."""
-    for at, line in list(enumerate(packs.calls(*calls, under=under)))[::step]:
+    for at, line in list(enumerate(packs.calls(*calls, under=under)))[first::step]:
         packs.fresh()
         yield Fault(under or packs.destination, calls, at=at, **fault), line
