@@ -123,7 +123,9 @@ def test_two_packs_at_once(programs: Forks, source: Path, place: Path, tried: Tr
     for fault, line in faults_at_each(packs, WRITING, times(12, 1), kind="delay", number=400):
         log = place / f"{fault.at}.log"
         first = programs.start(*packs.command, fault=replace(fault, log=log))
+        until = time.monotonic() + 60
         while not log.exists() or f"{fault.at} " not in log.read_text():
+            assert time.monotonic() < until, line
             time.sleep(0.005)
         second = programs.run(*packs.command)
         ended = programs.wait(first)

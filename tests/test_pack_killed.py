@@ -12,6 +12,7 @@ from faults.injector import WRITING, Fault
 from faults.packs import CHANGING, Packs, faults_at_each, finals, packs_of, small_shards, small_source
 from soak import Tried, long_form, times
 
+from fastpipe.pack.sources import list_sources
 from fastpipe.verify.job import verify
 
 KILLS = ("kill", "killed after", "torn")
@@ -102,6 +103,24 @@ def test_an_overwrite_killed_at_any_call_leaves_the_old_or_the_new(
     killed = kill_everywhere(packs, step=2 if there == "dataset" else 4)
     outcome = "the old dataset, the new one, or an unfinished one that is refused; a second run finishes; same bytes"
     tried("`pack --overwrite` ended by SIGKILL at a write, rename, fsync or unlink", killed, outcome)
+
+
+def test_a_pack_of_changed_sources_killed_at_any_call_goes_on(
+    programs: Forks, source: Path, place: Path, tried: Tried
+) -> None:
+    """Of an unfinished pack only some shards stay, since a source is another now."""
+    packed, copy = place / "packed", place / "copy"
+    changing = Path(shutil.copytree(source, place / "source"))
+    killed_at_its_last_rename(packs_of(programs, changing, packed), "kill")
+    packed.rename(copy)
+    in_the_middle = list_sources(changing, 0).sources[4].path
+    (changing / in_the_middle).write_bytes(b"no picture any more")
+    whole = packs_of(programs, changing, packed).whole
+    packs = Packs(programs, small_shards(changing, packed), packed, whole, copy, finals(copy))
+    assert whole["shard-000000.tar"] == packs.before["shard-000000.tar"]
+    killed = kill_everywhere(packs, step=3)
+    outcome = "a second run finishes; the bytes are those of the source as it is then"
+    tried("pack of sources that have changed since the last run, ended by SIGKILL", killed, outcome)
 
 
 def test_a_repair_killed_at_any_call_harms_nothing(programs: Forks, source: Path, place: Path, tried: Tried) -> None:

@@ -60,14 +60,8 @@ def settle(
         PackError: the destination holds something else.
     """
     destination = journal.destination
-    source = str(listing.root.resolve())
-    plan = {
-        "source": source,
-        "listing": listing.digest_with_times(),
-        "options": shaping,
-        "made_with": _versions(),
-    }
-    if (destination / DATASET_FILE).exists():
+    replaces = (destination / DATASET_FILE).exists()
+    if replaces:
         problem = None
         try:
             index = Index(destination)
@@ -82,10 +76,14 @@ def settle(
                 f"{destination} holds another dataset, or a damaged one: {problem}. "
                 "Choose another folder, or pass --overwrite to replace it"
             )
-        journal.begin(plan)  # whatever a pack has left there is of that dataset, and goes with it
-        return None
+    plan = {
+        "source": str(listing.root.resolve()),
+        "listing": listing.digest_with_times(),
+        "options": shaping,
+        "made_with": _versions(),
+    }
     unfinished = journal.read_plan()
-    if unfinished is None:
+    if unfinished is None or replaces:  # what a pack has left beside a finished dataset is of that, and goes with it
         journal.begin(plan)
         return None
     differs = {name for name in plan if unfinished.get(name) != plan[name]}

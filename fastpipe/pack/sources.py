@@ -183,9 +183,13 @@ def read_source(root: Path, source: Source) -> bytes:
 def _read(handle: int, size_bytes: int) -> bytes:
     """So many bytes, or fewer where the file ends."""
     data = os.read(handle, size_bytes)
-    while len(data) < size_bytes and (more := os.read(handle, size_bytes - len(data))):
-        data += more
-    return data
+    if len(data) == size_bytes:
+        return data
+    pieces, missing = [data], size_bytes - len(data)
+    while missing > 0 and (data := os.read(handle, missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)
 
 
 def _check_unchanged(root: Path, source: Source, now: os.stat_result) -> None:
