@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -75,7 +76,8 @@ def publish_dataset(
         file.flush()
         # Its time is that of the listing: a source that changes later, also while the pack goes on, is newer than it.
         listed_ns = max(listing.taken_ns, listing.last_change_ns())  # another machine's clock may be ahead
-        os.utime(file.fileno(), ns=(listed_ns, listed_ns))
+        with contextlib.suppress(OSError):  # a network's file system may let nobody set times
+            os.utime(file.fileno(), ns=(listed_ns, listed_ns))
     return info
 
 
