@@ -17,7 +17,7 @@ from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
 
 from fastpipe.errors import PackError
-from fastpipe.pack import job, sources
+from fastpipe.pack import job, reading
 from fastpipe.pack.job import PackOptions, Progress, pack
 from fastpipe.pack.sources import Listing, list_sources
 
@@ -127,7 +127,7 @@ def change_while_reading(monkeypatch: pytest.MonkeyPatch, file: Path, change: Ca
             change(file)
         return data
 
-    monkeypatch.setattr(sources.os, "read", half)
+    monkeypatch.setattr(reading.os, "read", half)
 
 
 @pytest.mark.parametrize("change", [shorten, rewrite, lose])
@@ -203,7 +203,7 @@ def test_a_source_that_the_disk_does_not_give(
 ) -> None:
     packs = packs_of(programs, source, place / "packed")
     count = 0
-    for fault, line in faults_at_each(packs, ("open", "read"), times(3, 1), under=source, kind="error", number=code):
+    for fault, line in faults_at_each(packs, ("open", "read"), times(5, 1), under=source, kind="error", number=code):
         path = line.split(" ", 2)[2]
         ended = packs.run(fault)
         assert ended.code == 1

@@ -53,7 +53,7 @@ def test_a_disk_that_refuses_any_call(programs: Forks, source: Path, place: Path
         packs = overwriting(programs, source, place / "packed")
     else:
         packs = packs_of(programs, source, place / "packed", *(("--max-size", 64) if how == "shrunk" else ()))
-    step = times(4 if how == "new" else 10, 1)
+    step = times(6 if how == "new" else 14, 1)
     for code, each in itertools.product((FULL, BROKEN), (True, False)):
         if not long_form() and each != (code == FULL):
             continue
@@ -120,7 +120,7 @@ def test_two_packs_at_once(programs: Forks, source: Path, place: Path, tried: Tr
     """A pack that begins while another is at any call of its own is refused, or does what is left to do."""
     packs = packs_of(programs, source, place / "packed")
     waits = refused = 0
-    for fault, line in faults_at_each(packs, WRITING, times(12, 1), kind="delay", number=400):
+    for fault, line in faults_at_each(packs, WRITING, times(20, 1), kind="delay", number=400):
         log = place / f"{fault.at}.log"
         first = programs.start(*packs.command, fault=replace(fault, log=log))
         until = time.monotonic() + 60

@@ -64,7 +64,7 @@ def test_a_disk_that_is_full(programs: Forks, tmp_path: Path, tried: Tried) -> N
     source = small_source(tmp_path / "source")
     whole = packs_of(programs, source, tmp_path / "packed").whole
     needed = pages(whole, tmp_path / "packed")
-    sizes = [f"size={count * _PAGE_BYTES}" for count in range(1, needed, times(9, 1))]
+    sizes = [f"size={count * _PAGE_BYTES}" for count in range(1, needed, times(14, 1))]
     sizes += [f"size=16m,nr_inodes={count}" for count in range(2, 14, times(3, 1))]
     (tmp_path / "disk").mkdir()
     command = [*_PRIVATELY, sys.executable, "-W", "error", "-c", textwrap.dedent(PROGRAM)]

@@ -100,7 +100,7 @@ def test_an_overwrite_killed_at_any_call_leaves_the_old_or_the_new(
         (packed / "shard-000001.tar").unlink()
     packed.rename(copy)
     packs = Packs(programs, small_shards(source, packed, *options), packed, whole, copy, finals(copy))
-    killed = kill_everywhere(packs, step=2 if there == "dataset" else 4)
+    killed = kill_everywhere(packs, step=4 if there == "dataset" else 6)
     outcome = "the old dataset, the new one, or an unfinished one that is refused; a second run finishes; same bytes"
     tried("`pack --overwrite` ended by SIGKILL at a write, rename, fsync or unlink", killed, outcome)
 
@@ -118,7 +118,7 @@ def test_a_pack_of_changed_sources_killed_at_any_call_goes_on(
     whole = packs_of(programs, changing, packed).whole
     packs = Packs(programs, small_shards(changing, packed), packed, whole, copy, finals(copy))
     assert whole["shard-000000.tar"] == packs.before["shard-000000.tar"]
-    killed = kill_everywhere(packs, step=3)
+    killed = kill_everywhere(packs, step=6)
     outcome = "a second run finishes; the bytes are those of the source as it is then"
     tried("pack of sources that have changed since the last run, ended by SIGKILL", killed, outcome)
 
@@ -133,7 +133,7 @@ def test_a_repair_killed_at_any_call_harms_nothing(programs: Forks, source: Path
     packs = Packs(programs, ("verify", packed, "--repair", source), packed, whole, copy, finals(copy))
     killed = 0
     for kind in KILLS[: times(1, 3)]:
-        for fault, line in faults_at_each(packs, WRITING if long_form() else CHANGING, times(2, 1), kind=kind):
+        for fault, line in faults_at_each(packs, WRITING if long_form() else CHANGING, times(3, 1), kind=kind):
             if kind == "torn" and " write " not in line:
                 continue
             assert packs.run(fault).code == -9

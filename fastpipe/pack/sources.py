@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import time
@@ -13,10 +12,7 @@ from pathlib import Path
 import xxhash
 
 from fastpipe.errors import PackError
-from fastpipe.names import readable
-
-# What opening a file says that was there when it was listed.
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+from fastpipe.pack.reading import read_as_listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,60 +150,10 @@ def _source(root: Path, path: str, label: int) -> Source:
 
 
 def read_source(root: Path, source: Source) -> bytes:
-    """The whole content of a source file, which must be as it was listed, before reading it and after.
-
-    So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
-    sources is true of what was packed.
+    """The whole content of a source file.
 
     Raises:
         OSError: it cannot be read.
-        PackError: it has changed, or is gone.
+        PackError: it has changed since it was listed, or is gone.
     """
-    try:
-        handle = os.open(root / source.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe by now? No waiting
-    except OSError as problem:
-        if problem.errno not in _GONE:
-            raise
-        raise _changed(root, source, f"is gone now ({problem.strerror})") from problem
-    try:
-        _check_unchanged(root, source, os.fstat(handle))
-        data = _read(handle, source.size_bytes)
-        _check_unchanged(root, source, os.fstat(handle))
-    finally:
-        os.close(handle)
-    if len(data) != source.size_bytes:
-        raise _changed(root, source, f"ends after {len(data):,} now")
-    return data
-
-
-def _read(handle: int, size_bytes: int) -> bytes:
-    """So many bytes, or fewer where the file ends."""
-    data = os.read(handle, size_bytes)
-    if len(data) == size_bytes:
-        return data
-    pieces, missing = [data], size_bytes - len(data)
-    while missing > 0 and (data := os.read(handle, missing)):
-        pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)
-
-
-def _check_unchanged(root: Path, source: Source, now: os.stat_result) -> None:
-    if not stat.S_ISREG(now.st_mode):
-        raise _changed(root, source, "is no regular file now")
-    if now.st_size != source.size_bytes:
-        raise _changed(root, source, f"has {now.st_size:,} now")
-    if now.st_mtime_ns != source.mtime_ns:  # not ctime: backups and indexers change that of files that stay the same
-        raise _changed(root, source, "has been written again since, to the same size")
-
-
-def _changed(root: Path, source: Source, now: str) -> PackError:
-    if not root.is_dir():
-        what = f"the source folder {readable(str(root))} is gone"
-    else:
-        path = readable(str(root / source.path))
-        what = f"{path} has changed while packing: it had {source.size_bytes:,} bytes when it was listed, and {now}"
-    return PackError(
-        f"{what}. What was finished is kept; bring the source folder to rest, then run the same command again: "
-        "it goes on with what is there then"
-    )
+    return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
