@@ -78,6 +78,28 @@ def test_a_pack_killed_again_and_again_goes_on(programs: Forks, source: Path, pl
     tried("pack ended by SIGKILL in each of several runs", killed, "the last finishes; same bytes")
 
 
+def test_a_file_is_on_the_disk_before_it_gets_its_name(
+    programs: Forks, source: Path, place: Path, tried: Tried
+) -> None:
+    """What a power cut needs, and no kill can show: the file is synced before the rename, its folder after it."""
+    packs = packs_of(programs, source, place / "packed")
+    work, synced, named_in, names = packs.destination / ".pack", set(), None, 0
+    for line in packs.calls(*CHANGING):
+        _, call, name = line.split(" ", 2)
+        path = Path(name)
+        if call == "fsync":
+            synced.add(path)
+            named_in = None if path == named_in else named_in
+            continue
+        assert named_in is None, f"{line}: before {named_in} was synced"
+        if call == "write":
+            synced.discard(path)
+        elif call == "rename":
+            assert work / f"{path.name}.partial" in synced, line
+            named_in, names = path.parent, names + 1
+    tried("rename of `pack`", names, "the file is synced before it, its folder after it")
+
+
 def killed_at_its_last_rename(packs: Packs, kind: str) -> None:
     """Leaves an unfinished pack ("kill"), or a finished one that has not tidied up ("killed after")."""
     at = len(packs.calls("rename")) - 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_run import succeeded
 from faults.forks import Ended, Forks, forks
 from faults.injector import WRITING, Fault
 from pack_sources import digests, write_large_folder
@@ -119,9 +120,8 @@ class Packs:
         assert digests(self.destination) == self.whole
 
     def assert_goes_on(self) -> None:
-        """The same command ends well, with the bytes of an undisturbed run."""
-        ended = self.run()
-        assert ended.code == 0, ended.err
+        """The same command ends well, with the bytes of an undisturbed run. In this process, which takes less time."""
+        succeeded(*self.command)
         self.assert_done()
 
 
