@@ -16,6 +16,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from faults.packs import place, programs  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image

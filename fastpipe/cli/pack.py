@@ -124,8 +124,10 @@ def pack(
             _tell_pack(summary, dst)
 
 
-def _rejected(destination: Path) -> list[dict[str, str]]:
+def _rejected(summary: Summary, destination: Path) -> list[dict[str, str]]:
     """What rejected.jsonl lists: path and reason of each file that was not packed."""
+    if not summary.already_packed:
+        return [{"path": readable(path), "reason": reason} for path, reason in sorted(summary.tally.rejected)]
     try:
         return [json.loads(line) for line in (destination / REJECTED_FILE).read_bytes().splitlines()]
     except FileNotFoundError:
@@ -139,7 +141,7 @@ def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
         "classes": len(summary.info["classes"]),
         "shards": len(summary.info["shards"]),
         "packed_bytes": summary.info["jpeg_bytes"],
-        "rejected": _rejected(destination),
+        "rejected": _rejected(summary, destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "files_read": summary.files,
         "seconds": summary.seconds,
@@ -158,7 +160,7 @@ def _tell_pack(summary: Summary, destination: Path) -> None:
     if summary.resumed:
         out.print(f"went on after {tables.count(summary.resumed, 'shard')} of an earlier run")
     out.print(tables.packing(summary))
-    rejected = _rejected(destination)
+    rejected = _rejected(summary, destination)
     if rejected:
         out.print(f"rejected  {tables.count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
         for entry in rejected[:5]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +73,11 @@ def publish_dataset(
     info, data = sealed(info)
     with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
         file.write(data)
+        file.flush()
+        # Its time is that of the listing: a source that changes later, also while the pack goes on, is newer than it.
+        listed_ns = max(listing.taken_ns, listing.last_change_ns())  # another machine's clock may be ahead
+        with contextlib.suppress(OSError):  # a network's file system may let nobody set times
+            os.utime(file.fileno(), ns=(listed_ns, listed_ns))
     return info
 
 

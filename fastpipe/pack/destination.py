@@ -12,7 +12,8 @@ from fastpipe import _engine
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format import DATASET_FILE, DATASET_FORMAT
 from fastpipe.index import Index
-from fastpipe.pack.journal import WORK_FOLDER, Journal
+from fastpipe.pack.journal import Journal
+from fastpipe.pack.lock import WORK_FOLDER
 from fastpipe.pack.sources import Listing
 
 
@@ -59,8 +60,9 @@ def settle(
         PackError: the destination holds something else.
     """
     destination = journal.destination
-    problem = None
-    if (destination / DATASET_FILE).exists():
+    replaces = (destination / DATASET_FILE).exists()
+    if replaces:
+        problem = None
         try:
             index = Index(destination)
             problem = _difference(index, listing, shaping) or _damage(index)
@@ -74,11 +76,23 @@ def settle(
                 f"{destination} holds another dataset, or a damaged one: {problem}. "
                 "Choose another folder, or pass --overwrite to replace it"
             )
-    plan = {"listing": listing.digest_with_times(), "options": shaping, "made_with": _versions()}
+    plan = {
+        "source": str(listing.root.resolve()),
+        "listing": listing.digest_with_times(),
+        "options": shaping,
+        "made_with": _versions(),
+    }
     unfinished = journal.read_plan()
-    if unfinished == plan:
+    if unfinished is None or replaces:  # what a pack has left beside a finished dataset is of that, and goes with it
+        journal.begin(plan)
         return None
-    if unfinished is not None and not overwrite:
+    differs = {name for name in plan if unfinished.get(name) != plan[name]}
+    if differs <= {"source"}:  # the same files, perhaps in another place
+        return None
+    if differs == {"listing"}:  # files of the same folder have come, gone or changed
+        journal.begin(plan, keep=_as_they_were(journal, listing))
+        return None
+    if not overwrite:
         raise PackError(
             f"{destination} holds an unfinished pack of other sources or options ({_changed(unfinished, plan)}). "
             "Run that one again to finish it, "
@@ -88,16 +102,27 @@ def settle(
     return None
 
 
+def _as_they_were(journal: Journal, listing: Listing) -> int:
+    """How many of the finished shards an undisturbed pack would make of these sources, too."""
+    kept = start = 0
+    for shard in journal.finished():
+        if listing.digest_with_times(start, shard.next_source + 1) != shard.sources:
+            break
+        kept, start = kept + 1, shard.next_source
+    return kept
+
+
 def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
-    if unfinished.get("options") == plan["options"] and unfinished.get("listing") == plan["listing"]:
-        return f"made with {unfinished.get('made_with')}, now {plan['made_with']}"
+    for name, words in (("made_with", "made with"), ("source", "packed from")):
+        if unfinished.get(name) != plan[name] and unfinished.get("options") == plan["options"]:
+            return f"{words} {unfinished.get(name)} there, {plan[name]} now"
     return _words(unfinished.get("options"), plan["options"])
 
 
 def _is_dataset(file: Path) -> bool:
     try:
         info = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
+    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
         return False
     return isinstance(info, dict) and info.get("format") == DATASET_FORMAT
 

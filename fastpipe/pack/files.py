@@ -51,17 +51,17 @@ def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         publish(partial, final)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise cannot_write(final, problem) from problem
-    except BaseException:
-        partial.unlink(missing_ok=True)
+    except BaseException as problem:
+        with contextlib.suppress(OSError):  # in the work folder it does no harm, and the first error is the one to tell
+            partial.unlink(missing_ok=True)
+        if isinstance(problem, OSError):
+            raise cannot_write(final, problem) from problem
         raise
 
 
-def cannot_write(path: Path, problem: OSError) -> PackError:
+def cannot_write(path: Path, problem: OSError, verb: str = "write") -> PackError:
     """The error for a file that the disk refuses."""
     return PackError(
-        f"cannot write {path}: {problem.strerror or problem}. What was finished is kept; "
+        f"cannot {verb} {path}: {problem.strerror or problem}. What was finished is kept; "
         "make room or mend the disk, then run the same command again: it goes on from there"
     )

@@ -126,10 +126,11 @@ def pack(
     options = options or PackOptions()
     check_apart(source, destination)
     listing = list_sources(source, options.seed, shuffle=options.shuffle)
-    check_ours(destination)
     shaping = options.shaping()
     tally = Tally()
-    with Journal(destination) as journal:
+    with _disk_errors(destination):
+        check_ours(destination)
+    with _disk_errors(destination), Journal(destination) as journal:
         done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
@@ -165,7 +166,8 @@ def _pack_shards(
     def finish(next_source: int) -> None:
         nonlocal writer, tally
         assert writer is not None
-        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, tally))
+        sources = listing.digest_with_times(shards[-1].next_source if shards else 0, next_source + 1)
+        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, sources, tally))
         total.add(tally)
         writer, tally = None, Tally()
 
@@ -178,7 +180,7 @@ def _pack_shards(
             writer.add(packed, source.label, source.path)
 
     def disk() -> contextlib.AbstractContextManager[None]:
-        return _disk_errors(journal.destination / shard_name(len(shards)))
+        return _disk_errors(journal.destination / shard_name(len(shards)), "write")
 
     pictures = converted(listing.root, listing.sources, start, options.conversion, options.workers or granted_cpus())
     try:
@@ -209,11 +211,13 @@ def _pack_shards(
 
 
 @contextlib.contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
+def _disk_errors(path: Path, verb: str = "use") -> Iterator[None]:
+    """Names the file that the disk refused: `path`, or what is being used of it."""
     try:
         yield
     except OSError as problem:
-        raise cannot_write(path, problem) from problem
+        named = (problem.filename2 or problem.filename) if verb == "use" else None
+        raise cannot_write(Path(named or path), problem, verb) from problem
 
 
 def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:

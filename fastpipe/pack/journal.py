@@ -9,27 +9,25 @@ never holds an unfinished file, a shard without an entry is made again, and a fo
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import io
 import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.errors import PackError
 from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.pack.convert import Packed
-from fastpipe.pack.files import no_link, publish, whole_file
+from fastpipe.pack.files import publish, sync_folder, whole_file
+from fastpipe.pack.lock import LOCK_FILE, WorkFolder
 from fastpipe.pack.shards import FinishedShard
 
-WORK_FOLDER = ".pack"
 _PLAN_FILE = "plan.json"
-_LOCK_FILE = "lock"
 _REPLACED_FILE = "replaced.json"
 
 
@@ -80,6 +78,7 @@ class ShardEntry:
         name: its file.
         samples, size_bytes, xxh3_64: of the file.
         next_source: position in the packing order of the first source after it.
+        sources: `Listing.digest_with_times` of its sources, and of the one after it, for another might have fit.
         tally: of the sources up to there since the shard before.
     """
 
@@ -88,6 +87,7 @@ class ShardEntry:
     size_bytes: int
     xxh3_64: str
     next_source: int
+    sources: str
     tally: Tally
 
 
@@ -100,40 +100,15 @@ class Journal:
 
     def __init__(self, destination: Path) -> None:
         self.destination = destination
-        self.folder = destination / WORK_FOLDER
-        lock = self.folder / _LOCK_FILE
-        if self.folder.is_symlink():
-            raise PackError(f"{self.folder} is a link; expected a folder: packing writes into {destination} alone")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock: BinaryIO = open(lock, "wb", opener=no_link)  # noqa: SIM115 (held until close)
-        except OSError as problem:
-            raise PackError(f"cannot write to {destination}: {problem.strerror}") from problem
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(lock)):
-                raise BlockingIOError  # the pack that made it has just ended and removed it
-        except (BlockingIOError, FileNotFoundError) as problem:
-            self._lock.close()
-            raise PackError(
-                f"another pack is writing to {destination}; wait for it, or choose another folder"
-            ) from problem
-        except OSError as problem:
-            self._lock.close()
-            raise PackError(
-                f"cannot lock {lock}: {problem.strerror}; DST must be on a file system that knows flock"
-            ) from problem
+        self._work = WorkFolder(destination)
+        self.folder = self._work.path
 
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Lets go of the lock, and removes the work folder if there is no work in it."""
-        with contextlib.suppress(OSError):
-            if [file.name for file in self.folder.iterdir()] == [_LOCK_FILE]:
-                (self.folder / _LOCK_FILE).unlink()
-                self.folder.rmdir()
-        self._lock.close()
+        self._work.release()
 
     def read_plan(self) -> dict[str, Any] | None:
         """What the interrupted pack was about; None if there was none."""
@@ -143,14 +118,19 @@ class Journal:
             return None
         return plan if isinstance(plan, dict) else None
 
-    def begin(self, plan: dict[str, Any]) -> None:
-        """Begins a pack; the work of an earlier one is removed. A finished dataset stays until there is a new shard."""
+    def begin(self, plan: dict[str, Any], keep: int = 0) -> None:
+        """Begins a pack; of an earlier one's work the first `keep` shards stay, and the rest is removed.
+
+        A finished dataset stays until there is a new shard. The plan is replaced last: whatever happens before, the
+        folder can be told as a pack's. A shard goes before its entry, or else nobody would know it for a pack's.
+        """
         if (self.folder / _REPLACED_FILE).exists():
             self._remove_replaced()
+        kept = {file.name for number in range(keep) for file in (self._entry_file(number), self._records_file(number))}
         for entry in self.folder.glob("shard-*.json"):
-            if not (self.destination / DATASET_FILE).exists():
+            if entry.name not in kept and not (self.destination / DATASET_FILE).exists():
                 (self.destination / f"{entry.stem}.tar").unlink(missing_ok=True)
-        self.clear()
+        self._clear(kept | {LOCK_FILE, _PLAN_FILE})
         with whole_file(self.folder / _PLAN_FILE, self.folder) as file:
             file.write(json.dumps(plan, sort_keys=True).encode())
 
@@ -161,12 +141,17 @@ class Journal:
             entries.append(entry)
         return entries
 
-    def publish_shard(self, number: int, shard: FinishedShard, next_source: int, tally: Tally) -> ShardEntry:
+    def publish_shard(
+        self, number: int, shard: FinishedShard, next_source: int, sources: str, tally: Tally
+    ) -> ShardEntry:
         """Records a shard and gives it its final name. Note [publishing]"""
         self._remove_replaced()  # before the entry: else the old shard of that name could pass for the new one
-        entry = ShardEntry(shard_name(number), len(shard.records), shard.size_bytes, shard.xxh3_64, next_source, tally)
+        samples, name = len(shard.records), shard_name(number)
+        entry = ShardEntry(name, samples, shard.size_bytes, shard.xxh3_64, next_source, sources, tally)
+        records = io.BytesIO()  # given a file, numpy writes past Python and does not tell what the disk refuses last
+        np.save(records, shard.records, allow_pickle=False)
         with whole_file(self._records_file(number), self.folder) as file:
-            np.save(file, shard.records, allow_pickle=False)
+            file.write(records.getbuffer())
         with whole_file(self._entry_file(number), self.folder) as file:
             file.write(json.dumps(asdict(entry)).encode())
         publish(shard.file, self.destination / entry.name)
@@ -179,8 +164,11 @@ class Journal:
 
     def clear(self) -> None:
         """Empties the work folder, but for the lock."""
+        self._clear({LOCK_FILE})
+
+    def _clear(self, but: set[str]) -> None:
         for file in self.folder.iterdir():
-            if file.name != _LOCK_FILE:
+            if file.name not in but:
                 file.unlink()
 
     def _remove_replaced(self) -> None:
@@ -192,6 +180,8 @@ class Journal:
         current, moved = self.destination / DATASET_FILE, self.folder / _REPLACED_FILE
         if current.exists():
             os.replace(current, moved)
+            sync_folder(self.folder)
+            sync_folder(self.destination)
         if not moved.exists():
             return
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):

@@ -20,7 +20,7 @@ _AHEAD_PER_WORKER = 4
 _RUN_BYTES = 1 << 20
 _RUN_FILES = 16
 # What is wrong with the file itself and will be so tomorrow; any other error is the system's and stops the pack.
-_OF_THE_FILE = {errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENOTDIR, errno.EISDIR}
+_OF_THE_FILE = {errno.EACCES, errno.EPERM}
 
 _Outcome = Packed | str | PackError  # the picture, why there is none, or why the pack must stop
 
@@ -37,7 +37,8 @@ def converted(
         Position, source, and the picture or why there is none.
 
     Raises:
-        PackError: the system, not a file, is at fault: an I/O error, too many open files.
+        PackError: the system, not a file, is at fault: an I/O error, too many open files; or a file has changed since
+            it was listed.
     """
 
     stop = threading.Event()
@@ -90,6 +91,8 @@ def _convert_file(root: Path, source: Source, how: Conversion) -> _Outcome:
         return source.problem
     try:
         data = read_source(root, source)
+    except PackError as changed:
+        return changed
     except OSError as problem:
         if problem.errno in _OF_THE_FILE:
             return f"cannot be read: {problem.strerror}"

@@ -62,7 +62,8 @@ class ShardFile:
         self._syncs.shutdown()
         with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
             self._file.close()
-        self._path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what made us discard it is to be told
+            self._path.unlink(missing_ok=True)
 
     def _check_sync(self) -> None:
         """Waits for the sync under way. The system tells of a piece that it lost once only, so its word is needed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import xxhash
 
 from fastpipe.errors import PackError
+from fastpipe.pack.reading import read_as_listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +43,31 @@ class Listing:
         classes: names of its folders, sorted as torchvision's ImageFolder sorts them.
         sources: the files, in packing order.
         stray: files that lie beside the class folders; they have no label.
+        taken_ns: when it was taken, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
     root: Path
     classes: list[str]
     sources: list[Source]
     stray: list[str]
+    taken_ns: int
 
     def digest(self) -> str:
         """Names the content: classes, and each file's path and size, in packing order."""
-        return self._digest(with_mtime=False)
+        digest = xxhash.xxh3_128()
+        for name in self.classes:
+            digest.update(os.fsencode(name) + b"\0")
+        for source in self.sources:
+            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
+        return digest.hexdigest()
 
-    def digest_with_times(self) -> str:
-        """Names the content and its state: files that were written again count as changed."""
-        return self._digest(with_mtime=True)
+    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        digest = xxhash.xxh3_128()
+        for source in self.sources[start:stop]:
+            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
+            digest.update(os.fsencode(source.path) + state.encode())
+        return digest.hexdigest()
 
     def last_change_ns(self) -> int:
         """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
@@ -62,15 +75,6 @@ class Listing:
         By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
         """
         return max((source.ctime_ns for source in self.sources), default=0)
-
-    def _digest(self, *, with_mtime: bool) -> str:
-        digest = xxhash.xxh3_128()
-        for name in self.classes:
-            digest.update(os.fsencode(name) + b"\0")
-        for source in self.sources:
-            times = f" {source.mtime_ns}" if with_mtime else ""
-            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}{times}\n".encode())
-        return digest.hexdigest()
 
 
 def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
@@ -87,6 +91,7 @@ def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
     Raises:
         PackError: there is no such folder, or no class folder in it.
     """
+    taken_ns = time.time_ns()
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise PackError(f"{root} {what}; expected a folder with one folder of images a class")
@@ -106,7 +111,7 @@ def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
         sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
     else:
         sources.sort(key=lambda source: (source.label, source.path))
-    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()])
+    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()], taken_ns)
 
 
 def _files(root: Path, name: str) -> Iterator[str]:
@@ -148,7 +153,7 @@ def read_source(root: Path, source: Source) -> bytes:
     """The whole content of a source file.
 
     Raises:
-        OSError: it cannot be read (any more).
+        OSError: it cannot be read.
+        PackError: it has changed since it was listed, or is gone.
     """
-    with open(root / source.path, "rb") as file:
-        return file.read()
+    return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)

@@ -8,6 +8,8 @@
 //     FAULT_KIND    "kill": SIGKILL before the call; "killed after": after it; "torn": SIGKILL after half of a write;
 //                   "short": half of a write or read; "delay": FAULT_NUMBER ms before it; "error": errno FAULT_NUMBER
 //     FAULT_LOG     file that gets a line a call: number, name and path
+//
+// A forked child that calls fault_begin counts anew.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,6 +27,9 @@
 #include <unistd.h>
 
 static atomic_long counted;
+
+void fault_begin(void);
+void fault_begin(void) { counted = 0; }
 
 // Looked up on first use: other preloaded libraries may call before our constructors have run.
 #define REAL(name)               \

@@ -40,10 +40,11 @@ class Fault:
 
     def environment(self) -> dict[str, str]:
         """For the program: this process's own environment, with the fault."""
-        preloaded = [os.environ.get("LD_PRELOAD", ""), str(_library())]  # a sanitizer wants to be the first
+        return {**os.environ, **preloaded(), **self.settings()}
+
+    def settings(self) -> dict[str, str]:
+        """The fault alone, for a program that has calls.c preloaded."""
         return {
-            **os.environ,
-            "LD_PRELOAD": " ".join(filter(None, preloaded)),
             "FAULT_UNDER": str(self.under.resolve()),
             "FAULT_CALLS": "".join(f"{call}," for call in self.calls),
             "FAULT_AT": str(self.at),
@@ -52,6 +53,12 @@ class Fault:
             "FAULT_NUMBER": str(self.number),
             "FAULT_LOG": str(self.log or ""),
         }
+
+
+def preloaded() -> dict[str, str]:
+    """What makes a program take calls.c along."""
+    before = os.environ.get("LD_PRELOAD", "")  # a sanitizer wants to be the first
+    return {"LD_PRELOAD": " ".join(filter(None, [before, str(_library())]))}
 
 
 @functools.cache
