@@ -65,8 +65,7 @@ def parse(block: bytes) -> Header | None:
     """
     stored = block[_CHECKSUM]
     # adler32 sums bytes modulo 65,521, in C; half a block's sum is below that.
-    low, high = (zlib.adler32(half) & 0xFFFF for half in (block[: BLOCK // 2], block[BLOCK // 2 :]))
-    total = low + high - 2
+    total = (zlib.adler32(block[: BLOCK // 2]) & 0xFFFF) + (zlib.adler32(block[BLOCK // 2 :]) & 0xFFFF) - 2
     if not total:
         return None
     total += 8 * ord(" ") - sum(stored)
@@ -80,9 +79,11 @@ def parse(block: bytes) -> Header | None:
     if magic[:5] != b"ustar" and magic != bytes(6):
         raise ValueError(f"expected a tar header of format ustar, GNU or V7, got {magic!r}")
     name = _text(block[:100])
-    if magic == b"ustar\0" and block[345]:
-        name = _text(block[345:500]) + b"/" + name
     kind = block[156:157]
+    if block[345] and magic == b"ustar\0":
+        name = _text(block[345:500]) + b"/" + name
+    elif block[345] and kind != OLD_SPARSE:  # tar --incremental puts times there, and tarfile takes them for the prefix
+        raise ValueError(f"expected no prefix of the name in a header of format {magic!r}")
     size_bytes = _number(block[124:136], "size")
     return Header(kind, name, _text(block[157:257]), size_bytes, kind == OLD_SPARSE and block[482] != 0)
 
@@ -118,6 +119,8 @@ class Changes:
             raise ValueError(f"expected one extended header of type {kind.decode()!r} before a member, got two")
         self._kinds.add(kind)
         if kind == LONG_NAME:
+            if b"\0" not in data:  # tarfile reads on, to the end of the block
+                raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
             self._rename(_text(data))
         elif kind == LONG_LINK:
             return

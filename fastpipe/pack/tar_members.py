@@ -217,6 +217,6 @@ def _problem(kind: bytes, header: headers.Header, changes: headers.Changes) -> s
         return "a sparse file; put it into the tar whole, without tar's --sparse"
     if kind in headers.FILES or kind == headers.FOLDER:
         return None
-    what = headers.WITHOUT_BYTES.get(kind, f"of type {shown(kind.decode('latin1'))!r}")
+    what = headers.WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     target = f" to {shown(os.fsdecode(header.link))}" if kind in headers.LINKS else ""
     return f"{what}{target}, not a file; tar's --dereference puts the files of links into it"

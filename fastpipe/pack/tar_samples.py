@@ -17,8 +17,11 @@ MOST_NAME_CHARACTERS = 1024
 _MOST_KINDS = 100  # of members that are counted one by one
 _MOST_DIGITS = 64
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
+_NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
 _STRANGE = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+# Most names have none of that, nor a part that is empty, "." or "..".
+_ODD = re.compile(_STRANGE.pattern + r"|(^|/)\.{0,2}(/|$)")
 
 
 @dataclass
@@ -48,7 +51,7 @@ def split_key(name: str) -> tuple[str, str] | None:
     """
     folder, slash, file = name.rpartition("/")
     stem, dot, extension = file.partition(".")
-    if not stem or not dot or re.match(r"__[^/]*__($|/)", name):
+    if not stem or not dot or (name.startswith("__") and _NOTE.match(name)):
         return None
     return folder + slash + stem, extension.lower()
 
@@ -64,18 +67,19 @@ def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
     Returns:
         Whether it came to the end: False at the first label, for then the tars are a WebDataset.
     """
+    seen: set[str] = set()
     for member, path in _usable(tar, archive, gathered):
         folders = path.split("/", 2)
         if not member.is_folder:
             folders.pop()
-        if folders and path:
+        if folders and path:  # not the source itself, "./"
             gathered.folders.add(tuple(folders[:2]))
         if member.is_folder:
             continue
         parts = split_key(path)
         if parts is not None and parts[1] == LABEL:
             return False
-        gathered.sources.append(_source(tar, archive, path, member))
+        _add(gathered, tar, archive, path, member, seen)
     return True
 
 
@@ -88,7 +92,7 @@ def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int 
         gathered: what is added to.
         classes: labels are below this; None: below MOST_CLASSES.
     """
-    sample = _Sample("")
+    sample, seen = _Sample(""), set[str]()
     for member, path in _usable(tar, archive, gathered):
         if member.is_folder:
             continue
@@ -98,7 +102,7 @@ def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int 
             continue
         key, extension = parts
         if key != sample.key:
-            sample.end(tar, archive, gathered, classes)
+            sample.end(tar, archive, gathered, classes, seen)
             sample = _Sample(key)
         if extension == LABEL:
             sample.labels += 1
@@ -108,7 +112,7 @@ def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int 
             sample.picture = sample.picture or (path, member)
         else:
             gathered.drop(shown(extension, 20))
-    sample.end(tar, archive, gathered, classes)
+    sample.end(tar, archive, gathered, classes, seen)
 
 
 @dataclass
@@ -127,7 +131,7 @@ class _Sample:
     picture: tuple[str, Member] | None = None
     label: tuple[str, Member] | None = None
 
-    def end(self, tar: TarFile, archive: str, gathered: Gathered, classes: int | None) -> None:
+    def end(self, tar: TarFile, archive: str, gathered: Gathered, classes: int | None, seen: set[str]) -> None:
         """Adds it to the sources, or why it is none."""
         first = self.picture or self.label
         if first is None:
@@ -136,7 +140,7 @@ class _Sample:
         if self.pictures == self.labels == 1 and self.label is not None:
             label = _label(tar, self.label[1], classes)
             if isinstance(label, int):
-                gathered.sources.append(_source(tar, archive, path, member, label))
+                _add(gathered, tar, archive, path, member, seen, label)
                 return
             problem = label
         elif not self.pictures:
@@ -147,7 +151,7 @@ class _Sample:
             problem = (
                 f"expected one picture and one label next to it, got {self.pictures} and {self.labels} of this key"
             )
-        gathered.sources.append(_source(tar, archive, path, member, problem=problem))
+        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
 
 
 def _label(tar: TarFile, member: Member, classes: int | None) -> int | str:
@@ -162,19 +166,20 @@ def _label(tar: TarFile, member: Member, classes: int | None) -> int | str:
 
 def _usable(tar: TarFile, archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
     """Members and their paths. Those that are no files, or have a name that none must have, become rejected sources."""
-    seen: set[str] = set()
     for member in tar.members():
-        path = "/".join(part for part in member.name.split("/") if part not in ("", "."))
-        problem = member.problem or _flaw(member)
-        if problem is None and not member.is_folder:
-            if path in seen:
-                problem = "a member of this name was there before: unpacking the tar would overwrite it"
-            seen.add(path)
+        path, problem = member.name, member.problem
+        if problem is None and (len(path) > MOST_NAME_CHARACTERS or _ODD.search(path)):
+            problem = _flaw(member)
+            path = "/".join(part for part in path.split("/") if part not in ("", "."))
         if problem is None:
             yield member, path
-            continue
-        told = f"{shown(member.name)} (at byte {member.header_bytes})"  # no other member's path
-        gathered.sources.append(_source(tar, archive, told, member, problem=problem))
+        else:
+            gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+
+
+def _told(member: Member) -> str:
+    """The name of a rejected member. It is no other one's path."""
+    return f"{shown(member.name)} (at byte {member.header_bytes})"
 
 
 def _flaw(member: Member) -> str | None:
@@ -191,6 +196,18 @@ def _flaw(member: Member) -> str | None:
     if not member.is_folder and name.rpartition("/")[2] in ("", "."):
         return "a file with the name of a folder"
     return None
+
+
+def _add(
+    gathered: Gathered, tar: TarFile, archive: str, path: str, member: Member, seen: set[str], label: int = 0
+) -> None:
+    """Adds a picture, if it is the first of its path in its tar."""
+    if path in seen:
+        problem = "a member of this name was there before: unpacking the tar would overwrite it"
+        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+    else:
+        seen.add(path)
+        gathered.sources.append(_source(tar, archive, path, member, label))
 
 
 def _source(
