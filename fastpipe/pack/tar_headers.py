@@ -69,7 +69,7 @@ def parse(block: bytes) -> Header | None:
     if not total:
         return None
     total += 8 * ord(" ") - sum(stored)
-    said = _number(stored, "checksum")
+    said = _number(stored, "tar header with a checksum")
     if said != total:
         # Some old programs added bytes up as signed ones.
         high_bytes = sum(byte > 127 for byte in block) - sum(byte > 127 for byte in stored)
