@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import run_script
 from pack_sources import digests, files, jpeg_bytes
-from soak import Tried, times
+from soak import Tried, long_form
 from tars import END, header, member, pax, write_tar
 
 from fastpipe.errors import PackError
@@ -100,7 +100,6 @@ def headers_of(whole: bytes) -> Iterator[int]:
 def test_every_bit_of_a_header_flipped(source: Path, tried: Tried) -> None:
     whole, true = source.read_bytes(), listed(source)
     places = [8 * byte + bit for at in headers_of(whole) for byte in range(at, at + 512) for bit in range(8)]
-    places = places[:: times(7, 1)]
     tolerated = set()
     with open(source, "r+b", buffering=0) as file:
         for place in places:
@@ -228,10 +227,16 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         assert words in line
 
 
-def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(tmp_path: Path) -> None:
+def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(tmp_path: Path, tried: Tried) -> None:
     parts = member("a.jpg", JPEG) + member("a.cls", b"999999") + member("b.jpg", JPEG) + member("b.cls", b"1000000")
     (tmp_path / "a.tar").write_bytes(parts + END)
+    listing = list_sources(tmp_path / "a.tar", 0)
+    assert (len(listing.classes), listing.classes[-1]) == (1_000_000, "999999")
+    assert [source.label for source in listing.sources if source.problem is None] == [999_999]
+    if not long_form():
+        return
     summary = pack(tmp_path / "a.tar", tmp_path / "packed")
     assert len(summary.tally.rejected) == 1
     index = Index(tmp_path / "packed")
     assert (index.classes[-1], index.records["label"].tolist()) == ("999999", [999999])
+    tried("labels of a million classes in an imported tar", 1, "packed and opened")
