@@ -164,7 +164,7 @@ class Index:
             at = int(np.argmax(width * height))
             raise DatasetError(
                 f"{self.path / INDEX_FILE}: sample {int(samples[at])} has {width[at]} x {height[at]} pixels; "
-                f"expected at most {self._max_pixels:,}. If you know where the dataset comes from, pass a larger max_pixels"
+                f"expected at most {self._max_pixels:,}. If you trust the dataset, pass a larger max_pixels"
             )
         return records
 
