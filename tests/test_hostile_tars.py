@@ -227,6 +227,20 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         assert words in line
 
 
+def test_pictures_of_gigabytes_are_never_read(tmp_path: Path) -> None:
+    """A hole of 4 GiB, in a tar and in a folder."""
+    (tmp_path / "source" / "x").mkdir(parents=True)
+    (tmp_path / "source" / "x" / "good.jpg").write_bytes(JPEG)
+    (tmp_path / "source" / "x" / "hole.jpg").touch()
+    os.truncate(tmp_path / "source" / "x" / "hole.jpg", 2**32)
+    tar_file = tmp_path / "a.tar"
+    tar_file.write_bytes(member("x/good.jpg", JPEG) + header("x/hole.jpg", 2**32))
+    os.truncate(tar_file, tar_file.stat().st_size + 2**32 + len(END))
+    for number, source in enumerate((tmp_path / "source", tar_file)):
+        summary = pack(source, tmp_path / str(number))
+        assert summary.tally.rejected == [("x/hole.jpg", "4,294,967,296 bytes; expected at most 4,294,967,295")]
+
+
 def test_a_label_may_be_large_and_the_list_of_classes_is_bounded(tmp_path: Path, tried: Tried) -> None:
     parts = member("a.jpg", JPEG) + member("a.cls", b"999999") + member("b.jpg", JPEG) + member("b.cls", b"1000000")
     (tmp_path / "a.tar").write_bytes(parts + END)

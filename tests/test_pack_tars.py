@@ -192,6 +192,19 @@ def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
     ] * 2
 
 
+def test_members_of_many_kinds_are_counted_together(tmp_path: Path) -> None:
+    members = {"a.jpg": JPEG, "a.cls": b"0"} | {f"a.kind{number}": b"" for number in range(300)}
+    dropped = list_sources(write_tar(tmp_path / "a.tar", members), 0).dropped
+    assert (len(dropped), dropped["kind0"], dropped["other"], sum(dropped.values())) == (101, 1, 200, 300)
+
+
+def test_tars_beside_folders_are_named_where_the_folders_hold_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source" / "logs").mkdir(parents=True)
+    write_tar(tmp_path / "source" / "a.tar", {"a.jpg": JPEG, "a.cls": b"0"})
+    with pytest.raises(PackError, match=r"none of the 0 files .* holds tars, too, which are left out"):
+        pack(tmp_path / "source", tmp_path / "packed")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
