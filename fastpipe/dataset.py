@@ -12,8 +12,10 @@ import numpy as np
 import torch.utils.data
 from numpy.typing import NDArray
 
+from fastpipe.config import whole
 from fastpipe.errors import ConfigError
 from fastpipe.index import Index, refuse_other
+from fastpipe.limits import MAX_PIXELS
 from fastpipe.pictures import Pictures
 from fastpipe.transform import applier
 from fastpipe.worker import keep_to_one_thread
@@ -27,7 +29,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
     strides of torch.channels_last: resizing is fastest so, and `image.permute(1, 2, 0).numpy()` copies nothing.
 
     It may be used from several threads, in forked children and in DataLoader workers of every start method. Pickled, it
-    is its path, its fingerprint and its transform. Each process opens the files anew, when it first reads.
+    is its path, its fingerprint, its transform and its limit. Each process opens the files anew, when it first reads.
 
     Args:
         data: the folder that `fastpipe pack` wrote.
@@ -35,21 +37,24 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
             transform(tensor), with the tensor described above. If it is of a class of albumentations, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8,
             and "image" is taken from the dict that it returns. It may change what it is given.
+        max_pixels: a larger picture is a DatasetError before any memory is made for it. A dataset that was packed with
+            a larger --max-pixels needs the same here.
 
     Raises:
-        ConfigError: `transform` cannot be called, or the dataset has no samples.
+        ConfigError: an argument is wrong, or the dataset has no samples.
         DatasetError: `data` holds no finished dataset.
     """
 
-    def __init__(self, data: str | os.PathLike[str], transform: object = None) -> None:
+    def __init__(self, data: str | os.PathLike[str], transform: object = None, *, max_pixels: int = MAX_PIXELS) -> None:
         path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
-        index = Index(path)
+        index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that has")
-        self._begin(path, index.fingerprint, transform, index)
+        self._begin(path, index.fingerprint, transform, max_pixels, index)
 
-    def _begin(self, path: Path, fingerprint: str, transform: object, index: Index | None) -> None:
+    def _begin(self, path: Path, fingerprint: str, transform: object, max_pixels: int, index: Index | None) -> None:
         self._path = path
+        self._max_pixels = max_pixels
         self._fingerprint = fingerprint
         self._transform = transform
         self._apply = applier(transform)
@@ -137,7 +142,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
     def _opened(self) -> Index:
         """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
         if self._index is None:
-            index = Index(self._path)
+            index = Index(self._path, max_pixels=self._max_pixels)
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index
         return self._index
@@ -151,10 +156,15 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         return self._pictures[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": os.fspath(self._path), "fingerprint": self._fingerprint, "transform": self._transform}
+        return {
+            "path": os.fspath(self._path),
+            "fingerprint": self._fingerprint,
+            "transform": self._transform,
+            "max_pixels": self._max_pixels,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._begin(Path(state["path"]), state["fingerprint"], state["transform"], None)
+        self._begin(Path(state["path"]), state["fingerprint"], state["transform"], state["max_pixels"], None)
 
     def __repr__(self) -> str:
         return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}): {len(self)} samples"

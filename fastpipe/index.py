@@ -25,6 +25,10 @@ class Index:
     Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
     dataset of a billion samples opens at once.
 
+    Args:
+        path: the dataset's folder.
+        max_pixels: records of larger pictures are refused when they are asked for; None: as large as they say.
+
     Attributes:
         path: the dataset's folder.
         classes: class names; a label is a position in it.
@@ -37,8 +41,9 @@ class Index:
         fingerprint: hex digest that names this dataset's content and order.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
         self.path = Path(path)
+        self._max_pixels = max_pixels
         self._folder = Path(os.path.abspath(path))  # programs change their folder
         columns = ShardColumns()
         info = read_info(self.path, columns.take)
@@ -154,6 +159,12 @@ class Index:
                 f"{_words(records[at])}; expected shard {int(shard[at])}, a range inside it and between the samples "
                 f"before and behind, a size of at least 1 x 1 that so many bytes can hold, and a label below "
                 f"{len(self.classes)}. The index is damaged: {_REPACK}"
+            )
+        if self._max_pixels is not None and (width * height > self._max_pixels).any():
+            at = int(np.argmax(width * height))
+            raise DatasetError(
+                f"{self.path / INDEX_FILE}: sample {int(samples[at])} has {width[at]} x {height[at]} pixels; "
+                f"expected at most {self._max_pixels:,}. If you trust the dataset, pass a larger max_pixels"
             )
         return records
 

@@ -1,8 +1,11 @@
-"""The system's limits on this process -> how many shards it keeps open at once."""
+"""How much is opened at most: files by this process, and pixels by a loader or Dataset."""
 
 from __future__ import annotations
 
 import resource
+
+# `pack` refuses larger pictures, too, unless it is told otherwise: csrc/image.h has the same number.
+MAX_PIXELS = 178_956_970
 
 _MOST_OPEN_SHARDS = 256
 

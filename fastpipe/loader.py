@@ -19,6 +19,7 @@ from fastpipe.engine import Engine
 from fastpipe.epoch import EpochWorks
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.index import Index
+from fastpipe.limits import MAX_PIXELS
 from fastpipe.partition import Ranks
 from fastpipe.plan import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.ranks import in_nodes, ranks_of, ranks_per_node
@@ -68,6 +69,7 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
+    max_pixels: int = MAX_PIXELS,
     rank: int | None = None,
     world_size: int | None = None,
     partition: str = "sample",
@@ -103,6 +105,8 @@ def loader(
             from the seed, counted in stats(), and decoded with its own label.
         verify: True: compare the hash of each sample's bytes with the one that was packed, as it is read. A changed bit
             that still decodes gives wrong pixels otherwise. A sample that differs is one that cannot be decoded.
+        max_pixels: of one picture, as it lies in the shard: a larger one is a DatasetError before any memory is made
+            for it. A dataset that was packed with a larger --max-pixels needs the same here.
         rank, world_size: this process among those that train together, which share each epoch; None: those of
             torch.distributed where it is initialised, else 0 of 1.
         partition: "sample": all ranks share all samples of each global batch; every node reads all of the dataset in
@@ -142,7 +146,7 @@ def loader(
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     return Loader(
-        Index(data),
+        Index(data, max_pixels=config.whole("max_pixels", max_pixels, least=1, most=65535 * 65535)),
         recipe,
         num_workers=config.whole(
             "num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT

@@ -91,6 +91,9 @@ def packing(summary: Summary) -> RenderableType:
     if summary.stray:
         where = f"{count(len(summary.stray), 'file')} beside the class folders, left out"
         table.add_row("no class", f"{where}: {_names(summary.stray)}")
+    if summary.dropped:
+        kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
+        table.add_row("left out", f"{kinds}: members that are neither picture nor label")
     return table
 
 

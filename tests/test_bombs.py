@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
+import pickle
 import resource
+import struct
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +16,16 @@ import numpy as np
 import pytest
 from conftest import packed_jpeg
 from jpegs import by_cjpeg, by_pillow, encoded, picture
+from soak import Tried
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.errors import DatasetError, ImageError
+from fastpipe.errors import ConfigError, DatasetError, ImageError
 from fastpipe.format import INDEX_FILE
+from fastpipe.limits import MAX_PIXELS
 from fastpipe.pack.convert import Conversion, convert
 
+REFUSED = "a named error within 10 ms and 8 MB"
 MOST_S = 0.010  # of processor time
 MOST_BYTES = 8 << 20  # of memory: address space, so that nothing large is even asked for
 FRAMES = {"baseline": 0xC0, "progressive": 0xC2, "arithmetic": 0xC9}
@@ -70,10 +76,63 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
 @pytest.mark.parametrize("entrance", ENTRANCES)
 @pytest.mark.parametrize("kind", FRAMES)
 @pytest.mark.parametrize("size", [(65535, 65535), (65500, 65500), (13000, 13000)], ids=str)
-def test_a_header_that_lies(size: tuple[int, int], kind: str, entrance: str) -> None:
+def test_a_header_that_lies(size: tuple[int, int], kind: str, entrance: str, tried: Tried) -> None:
     bomb = giant(kind, *size)
     assert len(bomb) < 1024
     refused_at_a_look(lambda: ENTRANCES[entrance](bomb), "limit|big|truncated|cannot hold|decoded here")
+    tried("a JPEG of 1 kB whose header says 169 to 4,295 megapixels", 1, REFUSED)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def giant_png() -> bytes:
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 65535, 65535, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(10**5))) + chunk(b"IEND", b"")
+
+
+def giant_bmp() -> bytes:
+    head = struct.pack("<IiiHHIIiiII", 40, 65535, 65535, 1, 8, 1, 0, 0, 0, 0, 0)  # run lengths: any size in few bytes
+    return b"BM" + struct.pack("<III", 66, 0, 54) + head + b"\xff\x00" * 6
+
+
+def giant_webp() -> bytes:
+    canvas = b"VP8X" + struct.pack("<I", 10) + bytes(4) + 2 * (2**24 - 1).to_bytes(3, "little")
+    frame = b"VP8L" + struct.pack("<I", 6) + b"\x2f" + struct.pack("<I", 0x3FFF | 0x3FFF << 14) + b"\0"
+    return b"RIFF" + struct.pack("<I", 4 + len(canvas + frame)) + b"WEBP" + canvas + frame
+
+
+@pytest.mark.parametrize("make", [giant_png, giant_bmp, giant_webp])
+def test_headers_of_other_formats_that_lie(make: Callable[[], bytes], tried: Tried) -> None:
+    assert len(make()) < 1024
+    refused_at_a_look(lambda: convert(make(), Conversion()), "over the limit of 178,956,970 pixels")
+    tried("a PNG, BMP or WebP of 1 kB whose header says gigapixels", 1, REFUSED)
+
+
+def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
+    """Of pack, of the loader and of Dataset; the same number unless another is given."""
+    assert MAX_PIXELS == _engine.MAX_PIXELS == Conversion().max_pixels == 178_956_970
+    records = fastpipe.open(flat).records
+    most = int((records["width"].astype(int) * records["height"]).max())
+    options = {"batch_size": len(records), "size": 8, "train": False, "num_workers": 1}
+    with fastpipe.loader(flat, max_pixels=most, **options) as loader:
+        assert len(next(iter(loader))[1]) == len(records)
+    with (
+        fastpipe.loader(flat, max_pixels=most - 1, **options) as loader,
+        pytest.raises(DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"),
+    ):
+        next(iter(loader))
+    largest = int(np.argmax(records["width"].astype(int) * records["height"]))
+    assert len(fastpipe.Dataset(flat, max_pixels=most)[largest]) == 2
+    limited = fastpipe.Dataset(flat, max_pixels=most - 1)
+    for samples in (limited, pickle.loads(pickle.dumps(limited))):  # noqa: S301 - as a DataLoader's worker does
+        with pytest.raises(DatasetError, match=f"sample {largest} has"):
+            samples[largest]
+    for value in (0, -1, 2.5, True, 65535 * 65535 + 1):
+        for make in (fastpipe.loader, fastpipe.Dataset):
+            with pytest.raises(ConfigError, match="max_pixels"):
+                make(flat, max_pixels=value)  # type: ignore[operator]
 
 
 def rescanned(jpeg: bytes, times: int) -> bytes:
@@ -83,12 +142,13 @@ def rescanned(jpeg: bytes, times: int) -> bytes:
 
 
 @pytest.mark.parametrize("jpeg", [SMALL, with_size(SMALL, 10_000, 10_000)], ids=["small", "giant"])
-def test_thousands_of_scans(jpeg: bytes) -> None:
+def test_thousands_of_scans(jpeg: bytes, tried: Tried) -> None:
     bomb = rescanned(jpeg, 5000)
     for name, entrance in ENTRANCES.items():
         packs = name in ("transcode", "convert")
         words = "more progressive scans than allowed" if packs else "cannot be decoded here: progressive"
         refused_at_a_look(functools.partial(entrance, bomb), words)
+    tried("a progressive JPEG of 5,000 scans", len(ENTRANCES), REFUSED)
 
 
 def test_many_scans_of_a_giant_picture() -> None:
@@ -119,7 +179,7 @@ def test_flat_pictures_are_no_bombs() -> None:
         assert (packed.width, packed.height) == (2000, 1500)
 
 
-def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path]) -> None:
+def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], tried: Tried) -> None:
     """Nothing is made for a picture that its bytes cannot hold, nor for more bytes than the shard has."""
     dataset = copied(flat)
     records = np.load(dataset / INDEX_FILE)
@@ -135,3 +195,4 @@ def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path]) -
     image = np.empty((4, 4, 3), np.uint8)
     for start, size in ((offset, 2**32 - 1), (2**63, len(jpeg)), (2**64 - 1, 2**32 - 1)):
         refused_at_a_look(functools.partial(opened.read_picture, start, size, image), "beyond the end of the shard")
+    tried("a row of the index that announces gigabytes", 4, REFUSED)

@@ -76,10 +76,10 @@ def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda root: None, "does not exist; expected a folder with one folder of images a class"),
-        (lambda root: root.write_bytes(b""), "is a file"),
-        (lambda root: root.mkdir(), "holds no folders"),
-        (lambda root: tree(root, "1.jpg", "2.jpg"), "holds no folders"),
+        (lambda root: None, "does not exist; expected a folder with one folder of images a class, a tar file"),
+        (lambda root: root.write_bytes(b""), "is a file that is no tar"),
+        (lambda root: root.mkdir(), "holds no folders and no tar files"),
+        (lambda root: tree(root, "1.jpg", "2.jpg"), "holds no folders and no tar files"),
     ],
 )
 def test_a_source_that_is_no_image_folder(tmp_path: Path, make: object, words: str) -> None:

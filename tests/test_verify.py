@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import damage, packed_jpeg
 from PIL import Image
+from soak import Tried, times
 
 from fastpipe.errors import DatasetError
 from fastpipe.format import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
@@ -27,7 +28,7 @@ from fastpipe.verify.job import Progress, verify
 Copy = Callable[[Path], Path]
 
 # The long form: FASTPIPE_FLIPS=10000 pytest tests/test_verify.py -k flip
-FLIPS = int(os.environ.get("FASTPIPE_FLIPS", "900"))
+FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(900, 30_000)))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_sound_datasets_are_sound(tiny: Path, textured: Path, many_shards: Path)
             assert report.bytes == (0 if quick else int(index.shard_sizes.sum()))
 
 
-def test_every_flipped_bit_is_found(tiny: Path, copied: Copy) -> None:
+def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
     dataset = copied(tiny)
     files = [dataset / name for name in (DATASET_FILE, INDEX_FILE, shard_name(0))]
     whole = {file: file.read_bytes() for file in files}
@@ -114,6 +115,21 @@ def test_every_flipped_bit_is_found(tiny: Path, copied: Copy) -> None:
         file.write_bytes(whole[file])
     assert missed == []
     assert verify(dataset, workers=1).sound
+    tried("one bit flipped in dataset.json, index.npy or a shard", FLIPS, "found by fastpipe verify, in the right file")
+
+
+def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
+    dataset = copied(tiny)
+    draw, count = random.Random(13), 0
+    for name in (DATASET_FILE, INDEX_FILE, shard_name(0)):
+        whole = (dataset / name).read_bytes()
+        for length in sorted(draw.sample(range(len(whole)), min(times(60, 30_000), len(whole))), reverse=True):
+            os.truncate(dataset / name, length)
+            assert name in {found.file for found in verify(dataset, workers=1).findings}, (name, length)
+            count += 1
+        (dataset / name).write_bytes(whole)
+    assert verify(dataset, workers=1).sound
+    tried("dataset.json, index.npy or a shard truncated", count, "found by fastpipe verify, in the right file")
 
 
 def test_flips_in_json_and_index_are_found_without_reading_shards(tiny: Path, copied: Copy) -> None:
@@ -179,9 +195,9 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     assert found.problem.startswith("no picture or label in it is damaged")
 
 
-def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy) -> None:
+def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
     row = Index(many_shards).records[9]
-    for field, value in (
+    lies = (
         ("shard", 1),
         ("offset", int(row["offset"]) + 512),
         ("offset", 2**63),
@@ -191,7 +207,8 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         ("height", int(row["height"]) + 1),
         ("label", -1),
         ("xxh3_64", 0),
-    ):
+    )
+    for field, value in lies:
         dataset = copied(many_shards)
         set_row(dataset, 9, **{field: value})
         report = verify(dataset)
@@ -202,6 +219,7 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         for file in dataset.iterdir():
             file.unlink()
         dataset.rmdir()
+    tried("a field of a row of the index lies, its shard whole", len(lies), "fastpipe verify names the row")
 
 
 def test_rows_that_cannot_be_true_are_named_without_reading_shards(many_shards: Path, copied: Copy) -> None:

@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 from cli_run import failed, fp, succeeded
 from conftest import damage
+from pack_sources import digests
 from PIL import Image
+from soak import Tried
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format import DATASET_FILE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.index import Index
 from fastpipe.pack.convert import Conversion
 from fastpipe.pack.job import PackOptions, pack
+from fastpipe.pack.seal import SEAL, fingerprint, sealed
 from fastpipe.verify.job import verify
 from fastpipe.verify.repair import repair
 
@@ -140,6 +143,27 @@ def test_dataset_json_must_be_whole(work: Path) -> None:
     file = work / "packed" / DATASET_FILE
     file.write_bytes(file.read_bytes().replace(b'"stray_bytes": 0', b'"stray_bytes": 8'))
     refused(work, "dataset.json is damaged, and it alone says")
+
+
+@pytest.mark.parametrize("name", ["../planted.tar", "/tmp/planted.tar", "a/planted.tar", "..", "pipe:touch planted"])
+def test_names_that_lead_elsewhere_are_not_written_to(work: Path, name: str, tried: Tried) -> None:
+    """Sealed anew: the description is as whole as one that somebody made up can be."""
+    dataset = work / "packed"
+    info = json.loads((dataset / DATASET_FILE).read_bytes())
+    del info[SEAL]
+    info["shards"][0]["name"] = name
+    info["fingerprint"] = fingerprint(info)
+    (dataset / DATASET_FILE).write_bytes(sealed(info)[1])
+    shard = (dataset / shard_name(0)).rename(work / "away")
+    before = digests(work)
+    if name.startswith("pipe:"):  # a name like any other
+        assert mend(work) == [name]
+        assert (dataset / name).read_bytes() == shard.read_bytes()
+        (dataset / name).unlink()
+    else:
+        refused(work, "dataset.json is damaged")
+    assert digests(work) == before
+    tried("names of shards that lead out of the dataset, repaired", 1, "a named error, nothing is written elsewhere")
 
 
 def test_the_list_of_rejected_files_must_fit(work: Path) -> None:

@@ -1,4 +1,4 @@
-"""`fastpipe pack`: a folder of images -> tar shards with an index."""
+"""`fastpipe pack`: a folder of images, or tars -> tar shards with an index."""
 
 from __future__ import annotations
 
@@ -47,7 +47,12 @@ def _bytes(text: str) -> int:
 
 
 def pack(
-    src: Annotated[Path, typer.Argument(help="A folder with one folder of images a class.")],
+    src: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder with one folder of images a class; or a tar file, or a folder of tars (WebDataset)."
+        ),
+    ],
     dst: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
     workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
     max_size: Annotated[
@@ -86,7 +91,7 @@ def pack(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a folder of images into tar shards with an index.
+    """Turn a folder of images, or WebDataset shards, into tar shards with an index.
 
     JPEGs keep their exact pixels. Interrupted? Run the same command again: it goes on where it stopped.
     """
@@ -143,6 +148,7 @@ def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
         "packed_bytes": summary.info["jpeg_bytes"],
         "rejected": _rejected(summary, destination),
         "outside_classes": [readable(name) for name in summary.stray],
+        "members_left_out": dict(summary.dropped),
         "files_read": summary.files,
         "seconds": summary.seconds,
         "resumed_shards": summary.resumed,

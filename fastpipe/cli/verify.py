@@ -25,7 +25,7 @@ def verify(
     repair: Annotated[
         Path | None,
         typer.Option(
-            metavar="SRC", help="Make damaged files anew from the folder that was packed.", show_default=False
+            metavar="SRC", help="Make damaged files anew from the folder or tars that were packed.", show_default=False
         ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,

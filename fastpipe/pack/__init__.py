@@ -1,1 +1,1 @@
-"""Turns a folder of photos into sequential tar shards with a numpy index."""
+"""Turns photos, in a folder or in tars, into sequential tar shards with a numpy index."""

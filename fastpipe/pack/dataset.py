@@ -25,8 +25,8 @@ from fastpipe.format import (
 from fastpipe.names import readable
 from fastpipe.pack.files import whole_file
 from fastpipe.pack.journal import Journal, ShardEntry, Tally
+from fastpipe.pack.listing import Listing
 from fastpipe.pack.seal import fingerprint, sealed
-from fastpipe.pack.sources import Listing
 
 
 def publish_dataset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,12 @@ import cv2
 
 from fastpipe import _engine
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.format import DATASET_FILE, DATASET_FORMAT
+from fastpipe.format import DATASET_FILE
 from fastpipe.index import Index
 from fastpipe.pack.journal import Journal
+from fastpipe.pack.listing import Listing
 from fastpipe.pack.lock import WORK_FOLDER
-from fastpipe.pack.sources import Listing
+from fastpipe.pack.packed import damage, is_dataset
 
 
 def check_apart(source: Path, destination: Path) -> None:
@@ -33,7 +33,7 @@ def check_ours(destination: Path) -> None:
         return
     if not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a folder to pack into")
-    ours = _is_dataset(destination / DATASET_FILE) or (destination / WORK_FOLDER / "plan.json").exists()
+    ours = is_dataset(destination / DATASET_FILE) or (destination / WORK_FOLDER / "plan.json").exists()
     if not ours and any(entry.name != WORK_FOLDER for entry in destination.iterdir()):
         raise PackError(
             f"{destination} is not empty and holds no packed dataset that can be told as one; "
@@ -65,7 +65,7 @@ def settle(
         problem = None
         try:
             index = Index(destination)
-            problem = _difference(index, listing, shaping) or _damage(index)
+            problem = _difference(index, listing, shaping) or damage(index)
         except DatasetError as broken:
             problem = str(broken)
         if problem is None:
@@ -119,14 +119,6 @@ def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
     return _words(unfinished.get("options"), plan["options"])
 
 
-def _is_dataset(file: Path) -> bool:
-    try:
-        info = json.loads(file.read_bytes())
-    except (FileNotFoundError, IsADirectoryError, ValueError, RecursionError):
-        return False
-    return isinstance(info, dict) and info.get("format") == DATASET_FORMAT
-
-
 def _difference(index: Index, listing: Listing, shaping: dict[str, Any]) -> str | None:
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
@@ -140,18 +132,6 @@ def _words(there: object, shaping: dict[str, Any]) -> str:
     old = there if isinstance(there, dict) else {}
     changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in shaping.items() if old.get(name) != new]
     return "; ".join(changed) or "the source files have changed"
-
-
-def _damage(index: Index) -> str | None:
-    """Shards that are gone or of another size. To find changed bits everything would have to be read."""
-    for shard in index.shards:
-        try:
-            size = shard.path.stat().st_size
-        except OSError as problem:
-            return f"{shard.path.name}: {problem.strerror}"
-        if size != shard.size_bytes:
-            return f"{shard.path.name} has {size:,} bytes, expected {shard.size_bytes:,}"
-    return None
 
 
 def _check_rejected(index: Index, *, fail_fast: bool) -> None:

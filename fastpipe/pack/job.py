@@ -1,10 +1,10 @@
-"""A source folder -> a packed dataset: converts in threads, writes in order, publishes, goes on after a stop."""
+"""Folders or tars of images -> a packed dataset: converts in threads, writes in order, publishes, resumes."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from fastpipe.pack.dataset import publish_dataset
 from fastpipe.pack.destination import check_apart, check_ours, settle
 from fastpipe.pack.files import cannot_write
 from fastpipe.pack.journal import Journal, ShardEntry, Tally
+from fastpipe.pack.listing import Listing, Source
 from fastpipe.pack.pipeline import converted
 from fastpipe.pack.shards import ShardWriter
-from fastpipe.pack.sources import Listing, Source, list_sources
+from fastpipe.pack.sources import list_sources
 
 MIN_SHARD_BYTES = 100_000
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -86,7 +87,8 @@ class Summary:
         tally: what became of the sources, those of earlier runs included.
         files: source files that this run read.
         seconds: this run took.
-        stray: files beside the class folders, which have no class and are left out.
+        stray: files beside the class folders or tars, which have no class and are left out.
+        dropped: members of tars that are neither picture nor label, by extension; left out.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
     """
@@ -96,6 +98,7 @@ class Summary:
     files: int
     seconds: float
     stray: list[str]
+    dropped: Mapping[str, int]
     resumed: int = 0
     already_packed: bool = False
 
@@ -107,13 +110,13 @@ def pack(
     *,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Summary:
-    """Packs a folder of images in ImageFolder layout into a dataset.
+    """Packs a folder of images in ImageFolder layout, or tar files, into a dataset.
 
     Run it again after an interruption and it goes on after the last whole shard; the bytes are those of an
     undisturbed run. Run it again on a finished dataset of the same sources and options and it does nothing.
 
     Args:
-        source: holds one folder a class, with images at any depth.
+        source: holds one folder a class, with images at any depth; or a tar file, or a folder of tar files.
         destination: a new or empty folder, or an unfinished or finished dataset.
         options: how.
         on_progress: called now and then, in this thread.
@@ -134,7 +137,9 @@ def pack(
         done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
-            return Summary(done.info, tally, 0, time.monotonic() - started, listing.stray, already_packed=True)
+            return Summary(
+                done.info, tally, 0, time.monotonic() - started, listing.stray, listing.dropped, already_packed=True
+            )
         shards = journal.finished()
         for shard in shards:
             tally.add(shard.tally)
@@ -145,7 +150,7 @@ def pack(
             raise PackError(_nothing_packed(listing, tally))
         info = publish_dataset(journal, shards, listing, tally, shaping)
         journal.clear()
-    return Summary(info, tally, files, time.monotonic() - started, listing.stray, resumed)
+    return Summary(info, tally, files, time.monotonic() - started, listing.stray, listing.dropped, resumed)
 
 
 def _pack_shards(
@@ -230,4 +235,7 @@ def _nothing_packed(listing: Listing, tally: Tally) -> str:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
-    return text + ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder a class"
+    text += ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder a class, or in tars"
+    if any(name.endswith(".tar") for name in listing.stray):
+        text += f"; {listing.root} holds tars, too, which are left out where there are folders: give one, or move them"
+    return text

@@ -10,9 +10,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from fastpipe.errors import ImageError, PackError
+from fastpipe.format import MAX_SAMPLE_BYTES
 from fastpipe.names import readable
 from fastpipe.pack.convert import Conversion, Packed, convert
-from fastpipe.pack.sources import Source, read_source
+from fastpipe.pack.listing import Source
+from fastpipe.pack.sources import read_source
 
 _AHEAD_PER_WORKER = 4
 # A thread takes some files at once: handing over each by itself costs a tenth of packing it, and more of large ones
@@ -89,10 +91,12 @@ def _runs(sources: Sequence[Source], start: int) -> Iterator[range]:
 def _convert_file(root: Path, source: Source, how: Conversion) -> _Outcome:
     if source.problem is not None:
         return source.problem
+    if source.size_bytes > MAX_SAMPLE_BYTES:
+        return f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
         data = read_source(root, source)
-    except PackError as changed:
-        return changed
+    except PackError as problem:
+        return problem
     except OSError as problem:
         if problem.errno in _OF_THE_FILE:
             return f"cannot be read: {problem.strerror}"

@@ -1,4 +1,4 @@
-"""A source file as it was listed -> its bytes; one that has changed since is an error."""
+"""A source file, or a member of a tar, as it was listed -> its bytes; one that has changed since is an error."""
 
 from __future__ import annotations
 
@@ -63,6 +63,41 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
         os.close(handle)
     if len(data) != size_bytes:
         raise changed(f"ends after {len(data):,} now")
+    return data
+
+
+def read_member(tar: Path, offset_bytes: int, size_bytes: int, mtime_ns: int) -> bytes:
+    """The bytes of a tar's member. The tar must have the time that it was listed with, before reading and after.
+
+    Args:
+        tar: the file.
+        offset_bytes: of the member's first byte in it.
+        size_bytes: of the member.
+        mtime_ns: of the tar, as it was listed.
+
+    Raises:
+        PackError: the tar cannot be read, or has changed.
+    """
+    try:
+        handle = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            unchanged = os.fstat(handle).st_mtime_ns == mtime_ns
+            os.lseek(handle, offset_bytes, os.SEEK_SET)
+            data = _read(handle, size_bytes) if unchanged else b""
+            unchanged &= os.fstat(handle).st_mtime_ns == mtime_ns
+        finally:
+            os.close(handle)
+    except OSError as problem:
+        raise PackError(
+            f"cannot read {readable(str(tar))}: {problem.strerror}. What was finished is kept; "
+            "mend the cause, then run the same command again: it goes on from there"
+        ) from problem
+    if not unchanged or len(data) != size_bytes:
+        raise PackError(
+            f"{readable(str(tar))} has changed since it was listed, so that its members may be elsewhere. What was "
+            "finished is kept; bring the source to rest, then run the same command again: it goes on with what is "
+            "there then"
+        )
     return data
 
 

@@ -1,159 +1,97 @@
-"""A folder in ImageFolder layout -> its classes and the list of its files, in packing order."""
+"""SRC of a pack, a folder of images or tar files -> the list of its files, in packing order; and the bytes of each."""
 
 from __future__ import annotations
 
 import os
-import stat
+import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
-import xxhash
-
 from fastpipe.errors import PackError
-from fastpipe.pack.reading import read_as_listed
+from fastpipe.format import DATASET_FILE
+from fastpipe.names import readable
+from fastpipe.pack.archives import list_archives, list_dataset
+from fastpipe.pack.folders import list_folder
+from fastpipe.pack.listing import Listing, Source, put_in_order
+from fastpipe.pack.lock import WORK_FOLDER
+from fastpipe.pack.packed import is_dataset, is_foreign
+from fastpipe.pack.reading import read_as_listed, read_member
 
+__all__ = ["Listing", "Source", "list_sources", "read_source"]
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file of the source folder.
-
-    Attributes:
-        path: relative to the source folder, with "/".
-        label: position of its class in the sorted list of classes.
-        size_bytes, mtime_ns, ctime_ns: as the file system had them.
-        problem: why it cannot be read, found while listing; None where there is nothing against it.
-    """
-
-    path: str
-    label: int
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class Listing:
-    """All that is in a source folder.
-
-    Attributes:
-        root: the folder.
-        classes: names of its folders, sorted as torchvision's ImageFolder sorts them.
-        sources: the files, in packing order.
-        stray: files that lie beside the class folders; they have no label.
-        taken_ns: when it was taken, in nanoseconds since 1970: what changes from then on may not be in it.
-    """
-
-    root: Path
-    classes: list[str]
-    sources: list[Source]
-    stray: list[str]
-    taken_ns: int
-
-    def digest(self) -> str:
-        """Names the content: classes, and each file's path and size, in packing order."""
-        digest = xxhash.xxh3_128()
-        for name in self.classes:
-            digest.update(os.fsencode(name) + b"\0")
-        for source in self.sources:
-            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
-        return digest.hexdigest()
-
-    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
-        """Names the state of files, of all or of a run: written again or replaced, they have another."""
-        digest = xxhash.xxh3_128()
-        for source in self.sources[start:stop]:
-            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
-            digest.update(os.fsencode(source.path) + state.encode())
-        return digest.hexdigest()
-
-    def last_change_ns(self) -> int:
-        """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
-
-        By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
-        """
-        return max((source.ctime_ns for source in self.sources), default=0)
+_EXPECTED = "expected a folder with one folder of images a class, a tar file, or a folder of tar files"
+_COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
 def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
-    """Lists `root/class/**/file`. Symbolic links are followed, cycles are not.
+    """Lists what is to be packed.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
     among the others when some come or go.
 
     Args:
-        root: the source folder.
+        root: a folder of class folders; or a tar file, a folder of tar files, or a packed dataset.
         seed: picks the order.
         shuffle: False: by class, then path.
 
     Raises:
-        PackError: there is no such folder, or no class folder in it.
+        PackError: there is nothing of that kind, or a tar is damaged.
+        DatasetError: the dataset is unfinished or damaged.
     """
     taken_ns = time.time_ns()
+    listing = _list(root)
+    put_in_order(listing.sources, seed, shuffle=shuffle)
+    return replace(listing, taken_ns=taken_ns)
+
+
+def _list(root: Path) -> Listing:
+    if not root.exists():
+        hint = ""
+        if _ADDRESS.match(str(root)):
+            hint = ". Nothing is fetched and no command is run: download the tars first, and give their folder"
+        elif "{" in str(root):
+            hint = ". Braces are not filled in: give the folder that the tars are in"
+        raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
     if not root.is_dir():
-        what = "is a file" if root.exists() else "does not exist"
-        raise PackError(f"{root} {what}; expected a folder with one folder of images a class")
+        return list_archives(root, [""])
     try:
         with os.scandir(root) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
-        classes = [entry.name for entry in listed if entry.is_dir()]
+        folders = [entry.name for entry in listed if entry.is_dir()]
+        described = root / DATASET_FILE
+        ours = is_dataset(described)
     except OSError as problem:
         raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
-    if not classes:
+    others = [entry.name for entry in listed if not entry.is_dir()]
+    damaged = not folders and described.name in others and not is_foreign(described)
+    if ours or damaged or WORK_FOLDER in folders:
+        return list_dataset(root)
+    if folders:
+        return list_folder(root, folders, others)
+    compressed = next((name for name in others if _COMPRESSED.search(name)), None)
+    if compressed is not None:
         raise PackError(
-            f"{root} holds no folders; expected one folder of images a class ({root.name}/cat/1.jpg, "
-            f"{root.name}/dog/2.jpg). For images without classes put them into a single folder"
+            f"{readable(str(root / compressed))} is compressed, so that its members have no place in it; unpack the "
+            "tars (gunzip, zstd -d, xz -d) and pack them or their files"
         )
-    sources = [_source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)]
-    if shuffle:
-        sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
-    else:
-        sources.sort(key=lambda source: (source.label, source.path))
-    return Listing(root, classes, sources, [entry.name for entry in listed if not entry.is_dir()], taken_ns)
-
-
-def _files(root: Path, name: str) -> Iterator[str]:
-    """Paths of all files below root/name, relative to root.
-
-    A link back to a folder that is being walked, or to one that holds the source folder, is not followed: it would
-    bring the same files again, under the wrong class.
-    """
-    top = root.resolve()
-    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, (top, *top.parents))}
-
-    def refuse(problem: OSError) -> None:
-        raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
-
-    for folder, folders, files in os.walk(root / name, followlinks=True, onerror=refuse):
-        info = os.stat(folder)
-        if (info.st_dev, info.st_ino) in seen:
-            folders.clear()
-            continue
-        seen.add((info.st_dev, info.st_ino))
-        folders.sort()
-        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
-        for file in sorted(files):
-            yield f"{prefix}/{file}"
-
-
-def _source(root: Path, path: str, label: int) -> Source:
-    try:
-        info = os.stat(root / path)
-    except OSError as problem:
-        return Source(path, label, 0, 0, 0, f"cannot be read: {problem.strerror}")
-    if not stat.S_ISREG(info.st_mode):
-        why = "not a regular file (a pipe, socket or device)"
-        return Source(path, label, 0, info.st_mtime_ns, info.st_ctime_ns, why)
-    return Source(path, label, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    tars = [name for name in others if name.lower().endswith(".tar")]
+    if not tars:
+        raise PackError(
+            f"{root} holds no folders and no tar files; expected one folder of images a class ({root.name}/cat/1.jpg, "
+            f"{root.name}/dog/2.jpg), or tars. For images without classes put them into a single folder"
+        )
+    return list_archives(root, tars, stray=[name for name in others if name not in tars])
 
 
 def read_source(root: Path, source: Source) -> bytes:
-    """The whole content of a source file.
+    """The whole content of a source file, which must be as it was listed.
 
     Raises:
         OSError: it cannot be read.
-        PackError: it has changed since it was listed, or is gone.
+        PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
     """
-    return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
+    if source.archive is None:
+        return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
+    return read_member(root / source.archive, source.offset_bytes, source.size_bytes, source.mtime_ns)

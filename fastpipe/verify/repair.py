@@ -21,9 +21,10 @@ from fastpipe.pack.destination import check_apart
 from fastpipe.pack.files import cannot_write, publish, whole_file
 from fastpipe.pack.job import PackOptions, Progress
 from fastpipe.pack.journal import Journal
+from fastpipe.pack.listing import Listing, Source
 from fastpipe.pack.pipeline import converted
 from fastpipe.pack.shards import FinishedShard, ShardWriter
-from fastpipe.pack.sources import Listing, Source, list_sources
+from fastpipe.pack.sources import list_sources
 from fastpipe.verify.description import ShardFacts, describe
 from fastpipe.verify.findings import Report
 from fastpipe.verify.records import records_of

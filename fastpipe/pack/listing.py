@@ -1,0 +1,97 @@
+"""What a pack has to do: the classes and files of its source, in packing order, whether folders or tars hold them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import xxhash
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of the source: in a folder, or a member of a tar.
+
+    Attributes:
+        path: relative to the source, with "/"; of a member: that of its tar, if there may be several, and its name.
+        label: position of its class in the list of classes.
+        size_bytes: as the file system or the tar has it.
+        mtime_ns, ctime_ns: as the file system had them; of a member: its tar's.
+        problem: why it cannot be read, found while listing; None where there is nothing against it.
+        archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
+        offset_bytes: of its first byte in the tar.
+    """
+
+    path: str
+    label: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    problem: str | None = None
+    archive: str | None = None
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All that is in a source.
+
+    Attributes:
+        root: the folder or tar file.
+        classes: names, in the order of the labels.
+        sources: the files, in packing order.
+        stray: files beside the class folders; they have no label.
+        dropped: members of tars that are neither picture nor label: how many, by extension.
+        taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
+    """
+
+    root: Path
+    classes: list[str]
+    sources: list[Source]
+    stray: list[str]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    taken_ns: int = field(default_factory=time.time_ns)
+
+    def digest(self) -> str:
+        """Names the content: classes, and each file's path and size, in packing order."""
+        digest = xxhash.xxh3_128()
+        for name in self.classes:
+            digest.update(os.fsencode(name) + b"\0")
+        for source in self.sources:
+            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
+        return digest.hexdigest()
+
+    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
+        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        digest = xxhash.xxh3_128()
+        for source in self.sources[start:stop]:
+            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
+            digest.update(os.fsencode(source.path) + state.encode())
+        return digest.hexdigest()
+
+    def last_change_ns(self) -> int:
+        """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
+
+        By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
+        """
+        return max((source.ctime_ns for source in self.sources), default=0)
+
+
+def put_in_order(sources: list[Source], seed: int, *, shuffle: bool) -> None:
+    """Sorts sources into packing order, in place.
+
+    That of a seeded hash of each path: a fair shuffle, in which a file keeps its place among the others when some come
+    or go.
+
+    Args:
+        sources: in any order.
+        seed: picks the order.
+        shuffle: False: by class, then path.
+    """
+    if shuffle:
+        sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
+    else:
+        sources.sort(key=lambda source: (source.label, source.path))
