@@ -60,11 +60,14 @@ def _list(root: Path) -> Listing:
         with os.scandir(root) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         folders = [entry.name for entry in listed if entry.is_dir()]
-        described = root / DATASET_FILE
-        ours = is_dataset(described)
     except OSError as problem:
         raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
     others = [entry.name for entry in listed if not entry.is_dir()]
+    described = root / DATASET_FILE
+    try:
+        ours = is_dataset(described)
+    except OSError as problem:
+        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
     damaged = not folders and described.name in others and not is_foreign(described)
     if ours or damaged or WORK_FOLDER in folders:
         return list_dataset(root)
