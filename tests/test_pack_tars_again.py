@@ -59,7 +59,7 @@ def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path,
         pack(tars, tmp_path / "packed", SHARDS)
 
 
-def test_another_tar_is_another_source_for_a_stopped_pack(tars: Path, tmp_path: Path) -> None:
+def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tmp_path: Path) -> None:
     def stop(now: Progress) -> None:
         if now.files == 17:
             raise KeyboardInterrupt
@@ -74,8 +74,12 @@ def test_another_tar_is_another_source_for_a_stopped_pack(tars: Path, tmp_path: 
         with pytest.raises(KeyboardInterrupt):
             pack(tars, tmp_path / str(number), SHARDS, on_progress=stop)
         change()
+        shutil.copytree(tars, tmp_path / "elsewhere", dirs_exist_ok=True)
         with pytest.raises(PackError, match="unfinished pack of other sources"):
-            pack(tars, tmp_path / str(number), SHARDS)
+            pack(tmp_path / "elsewhere", tmp_path / str(number), SHARDS)
+        pack(tars, tmp_path / str(number), SHARDS)
+        pack(tars, tmp_path / f"{number} undisturbed", SHARDS)
+        assert digests(tmp_path / str(number)) == digests(tmp_path / f"{number} undisturbed")
 
 
 def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
