@@ -374,11 +374,26 @@ py::list activities(const PyEngine& engine) {
   return found;
 }
 
+py::dict levels(const PyEngine& engine) {
+  const Levels found = engine.core().levels();
+  py::dict dict;
+  dict["threads"] = found.threads;
+  dict["threads_busy"] = found.threads_busy;
+  dict["rows_waiting"] = found.rows_waiting;
+  dict["batches_making"] = found.jobs_unfinished;
+  dict["batches_ready"] = found.jobs_finished;
+  dict["hints_waiting"] = found.hints_waiting;
+  return dict;
+}
+
 py::dict counters(const PyEngine& engine) {
   const RowCounters sums = engine.core().counters();
   py::dict dict;
-  dict["rows"] = sums.rows;
-  dict["bytes"] = sums.bytes;
+  dict["shards_opened"] = sums.opened;
+  dict["images_read"] = sums.read;
+  dict["bytes_read"] = sums.bytes;
+  dict["images_decoded"] = sums.rows;
+  dict["images_failed"] = sums.failed;
   dict["read_s"] = 1e-9 * static_cast<double>(sums.read_ns);
   dict["decode_s"] = 1e-9 * static_cast<double>(sums.decode_ns);
   dict["resize_s"] = 1e-9 * static_cast<double>(sums.resize_ns);
@@ -409,6 +424,7 @@ PYBIND11_MODULE(_engine, m) {
            "threads"_a, "max_open_files"_a)
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
+      .def("levels", &levels)
       .def("activities", &activities)
       .def("close", &PyEngine::close);
 

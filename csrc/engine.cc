@@ -51,6 +51,9 @@ bool Engine::submit(std::shared_ptr<Job> job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return false;
+    known_.erase(std::remove_if(known_.begin(), known_.end(), [](const auto& each) { return each.expired(); }),
+                 known_.end());
+    known_.push_back(job);
     if (!job->tasks_.empty()) queue_.push_back(std::move(job));
   }
   work_came_.notify_all();
@@ -59,7 +62,7 @@ bool Engine::submit(std::shared_ptr<Job> job) {
 
 bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return job.finished_.wait_for(lock, timeout, [&job] { return job.next_ == job.tasks_.size() && job.running_ == 0; });
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.done(); });
 }
 
 void Engine::cancel(Job& job) noexcept {
@@ -80,7 +83,26 @@ std::vector<RowError> Engine::errors(const Job& job) {
 
 RowCounters Engine::counters() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return counters_;
+  RowCounters sums = counters_;
+  sums.opened = files_.opened();
+  return sums;
+}
+
+Levels Engine::levels() {
+  Levels found;
+  found.threads = taken_.size();
+  found.hints_waiting = readahead_.waiting();
+  std::vector<std::shared_ptr<Job>> held;  // let go of without the mutex
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Taken& taken : taken_) found.threads_busy += taken.since_ns != 0;
+  for (const auto& each : known_) {
+    held.push_back(each.lock());
+    const Job* const job = held.back().get();
+    if (job == nullptr) continue;
+    found.rows_waiting += job->tasks_.size() - job->next_;
+    ++(job->done() ? found.jobs_finished : found.jobs_unfinished);
+  }
+  return found;
 }
 
 std::vector<Activity> Engine::activities() {
@@ -149,8 +171,12 @@ void Engine::work(int number) {
     lock.lock();
     taken_[self] = {};
     counters_.add(spent);
-    if (!status.ok()) job->errors_.push_back({row, status});
-    if (--job->running_ == 0 && job->next_ == job->tasks_.size()) job->finished_.notify_all();
+    if (!status.ok()) {
+      ++counters_.failed;
+      job->errors_.push_back({row, status});
+    }
+    --job->running_;
+    if (job->done()) job->finished_.notify_all();
   }
 }
 

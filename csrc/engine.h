@@ -36,6 +36,9 @@ class Job {
   std::uint8_t* const images_;  // (rows, out.height, out.width, 3)
   const Size out_;
   const RowOptions options_;
+
+  bool done() const { return next_ == tasks_.size() && running_ == 0; }
+
   // Guarded by Engine::mutex_.
   std::size_t next_ = 0;     // the first task that no thread has taken
   std::size_t running_ = 0;  // tasks that a thread is at
@@ -73,6 +76,8 @@ class Engine {
   // What each thread is at.
   std::vector<Activity> activities();
 
+  Levels levels();
+
   // Cancels everything and joins the threads. Safe to call twice.
   void close() noexcept;
 
@@ -96,6 +101,7 @@ class Engine {
   std::condition_variable work_came_;
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
+  std::vector<std::weak_ptr<Job>> known_;   // all that have come and are still held; some that are not
   RowCounters counters_;
   std::vector<Taken> taken_;       // one a thread
   std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex

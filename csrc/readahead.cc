@@ -38,6 +38,11 @@ void Readahead::add(const std::vector<ByteRange>& ranges, bool restart) {
   changed_.notify_one();
 }
 
+std::size_t Readahead::waiting() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.size();
+}
+
 void Readahead::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);

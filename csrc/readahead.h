@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -32,6 +33,9 @@ class Readahead {
 
   // `restart` drops what has not been hinted yet.
   void add(const std::vector<ByteRange>& ranges, bool restart);
+
+  // Ranges that have not been hinted, the one at hand not among them.
+  std::size_t waiting();
 
   // Drops the rest and joins the thread. Safe to call twice.
   void close() noexcept;

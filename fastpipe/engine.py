@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,9 +135,13 @@ class Engine:
             native[name] = ranges[name]
         self._engine.read_ahead(native, restart)
 
-    def counters(self) -> dict[str, float]:
-        """Rows and bytes done and the threads' seconds in each stage, since the start."""
+    def counters(self) -> dict[str, Any]:
+        """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
         return self._engine.counters() if not self.is_foreign() else {}
+
+    def levels(self) -> dict[str, int]:
+        """What is waiting where at the moment, by the names of Stats."""
+        return self._engine.levels() if not self.is_foreign() else {}
 
     def activities(self) -> list[Activity]:
         """What each thread is at."""

@@ -84,6 +84,10 @@ class Transfer:
         """Batches to queue before the one before them is handed out."""
         return self._stream.lookahead
 
+    def under_way(self) -> int:
+        """Batches that are queued and not done. Any thread may ask."""
+        return sum(not ready.done() for _, ready in list(self._working))
+
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         self._collect()
