@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import io
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -58,9 +59,11 @@ def main() -> None:
                     took[on] = cpu_per_image(loader, options.seconds, note if on else lambda: None)
             ratios.append(took[True] / took[False])
     quarters = statistics.quantiles(ratios, n=4)
-    print(f"CPU time an image with the monitor to that without, {options.pairs} pairs in turn:")
-    print(f"median {quarters[1]:.4f}, middle half {quarters[0]:.4f} to {quarters[2]:.4f}")
-    print(f"its own thread: median {statistics.median(own):.3%} of a CPU, most {max(own):.3%}")
+    sys.stdout.write(
+        f"CPU time an image with the monitor to that without, {options.pairs} pairs in turn:\n"
+        f"median {quarters[1]:.4f}, middle half {quarters[0]:.4f} to {quarters[2]:.4f}\n"
+        f"its own thread: median {statistics.median(own):.3%} of a CPU, most {max(own):.3%}\n"
+    )
 
 
 if __name__ == "__main__":

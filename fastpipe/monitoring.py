@@ -82,8 +82,13 @@ class Monitor:
             live.update(table, refresh=True)
 
         # What the program prints goes above the display if it goes to a terminal; into a file it goes as ever.
-        above = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": sys.stderr.isatty()}
-        with Live("fastpipe: ...", console=console, auto_refresh=False, **above) as live:
+        with Live(
+            "fastpipe: ...",
+            console=console,
+            auto_refresh=False,
+            redirect_stdout=sys.stdout.isatty(),
+            redirect_stderr=sys.stderr.isatty(),
+        ) as live:
             self._look(self._every_s or 1.0, show)
 
     def _look(self, every_s: float, show: Callable[[dict[str, str]], None]) -> None:

@@ -30,7 +30,7 @@ LAYERS: tuple[set[str], ...] = (
     {"course"},  # which one comes next,
     {"delivery"},  # how its batches are handed out,
     {"loader", "dataset"},  # and what hands out epochs
-    {"monitoring"},  # and looks at it
+    {"monitoring", "prometheus"},  # and looks at it
     {"__init__"},  # the public names
     TOP,  # L5
     {"cli", "__main__"},
@@ -45,6 +45,7 @@ RESERVED = {
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
+    "prometheus_client": {"prometheus"},
     "fastpipe._engine": {"engine", "pictures", "pack"},
 }
 

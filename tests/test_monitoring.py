@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import threading
 import time
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_what_the_program_prints_stays_where_it_goes(flat: Path, capsys: pytest.
         deadline = time.monotonic() + 30
         while "fastpipe" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
-        print("epoch 1: loss 0.5")
+        sys.stdout.write("epoch 1: loss 0.5\n")
     assert capsys.readouterr().out == "epoch 1: loss 0.5\n"
     assert "loss" not in out.getvalue()
 
