@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
+    {"cgroups", "errors", "format", "draws", "names", "limits", "shards"},  # L0
+    {"cpus"},
     {"index", "config", "machine"},  # L1
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
