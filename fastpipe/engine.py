@@ -43,6 +43,11 @@ def engine_facts() -> EngineFacts:
     return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
 
 
+def extension_file() -> str:
+    """Where the native engine lies."""
+    return _engine.__file__
+
+
 class Job:
     """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
 

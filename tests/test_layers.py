@@ -42,7 +42,7 @@ LAYER = {entry: number for number, entries in enumerate(LAYERS) for entry in ent
 RESERVED = {
     "torch": {entry for entry, layer in LAYER.items() if layer >= LAYER["slots"]},
     "kornia": {"augment"},
-    "cv2": {"pack", "bench", "demo", "sheet"},
+    "cv2": {"pack", "bench", "demo", "doctor", "sheet"},
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
