@@ -53,6 +53,17 @@ void without_gil(Work work) {
   PyEval_RestoreThread(state);
 }
 
+// Note [a row that does not end]
+// A read from a dead network file system may take for ever, and nothing can end it. Whoever waits for a row that a
+// thread is at waits some seconds at most. Then the engine, its threads and the memory that they write to are let be:
+// never joined, never freed. The system takes them back with the process.
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * std::clamp(seconds, 0.0, 86400.0)));
+}
+
+// What destructors allow; Python's calls say how long themselves.
+constexpr double kPatience = 10.0;
+
 // Note [fork]
 // After a fork the child has the engine's memory and none of its threads: its locks may be held for ever, and a join
 // would wait for nobody. A child therefore touches nothing of it, and lets it leak.
@@ -66,10 +77,8 @@ class PyEngine {
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
-    if (foreign()) {
-      static_cast<void>(engine_.release());  // Note [fork]
-    } else {
-      close();
+    if (foreign() || !close(given_up_ ? 0.0 : kPatience)) {
+      static_cast<void>(engine_.release());  // Note [fork]; Note [a row that does not end]
     }
   }
   PyEngine(const PyEngine&) = delete;
@@ -77,13 +86,17 @@ class PyEngine {
 
   bool foreign() const { return ::getpid() != process_; }
 
-  void close() const {
-    if (foreign()) return;  // Note [fork]
+  // False if a thread did not come to an end in time.
+  bool close(double patience_s) {
+    if (foreign()) return true;  // Note [fork]
+    bool closed = false;
     if (engine_->stopping()) {
-      engine_->close();  // Note [the end of the program]
+      closed = engine_->close(milliseconds_of(patience_s));  // Note [the end of the program]
     } else {
-      without_gil([this] { engine_->close(); });
+      without_gil([&] { closed = engine_->close(milliseconds_of(patience_s)); });
     }
+    given_up_ = !closed;
+    return closed;
   }
 
   Engine& core() const {
@@ -93,6 +106,7 @@ class PyEngine {
 
  private:
   std::unique_ptr<Engine> engine_;
+  bool given_up_ = false;  // by the last close
   const pid_t process_ = ::getpid();
 };
 
@@ -116,7 +130,7 @@ class PyJob {
                                  RowOptions{exact, verify});
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
-  ~PyJob() { cancel(); }
+  ~PyJob() { cancel(kPatience); }
   PyJob(const PyJob&) = delete;
   PyJob& operator=(const PyJob&) = delete;
 
@@ -136,15 +150,20 @@ class PyJob {
     }
   }
 
-  void cancel() const {
-    if (engine_->foreign()) return;  // Note [fork]
+  // Waits for the rows that have begun. Those that do not end in time keep their memory: it is never given back.
+  void cancel(double patience_s) {
+    if (engine_->foreign() || given_up_) return;  // Note [fork]
     Engine& engine = engine_->core();
     if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
+    bool ended = false;
     if (engine.stopping()) {
-      engine.cancel(*job_);  // Note [the end of the program]
+      ended = engine.cancel(*job_, milliseconds_of(patience_s));  // Note [the end of the program]
     } else {
-      without_gil([&] { engine.cancel(*job_); });
+      without_gil([&] { ended = engine.cancel(*job_, milliseconds_of(patience_s)); });
     }
+    if (ended) return;
+    given_up_ = true;
+    images_.inc_ref();  // Note [a row that does not end]
   }
 
   py::list errors() const {
@@ -158,6 +177,7 @@ class PyJob {
  private:
   std::shared_ptr<PyEngine> engine_;
   Pixels images_;
+  bool given_up_ = false;
   std::shared_ptr<Job> job_;
 };
 
@@ -426,13 +446,13 @@ PYBIND11_MODULE(_engine, m) {
       .def("counters", &counters)
       .def("levels", &levels)
       .def("activities", &activities)
-      .def("close", &PyEngine::close);
+      .def("close", &PyEngine::close, "patience_s"_a);
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
            "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
-      .def("cancel", &PyJob::cancel)
+      .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);
 
   py::class_<PyShard>(m, "Shard")

@@ -45,7 +45,7 @@ Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_file
       readahead_(&files_),
       threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
 
-Engine::~Engine() { close(); }
+Engine::~Engine() { stop(); }
 
 bool Engine::submit(std::shared_ptr<Job> job) {
   {
@@ -65,13 +65,13 @@ bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
   return job.finished_.wait_for(lock, timeout, [&job] { return job.done(); });
 }
 
-void Engine::cancel(Job& job) noexcept {
+bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   for (; job.next_ < job.tasks_.size(); ++job.next_)
     job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
-  await(job.finished_, lock, [&job] { return job.running_ == 0; });
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.running_ == 0; });
 }
 
 std::vector<RowError> Engine::errors(const Job& job) {
@@ -141,10 +141,18 @@ bool Engine::stopping() {
   return stopping_;
 }
 
-void Engine::close() noexcept {
+bool Engine::close(std::chrono::milliseconds timeout) noexcept {
   stop();
-  readahead_.close();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ended = [this] {
+      return std::all_of(taken_.begin(), taken_.end(), [](const Taken& each) { return each.since_ns == 0; });
+    };
+    if (!row_ended_.wait_for(lock, timeout, ended)) return false;
+  }
+  if (!readahead_.close(timeout)) return false;
   threads_.join();
+  return true;
 }
 
 void Engine::work(int number) {
@@ -177,6 +185,7 @@ void Engine::work(int number) {
     }
     --job->running_;
     if (job->done()) job->finished_.notify_all();
+    if (stopping_) row_ended_.notify_all();
   }
 }
 

@@ -64,8 +64,9 @@ class Engine {
   // True when no thread will touch the job any more.
   bool wait(const Job& job, std::chrono::milliseconds timeout);
 
-  // Takes back the rows that have not begun and waits for those that have.
-  void cancel(Job& job) noexcept;
+  // Takes back the rows that have not begun and waits for those that have, but no longer than that: false if a thread
+  // may still touch the job and its memory.
+  bool cancel(Job& job, std::chrono::milliseconds timeout) noexcept;
 
   // The rows that failed, in the order of their tasks. After wait.
   std::vector<RowError> errors(const Job& job);
@@ -78,8 +79,9 @@ class Engine {
 
   Levels levels();
 
-  // Cancels everything and joins the threads. Safe to call twice.
-  void close() noexcept;
+  // Cancels everything, and joins the threads if they come to an end of what they are at in time. False if not: then
+  // the engine, and all memory that jobs write to, must be left as they are for good; or close is called again.
+  bool close(std::chrono::milliseconds timeout) noexcept;
 
   // Whether close has begun.
   bool stopping();
@@ -99,6 +101,7 @@ class Engine {
   std::vector<RowWorker> workers_;  // one a thread
   std::mutex mutex_;
   std::condition_variable work_came_;
+  std::condition_variable row_ended_;  // once stopping
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
   std::vector<std::weak_ptr<Job>> known_;   // all that have come and are still held; some that are not

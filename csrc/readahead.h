@@ -1,6 +1,7 @@
 // Byte ranges that will be read soon -> hints to the kernel, given by a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +38,8 @@ class Readahead {
   // Ranges that have not been hinted, the one at hand not among them.
   std::size_t waiting();
 
-  // Drops the rest and joins the thread. Safe to call twice.
-  void close() noexcept;
+  // Drops the rest, and joins the thread if its hint ends in time; false if not. May be called again.
+  bool close(std::chrono::milliseconds timeout) noexcept;
 
  private:
   void work();
@@ -48,6 +49,7 @@ class Readahead {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  bool hinting_ = false;
   std::uint64_t restarts_ = 0;  // tells the thread that what it is at has been dropped
   std::deque<ByteRange> queue_;
   ThreadPool thread_;  // last: it uses all of the above

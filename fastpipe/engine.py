@@ -17,6 +17,9 @@ from fastpipe.limits import most_open_shards
 from fastpipe.plan import BatchPlan
 from fastpipe.watchdog import Activity
 
+# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
+# file system answers.
+_PATIENCE_S = 10.0
 _CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
 
 
@@ -59,8 +62,10 @@ class Job:
         return self._job.wait(timeout_s)
 
     def cancel(self) -> None:
-        """Takes back the rows that have not begun and waits for the few that have."""
-        self._job.cancel()
+        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
+        system holds a read for ever. The memory of those that are held is never used again.
+        """
+        self._job.cancel(_PATIENCE_S)
 
     def errors(self) -> list[tuple[int, str]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
@@ -93,7 +98,7 @@ class Engine:
             ) from problem
         self._process = os.getpid()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined.
-        self._finalizer = weakref.finalize(self, self._engine.close)
+        self._finalizer = weakref.finalize(self, self._engine.close, _PATIENCE_S)
 
     def submit(
         self,
@@ -153,7 +158,9 @@ class Engine:
         return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
 
     def close(self) -> None:
-        """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""
+        """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
+        forked child, where it does nothing.
+        """
         self._finalizer()
 
     def is_foreign(self) -> bool:

@@ -219,6 +219,7 @@ class Loader:
         keep = prefetch_factor + 2 + stream.lookahead
         slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
         self._engine = engine = Engine(index, num_workers, verify=verify)
+        watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
@@ -233,7 +234,7 @@ class Loader:
                 ahead=prefetch_factor,
                 exact=full_size,
                 replace_bad=on_error == "replace",
-                watchdog=Watchdog(stall_timeout_s, index, engine.activities),
+                watchdog=watchdog,
             )
 
         def snapshot() -> Stats:
@@ -247,7 +248,9 @@ class Loader:
             )
 
         self._snapshot = snapshot
-        transfer = Transfer(stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats)
+        transfer = Transfer(
+            stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats, watchdog=watchdog
+        )
         self._transfer = transfer
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)

@@ -108,14 +108,14 @@ COUNTS = "import json; from fastpipe.doctor.threads import thread_counts; print(
 
 
 def test_each_library_is_asked_itself() -> None:
-    variables = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     variables["OPENCV_FOR_THREADS_NUM"] = "6"
     command = [sys.executable, "-c", COUNTS]
     said = subprocess.check_output(command, env={**os.environ, **variables}, text=True, timeout=120)
     counts = json.loads(said)
     assert counts.pop("OpenCV") == 6
     assert counts["torch"] == 1
-    assert set(counts.values()) == {1}, "where there is one CPU this says little"
+    assert set(counts.values()) == {1}  # on a machine of one CPU they would be anyway
 
 
 def test_workers_whose_libraries_start_threads(monkeypatch: pytest.MonkeyPatch) -> None:
