@@ -332,7 +332,10 @@ class Loader:
         return self._snapshot()
 
     def close(self) -> None:
-        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""
+        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid.
+
+        Waits for the rows that threads are at, a few milliseconds; a read that does not end is let be after 10 s.
+        """
         self._engine.close()
 
     def __reduce__(self) -> NoReturn:
