@@ -93,8 +93,7 @@ def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up() -> None:
     assert _Event(SimpleNamespace(query=lambda: next(answers))).wait(60)
     asked: list[bool] = []
     never = SimpleNamespace(query=lambda: asked.append(False))
-    started, cpu = time.monotonic(), time.thread_time()
+    started = time.monotonic()
     assert not _Event(never).wait(0.2)
     assert time.monotonic() - started >= 0.2
-    assert len(asked) > 10
-    assert time.thread_time() - cpu < 0.1, "the CPU is left to the engine's threads"
+    assert 1 < len(asked) <= 401, "it sleeps between two looks, and leaves the CPU to the engine's threads"
