@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from pathlib import Path
 
@@ -161,6 +162,6 @@ def test_a_training_step_that_does_not_end_is_told_and_waited_for(
         (record,) = [
             each for each in caplog.records if "has not done the training step of 4 batches ago" in each.message
         ]
-        assert record.message.startswith("no batch for 0 s: cpu has not done")
+        assert re.match(r"no batch for \d+ s: cpu has not done", record.message)
         assert "machine: " in record.message
         assert len(list(batches)) == BATCHES - 5

@@ -133,9 +133,9 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
         code, _, said = ended(start(flat, fault, 0.1))
         assert code == 1, said
         log, error = said.split("Traceback", 1)
-        assert log.startswith("no batch for 0 s: stuck ")
+        assert re.match(r"no batch for \d s: stuck ", log)
         assert log.endswith("waiting on; an error comes after 1 s (stall_timeout sets a tenth of that)\n")
-        assert "EngineError: no batch for 1 s: stuck " in error
+        assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
         for words in (log, error):
             found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+)\) at byte (\d+) of (\S+), for", words)
             assert found is not None, words
