@@ -63,6 +63,8 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 
 // What destructors allow; Python's calls say how long themselves.
 constexpr double kPatience = 10.0;
+// What all do once one has waited in vain: enough for a row that is at work.
+constexpr double kLeastPatience = 0.1;
 
 // Note [fork]
 // After a fork the child has the engine's memory and none of its threads: its locks may be held for ever, and a join
@@ -77,7 +79,7 @@ class PyEngine {
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
-    if (foreign() || !close(given_up_ ? 0.0 : kPatience)) {
+    if (foreign() || !close(kPatience)) {
       static_cast<void>(engine_.release());  // Note [fork]; Note [a row that does not end]
     }
   }
@@ -89,15 +91,20 @@ class PyEngine {
   // False if a thread did not come to an end in time.
   bool close(double patience_s) {
     if (foreign()) return true;  // Note [fork]
+    const auto patience = milliseconds_of(patience_of(patience_s));
     bool closed = false;
     if (engine_->stopping()) {
-      closed = engine_->close(milliseconds_of(patience_s));  // Note [the end of the program]
+      closed = engine_->close(patience);  // Note [the end of the program]
     } else {
-      without_gil([&] { closed = engine_->close(milliseconds_of(patience_s)); });
+      without_gil([&] { closed = engine_->close(patience); });
     }
-    given_up_ = !closed;
+    if (!closed) give_up();
     return closed;
   }
+
+  // Somebody has waited for a row in vain; so will others.
+  void give_up() { given_up_ = true; }
+  double patience_of(double seconds) const { return given_up_ ? std::min(seconds, kLeastPatience) : seconds; }
 
   Engine& core() const {
     if (foreign()) throw py::value_error("the engine belongs to another process");
@@ -106,7 +113,7 @@ class PyEngine {
 
  private:
   std::unique_ptr<Engine> engine_;
-  bool given_up_ = false;  // by the last close
+  bool given_up_ = false;
   const pid_t process_ = ::getpid();
 };
 
@@ -155,13 +162,15 @@ class PyJob {
     if (engine_->foreign() || given_up_) return;  // Note [fork]
     Engine& engine = engine_->core();
     if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
+    const auto patience = milliseconds_of(engine_->patience_of(patience_s));
     bool ended = false;
     if (engine.stopping()) {
-      ended = engine.cancel(*job_, milliseconds_of(patience_s));  // Note [the end of the program]
+      ended = engine.cancel(*job_, patience);  // Note [the end of the program]
     } else {
-      without_gil([&] { ended = engine.cancel(*job_, milliseconds_of(patience_s)); });
+      without_gil([&] { ended = engine.cancel(*job_, patience); });
     }
     if (ended) return;
+    engine_->give_up();
     given_up_ = true;
     images_.inc_ref();  // Note [a row that does not end]
   }

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from faults.injector import Fault
 from PIL import Image
-from soak import Tried, times
+from soak import Tried, long_form, times
 
 import fastpipe
 from fastpipe.errors import ConfigError, EngineError
@@ -177,6 +177,38 @@ def test_ctrl_c_while_a_read_never_ends(flat: Path, tried: Tried) -> None:
         assert code == -signal.SIGINT
         assert "KeyboardInterrupt" in log
     tried("Ctrl-C while a read takes for ever", count, "the program ends")
+
+
+# A loop that is left after one batch, with the threads held in the rows of the next two.
+DROPPED = """
+import sys, time
+import fastpipe
+
+loader = fastpipe.loader(sys.argv[1], 5, size=8, train=False, num_workers=2)
+batches = iter(loader)
+next(batches)
+while loader.stats().threads_busy < 2:
+    time.sleep(0.01)
+started = time.monotonic()
+del batches, loader
+print(time.monotonic() - started)
+"""
+
+
+@pytest.mark.skipif(not long_form(), reason="waits for 10 s; in make soak")
+def test_dropping_a_loader_while_reads_never_end(flat: Path, tried: Tried) -> None:
+    (shard,) = fastpipe.open(flat).shards
+    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=9, number=HELD_MS, each=True)
+    run = subprocess.run(
+        [sys.executable, "-c", DROPPED, str(flat)],
+        env=fault.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=HELD_MS / 2000,
+        check=True,
+    )
+    assert 9 < float(run.stdout) < 20
+    tried("an iterator and its loader dropped while reads take for ever", 1, "10 s are waited; the program ends")
 
 
 @pytest.mark.parametrize("value", [0, -1, "60", None, float("nan"), float("inf"), True])
