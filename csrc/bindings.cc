@@ -53,6 +53,19 @@ void without_gil(Work work) {
   PyEval_RestoreThread(state);
 }
 
+// Note [a row that does not end]
+// A read from a dead network file system may take for ever, and nothing can end it. Whoever waits for a row that a
+// thread is at waits some seconds at most. Then the engine, its threads and the memory that they write to are let be:
+// never joined, never freed. The system takes them back with the process.
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * std::clamp(seconds, 0.0, 86400.0)));
+}
+
+// What destructors allow; Python's calls say how long themselves.
+constexpr double kPatience = 10.0;
+// What all do once one has waited in vain: enough for a row that is at work.
+constexpr double kLeastPatience = 0.1;
+
 // Note [fork]
 // After a fork the child has the engine's memory and none of its threads: its locks may be held for ever, and a join
 // would wait for nobody. A child therefore touches nothing of it, and lets it leak.
@@ -66,10 +79,8 @@ class PyEngine {
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
-    if (foreign()) {
-      static_cast<void>(engine_.release());  // Note [fork]
-    } else {
-      close();
+    if (foreign() || !close(kPatience)) {
+      static_cast<void>(engine_.release());  // Note [fork]; Note [a row that does not end]
     }
   }
   PyEngine(const PyEngine&) = delete;
@@ -77,14 +88,23 @@ class PyEngine {
 
   bool foreign() const { return ::getpid() != process_; }
 
-  void close() const {
-    if (foreign()) return;  // Note [fork]
+  // False if a thread did not come to an end in time.
+  bool close(double patience_s) {
+    if (foreign()) return true;  // Note [fork]
+    const auto patience = milliseconds_of(patience_of(patience_s));
+    bool closed = false;
     if (engine_->stopping()) {
-      engine_->close();  // Note [the end of the program]
+      closed = engine_->close(patience);  // Note [the end of the program]
     } else {
-      without_gil([this] { engine_->close(); });
+      without_gil([&] { closed = engine_->close(patience); });
     }
+    if (!closed) give_up();
+    return closed;
   }
+
+  // Somebody has waited for a row in vain; so will others.
+  void give_up() { given_up_ = true; }
+  double patience_of(double seconds) const { return given_up_ ? std::min(seconds, kLeastPatience) : seconds; }
 
   Engine& core() const {
     if (foreign()) throw py::value_error("the engine belongs to another process");
@@ -93,6 +113,7 @@ class PyEngine {
 
  private:
   std::unique_ptr<Engine> engine_;
+  bool given_up_ = false;
   const pid_t process_ = ::getpid();
 };
 
@@ -116,7 +137,7 @@ class PyJob {
                                  RowOptions{exact, verify});
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
-  ~PyJob() { cancel(); }
+  ~PyJob() { cancel(kPatience); }
   PyJob(const PyJob&) = delete;
   PyJob& operator=(const PyJob&) = delete;
 
@@ -136,15 +157,22 @@ class PyJob {
     }
   }
 
-  void cancel() const {
-    if (engine_->foreign()) return;  // Note [fork]
+  // Waits for the rows that have begun. Those that do not end in time keep their memory: it is never given back.
+  void cancel(double patience_s) {
+    if (engine_->foreign() || given_up_) return;  // Note [fork]
     Engine& engine = engine_->core();
     if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
+    const auto patience = milliseconds_of(engine_->patience_of(patience_s));
+    bool ended = false;
     if (engine.stopping()) {
-      engine.cancel(*job_);  // Note [the end of the program]
+      ended = engine.cancel(*job_, patience);  // Note [the end of the program]
     } else {
-      without_gil([&] { engine.cancel(*job_); });
+      without_gil([&] { ended = engine.cancel(*job_, patience); });
     }
+    if (ended) return;
+    engine_->give_up();
+    given_up_ = true;
+    images_.inc_ref();  // Note [a row that does not end]
   }
 
   py::list errors() const {
@@ -158,6 +186,7 @@ class PyJob {
  private:
   std::shared_ptr<PyEngine> engine_;
   Pixels images_;
+  bool given_up_ = false;
   std::shared_ptr<Job> job_;
 };
 
@@ -374,11 +403,26 @@ py::list activities(const PyEngine& engine) {
   return found;
 }
 
+py::dict levels(const PyEngine& engine) {
+  const Levels found = engine.core().levels();
+  py::dict dict;
+  dict["threads"] = found.threads;
+  dict["threads_busy"] = found.threads_busy;
+  dict["rows_waiting"] = found.rows_waiting;
+  dict["batches_making"] = found.jobs_unfinished;
+  dict["batches_ready"] = found.jobs_finished;
+  dict["hints_waiting"] = found.hints_waiting;
+  return dict;
+}
+
 py::dict counters(const PyEngine& engine) {
   const RowCounters sums = engine.core().counters();
   py::dict dict;
-  dict["rows"] = sums.rows;
-  dict["bytes"] = sums.bytes;
+  dict["shards_opened"] = sums.opened;
+  dict["images_read"] = sums.read;
+  dict["bytes_read"] = sums.bytes;
+  dict["images_decoded"] = sums.rows;
+  dict["images_failed"] = sums.failed;
   dict["read_s"] = 1e-9 * static_cast<double>(sums.read_ns);
   dict["decode_s"] = 1e-9 * static_cast<double>(sums.decode_ns);
   dict["resize_s"] = 1e-9 * static_cast<double>(sums.resize_ns);
@@ -409,14 +453,15 @@ PYBIND11_MODULE(_engine, m) {
            "threads"_a, "max_open_files"_a)
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
+      .def("levels", &levels)
       .def("activities", &activities)
-      .def("close", &PyEngine::close);
+      .def("close", &PyEngine::close, "patience_s"_a);
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
            "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
-      .def("cancel", &PyJob::cancel)
+      .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);
 
   py::class_<PyShard>(m, "Shard")

@@ -45,12 +45,15 @@ Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_file
       readahead_(&files_),
       threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
 
-Engine::~Engine() { close(); }
+Engine::~Engine() { stop(); }
 
 bool Engine::submit(std::shared_ptr<Job> job) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return false;
+    known_.erase(std::remove_if(known_.begin(), known_.end(), [](const auto& each) { return each.expired(); }),
+                 known_.end());
+    known_.push_back(job);
     if (!job->tasks_.empty()) queue_.push_back(std::move(job));
   }
   work_came_.notify_all();
@@ -59,16 +62,16 @@ bool Engine::submit(std::shared_ptr<Job> job) {
 
 bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(mutex_);
-  return job.finished_.wait_for(lock, timeout, [&job] { return job.next_ == job.tasks_.size() && job.running_ == 0; });
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.done(); });
 }
 
-void Engine::cancel(Job& job) noexcept {
+bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   for (; job.next_ < job.tasks_.size(); ++job.next_)
     job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
-  await(job.finished_, lock, [&job] { return job.running_ == 0; });
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.running_ == 0; });
 }
 
 std::vector<RowError> Engine::errors(const Job& job) {
@@ -80,7 +83,26 @@ std::vector<RowError> Engine::errors(const Job& job) {
 
 RowCounters Engine::counters() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return counters_;
+  RowCounters sums = counters_;
+  sums.opened = files_.opened();
+  return sums;
+}
+
+Levels Engine::levels() {
+  Levels found;
+  found.threads = taken_.size();
+  found.hints_waiting = readahead_.waiting();
+  std::vector<std::shared_ptr<Job>> held;  // let go of without the mutex
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Taken& taken : taken_) found.threads_busy += taken.since_ns != 0;
+  for (const auto& each : known_) {
+    held.push_back(each.lock());
+    const Job* const job = held.back().get();
+    if (job == nullptr) continue;
+    found.rows_waiting += job->tasks_.size() - job->next_;
+    ++(job->done() ? found.jobs_finished : found.jobs_unfinished);
+  }
+  return found;
 }
 
 std::vector<Activity> Engine::activities() {
@@ -119,10 +141,18 @@ bool Engine::stopping() {
   return stopping_;
 }
 
-void Engine::close() noexcept {
+bool Engine::close(std::chrono::milliseconds timeout) noexcept {
   stop();
-  readahead_.close();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ended = [this] {
+      return std::all_of(taken_.begin(), taken_.end(), [](const Taken& each) { return each.since_ns == 0; });
+    };
+    if (!row_ended_.wait_for(lock, timeout, ended)) return false;
+  }
+  if (!readahead_.close(timeout)) return false;
   threads_.join();
+  return true;
 }
 
 void Engine::work(int number) {
@@ -149,8 +179,13 @@ void Engine::work(int number) {
     lock.lock();
     taken_[self] = {};
     counters_.add(spent);
-    if (!status.ok()) job->errors_.push_back({row, status});
-    if (--job->running_ == 0 && job->next_ == job->tasks_.size()) job->finished_.notify_all();
+    if (!status.ok()) {
+      ++counters_.failed;
+      job->errors_.push_back({row, status});
+    }
+    --job->running_;
+    if (job->done()) job->finished_.notify_all();
+    if (stopping_) row_ended_.notify_all();
   }
 }
 

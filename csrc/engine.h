@@ -36,6 +36,9 @@ class Job {
   std::uint8_t* const images_;  // (rows, out.height, out.width, 3)
   const Size out_;
   const RowOptions options_;
+
+  bool done() const { return next_ == tasks_.size() && running_ == 0; }
+
   // Guarded by Engine::mutex_.
   std::size_t next_ = 0;     // the first task that no thread has taken
   std::size_t running_ = 0;  // tasks that a thread is at
@@ -61,8 +64,9 @@ class Engine {
   // True when no thread will touch the job any more.
   bool wait(const Job& job, std::chrono::milliseconds timeout);
 
-  // Takes back the rows that have not begun and waits for those that have.
-  void cancel(Job& job) noexcept;
+  // Takes back the rows that have not begun and waits for those that have, but no longer than that: false if a thread
+  // may still touch the job and its memory.
+  bool cancel(Job& job, std::chrono::milliseconds timeout) noexcept;
 
   // The rows that failed, in the order of their tasks. After wait.
   std::vector<RowError> errors(const Job& job);
@@ -73,8 +77,12 @@ class Engine {
   // What each thread is at.
   std::vector<Activity> activities();
 
-  // Cancels everything and joins the threads. Safe to call twice, also by two threads at once.
-  void close() noexcept;
+  Levels levels();
+
+  // Cancels everything, and joins the threads if they come to an end of what they are at in time. False if not: then
+  // the engine, and all memory that jobs write to, must be left as they are for good; or close is called again, also by
+  // two threads at once.
+  bool close(std::chrono::milliseconds timeout) noexcept;
 
   // Whether close has begun.
   bool stopping();
@@ -94,8 +102,10 @@ class Engine {
   std::vector<RowWorker> workers_;  // one a thread
   std::mutex mutex_;
   std::condition_variable work_came_;
+  std::condition_variable row_ended_;  // once stopping
   bool stopping_ = false;
   std::deque<std::shared_ptr<Job>> queue_;  // jobs with tasks that no thread has taken
+  std::vector<std::weak_ptr<Job>> known_;   // all that have come and are still held; some that are not
   RowCounters counters_;
   std::vector<Taken> taken_;       // one a thread
   std::vector<StageFlag> stages_;  // one a thread, which sets it without the mutex

@@ -131,6 +131,7 @@ Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
   // the second finds the first one's and uses that.
   const Status status = open_shard(shards_[shard], true, file);
   if (!status.ok()) return status;
+  opened_.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<const File> closing;  // closed after the lock is released
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = where_.find(shard);

@@ -1,6 +1,7 @@
 // Shard number and byte range -> bytes, through a bounded cache of open files.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -57,6 +58,9 @@ class FileCache {
   // after the cache lets go of it.
   Status get(std::uint32_t shard, std::shared_ptr<const File>* file);
 
+  // How often a shard has been opened.
+  std::uint64_t opened() const { return opened_.load(std::memory_order_relaxed); }
+
  private:
   struct Entry {
     std::uint32_t shard;
@@ -65,6 +69,7 @@ class FileCache {
 
   const std::vector<Shard> shards_;
   const std::size_t max_open_;
+  std::atomic<std::uint64_t> opened_{0};
   std::mutex mutex_;
   std::list<Entry> recent_;  // most recently used first
   std::unordered_map<std::uint32_t, std::list<Entry>::iterator> where_;

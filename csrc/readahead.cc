@@ -23,7 +23,7 @@ std::uint64_t hint(FileCache* files, const ByteRange& range) noexcept {
 
 Readahead::Readahead(FileCache* files) : files_(files), thread_(1, [this](int) { work(); }, [this] { stop(); }) {}
 
-Readahead::~Readahead() { close(); }
+Readahead::~Readahead() { stop(); }
 
 void Readahead::add(const std::vector<ByteRange>& ranges, bool restart) {
   {
@@ -38,6 +38,11 @@ void Readahead::add(const std::vector<ByteRange>& ranges, bool restart) {
   changed_.notify_one();
 }
 
+std::size_t Readahead::waiting() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.size();
+}
+
 void Readahead::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -47,9 +52,14 @@ void Readahead::stop() {
   changed_.notify_one();
 }
 
-void Readahead::close() noexcept {
+bool Readahead::close(std::chrono::milliseconds timeout) noexcept {
   stop();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [this] { return !hinting_; })) return false;
+  }
   thread_.join();
+  return true;
 }
 
 void Readahead::work() {
@@ -61,9 +71,12 @@ void Readahead::work() {
     queue_.pop_front();
     const std::uint64_t round = restarts_;
     while (range.size > 0 && round == restarts_ && !stopping_) {
+      hinting_ = true;
       lock.unlock();
       const std::uint64_t done = hint(files_, range);
       lock.lock();
+      hinting_ = false;
+      if (stopping_) changed_.notify_all();
       if (done == 0) break;
       range.offset += done;
       range.size -= done;

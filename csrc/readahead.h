@@ -1,7 +1,9 @@
 // Byte ranges that will be read soon -> hints to the kernel, given by a thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -33,8 +35,11 @@ class Readahead {
   // `restart` drops what has not been hinted yet.
   void add(const std::vector<ByteRange>& ranges, bool restart);
 
-  // Drops the rest and joins the thread. Safe to call twice, also by two threads at once.
-  void close() noexcept;
+  // Ranges that have not been hinted, the one at hand not among them.
+  std::size_t waiting();
+
+  // Drops the rest, and joins the thread if its hint ends in time; false if not. May be called again.
+  bool close(std::chrono::milliseconds timeout) noexcept;
 
  private:
   void work();
@@ -44,6 +49,7 @@ class Readahead {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  bool hinting_ = false;
   std::uint64_t restarts_ = 0;  // tells the thread that what it is at has been dropped
   std::deque<ByteRange> queue_;
   ThreadPool thread_;  // last: it uses all of the above

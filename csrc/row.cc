@@ -38,8 +38,11 @@ struct TimedSink {
 }  // namespace
 
 void RowCounters::add(const RowCounters& other) {
-  rows += other.rows;
+  opened += other.opened;
+  read += other.read;
   bytes += other.bytes;
+  rows += other.rows;
+  failed += other.failed;
   read_ns += other.read_ns;
   decode_ns += other.decode_ns;
   resize_ns += other.resize_ns;
@@ -76,6 +79,9 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
   }
 
   const std::uint64_t read = now_ns();
+  counters->read = 1;
+  counters->bytes = task.size;
+  counters->read_ns = read - started;
   stage->set(Stage::decoding);
   const Size size = {task.width, task.height};
   status = jpeg_.open(size);
@@ -98,7 +104,9 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
   resizer_.finish(out);
   const std::uint64_t finished = now_ns();
 
-  counters->add({1, task.size, read - started, decoded - read - sink.ns, finished - decoded + sink.ns});
+  counters->rows = 1;
+  counters->decode_ns = decoded - read - sink.ns;
+  counters->resize_ns = finished - decoded + sink.ns;
   return status;
 }
 

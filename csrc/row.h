@@ -34,8 +34,11 @@ struct RowOptions {
 
 // Time that a thread spent, and what it got done.
 struct RowCounters {
-  std::uint64_t rows = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t opened = 0;  // shards; FileCache counts them
+  std::uint64_t read = 0;    // rows whose JPEG was read
+  std::uint64_t bytes = 0;   // of these
+  std::uint64_t rows = 0;    // decoded and resized: a thread does both at once, and the second cannot fail
+  std::uint64_t failed = 0;  // rows that could not be read or decoded; the engine counts them
   std::uint64_t read_ns = 0;
   std::uint64_t decode_ns = 0;
   std::uint64_t resize_ns = 0;

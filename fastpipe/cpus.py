@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
+from fastpipe.cgroups import Cgroup, cgroups_of
 
 
 def granted_cpus() -> int:
@@ -17,49 +14,34 @@ def granted_cpus() -> int:
 
     A container's quota of 1.5 CPUs counts as 2: one thread fewer would leave half a CPU idle.
     """
-    limits = [float(_affinity()), *_quotas()]
-    return max(1, math.ceil(min(limits)))
+    quota = cpu_quota()
+    return max(1, affinity() if quota is None else min(affinity(), math.ceil(quota)))
 
 
-def _affinity() -> int:
+def affinity() -> int:
+    """CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _quotas() -> Iterator[float]:
-    """CPUs' worth of time that each limited cgroup around this process may use.
+def cpu_quota() -> float | None:
+    """CPUs' worth of time that this process's cgroups grant it together with all else in them; None without a limit.
 
-    Sources: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us); cgroups(7).
+    Sources: the kernel's documentation of cgroup v2 (cpu.max) and v1 (cpu.cfs_quota_us).
     """
-    with contextlib.suppress(OSError, ValueError):
-        for line in OWN_CGROUPS.read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if not controllers:
-                yield from _along(CGROUP_ROOT, path, _v2_quota)
-            elif "cpu" in controllers.split(","):
-                yield from _along(CGROUP_ROOT / "cpu", path, _v1_quota)
-
-
-def _along(mount: Path, path: str, read: Callable[[Path], float | None]) -> Iterator[float]:
-    """The quotas of a cgroup and of those that hold it. In a container the path may be that of the host: then only the
-    mount point, which is the container's own cgroup, is there.
-    """
-    cgroup = mount / path.lstrip("/")
-    for folder in [cgroup, *cgroup.parents]:
+    quotas = []
+    for group in cgroups_of("cpu"):
         with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
-            quota = read(folder)
+            quota = _quota(group)
             if quota is not None:
-                yield quota
-        if folder == mount:
-            return
+                quotas.append(quota)
+    return min(quotas, default=None)
 
 
-def _v2_quota(folder: Path) -> float | None:
-    quota, period = (folder / "cpu.max").read_text().split()[:2]
-    return None if quota == "max" else int(quota) / int(period)
-
-
-def _v1_quota(folder: Path) -> float | None:
-    quota = int((folder / "cpu.cfs_quota_us").read_text())
-    return quota / int((folder / "cpu.cfs_period_us").read_text()) if quota > 0 else None
+def _quota(group: Cgroup) -> float | None:
+    if group.version == 2:
+        quota, period = (group.folder / "cpu.max").read_text().split()[:2]
+        return None if quota == "max" else int(quota) / int(period)
+    micros = group.number("cpu.cfs_quota_us")
+    return micros / group.number("cpu.cfs_period_us") if micros > 0 else None

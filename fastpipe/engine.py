@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from fastpipe.limits import most_open_shards
 from fastpipe.plan import BatchPlan
 from fastpipe.watchdog import Activity
 
+# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
+# file system answers.
+_PATIENCE_S = 10.0
 _CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
 
 
@@ -42,6 +46,11 @@ def engine_facts() -> EngineFacts:
     return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
 
 
+def extension_file() -> str:
+    """Where the native engine lies."""
+    return _engine.__file__
+
+
 class Job:
     """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
 
@@ -53,8 +62,10 @@ class Job:
         return self._job.wait(timeout_s)
 
     def cancel(self) -> None:
-        """Takes back the rows that have not begun and waits for the few that have."""
-        self._job.cancel()
+        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
+        system holds a read for ever. The memory of those that are held is never used again.
+        """
+        self._job.cancel(_PATIENCE_S)
 
     def errors(self) -> list[tuple[int, str]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
@@ -87,7 +98,7 @@ class Engine:
             ) from problem
         self._process = os.getpid()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined.
-        self._finalizer = weakref.finalize(self, self._engine.close)
+        self._finalizer = weakref.finalize(self, self._engine.close, _PATIENCE_S)
 
     def submit(
         self,
@@ -134,16 +145,22 @@ class Engine:
             native[name] = ranges[name]
         self._engine.read_ahead(native, restart)
 
-    def counters(self) -> dict[str, float]:
-        """Rows and bytes done and the threads' seconds in each stage, since the start."""
+    def counters(self) -> dict[str, Any]:
+        """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
         return self._engine.counters() if not self.is_foreign() else {}
+
+    def levels(self) -> dict[str, int]:
+        """What is waiting where at the moment, by the names of Stats."""
+        return self._engine.levels() if not self.is_foreign() else {}
 
     def activities(self) -> list[Activity]:
         """What each thread is at."""
         return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
 
     def close(self) -> None:
-        """Ends the threads. Safe to call twice, and in a forked child, where it does nothing."""
+        """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
+        forked child, where it does nothing.
+        """
         self._finalizer()
 
     def is_foreign(self) -> bool:

@@ -223,6 +223,7 @@ class Loader:
         keep = prefetch_factor + 2 + stream.lookahead
         slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
         self._engine = engine = Engine(index, num_workers, verify=verify)
+        watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not isinstance(recipe.crop, config.RandomResizedCrop)
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
@@ -237,22 +238,24 @@ class Loader:
                 ahead=prefetch_factor,
                 exact=full_size,
                 replace_bad=on_error == "replace",
-                watchdog=Watchdog(stall_timeout_s, index, engine.activities),
+                watchdog=watchdog,
             )
 
         def snapshot() -> Stats:
-            done = engine.counters()
             return replace(
                 stats,
-                bytes_read=int(done.get("bytes", 0)),
-                images_decoded=int(done.get("rows", 0)),
-                read_s=done.get("read_s", 0.0),
-                decode_s=done.get("decode_s", 0.0),
-                resize_s=done.get("resize_s", 0.0),
+                **engine.counters(),
+                **engine.levels(),
+                batches_copying=transfer.under_way(),
+                slots_lent=slots.lent,
+                slots_idle=slots.idle,
             )
 
         self._snapshot = snapshot
-        self._transfer = Transfer(stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats)
+        transfer = Transfer(
+            stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats, watchdog=watchdog
+        )
+        self._transfer = transfer
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)
@@ -327,11 +330,16 @@ class Loader:
         }
 
     def stats(self) -> Stats:
-        """A snapshot of what the loader has done since it was made."""
+        """A snapshot of what the loader has done since it was made, and of what is waiting in it now. Any thread may
+        ask; it takes 0.01 ms and holds nobody up.
+        """
         return self._snapshot()
 
     def close(self) -> None:
-        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid."""
+        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid.
+
+        Waits for the rows that threads are at, a few milliseconds; a read that does not end is let be after 10 s.
+        """
         self._engine.close()
 
     def __reduce__(self) -> NoReturn:

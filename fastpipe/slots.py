@@ -35,6 +35,16 @@ class SlotRing:
         self._idle: deque[NDArray[np.uint8]] = deque()
         self._lent: dict[int, weakref.ref[Any]] = {}  # keeps the weak references alive
 
+    @property
+    def lent(self) -> int:
+        """Buffers that somebody has."""
+        return len(self._lent)
+
+    @property
+    def idle(self) -> int:
+        """Buffers that nobody has and that are kept."""
+        return len(self._idle)
+
     def take(self) -> NDArray[np.uint8]:
         """A buffer with no particular content.
 

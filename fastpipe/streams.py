@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
 
+# Between two looks at an event. A loop that waits for one is several batches ahead of its GPU.
+_LOOK_AGAIN_S = 0.5e-3
+
 
 class Mark(Protocol):
     """A place in a queue of work: all that was queued before it."""
@@ -19,8 +23,8 @@ class Mark(Protocol):
     def done(self) -> bool:
         """Whether all of it has been done; never waits."""
 
-    def wait(self) -> None:
-        """Returns when it has been."""
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has been done within so many seconds."""
 
     def since(self, earlier: Mark) -> float:
         """Seconds of the device between two marks that are done."""
@@ -89,8 +93,8 @@ class _Now:
     def done(self) -> bool:
         return True
 
-    def wait(self) -> None:
-        pass
+    def wait(self, timeout_s: float) -> bool:
+        return True
 
     def since(self, earlier: Mark) -> float:
         return 0.0
@@ -127,8 +131,14 @@ class _Event:
     def done(self) -> bool:
         return bool(self._event.query())  # type: ignore[no-untyped-call]
 
-    def wait(self) -> None:
-        self._event.synchronize()
+    def wait(self, timeout_s: float) -> bool:
+        # Not by synchronize: that cannot be interrupted, and keeps a CPU busy which the engine's threads could use.
+        deadline = time.monotonic() + timeout_s
+        while not self.done():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_AGAIN_S)
+        return True
 
     def since(self, earlier: Mark) -> float:
         assert isinstance(earlier, _Event)

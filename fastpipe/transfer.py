@@ -15,6 +15,7 @@ from fastpipe.plan import BatchPlan
 from fastpipe.staging import Arrays, pack, unpack
 from fastpipe.stats import Stats
 from fastpipe.streams import Mark, Stream
+from fastpipe.watchdog import Watchdog
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -22,6 +23,10 @@ HostMemory = tuple[NDArray[np.uint8], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
 _MOST_UNDONE = 4
+_STEP_UNDONE = (
+    f"has not done the training step of {_MOST_UNDONE} batches ago; look at what the program has it do, and, with "
+    "several ranks, at what the others are at"
+)
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,25 @@ class Transfer:
         seed: of the loader; decides the augmentation together with epoch, batch and samples.
         classes: in the dataset.
         stats: transfer_s, augment_s and device_s are added to.
+        watchdog: of waits for the training loop's own work.
     """
 
-    def __init__(self, stream: Stream, augment: Augment | None, *, seed: int, classes: int, stats: Stats) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        augment: Augment | None,
+        *,
+        seed: int,
+        classes: int,
+        stats: Stats,
+        watchdog: Watchdog,
+    ) -> None:
         self._stream = stream
         self._augment = augment
         self._seed = seed
         self._classes = classes
         self._stats = stats
+        self._watchdog = watchdog
         self._copying: deque[tuple[Mark, HostMemory]] = deque()
         self._working: deque[tuple[Mark, Mark]] = deque()
         self._users: deque[Mark] = deque()
@@ -83,6 +99,10 @@ class Transfer:
     def lookahead(self) -> int:
         """Batches to queue before the one before them is handed out."""
         return self._stream.lookahead
+
+    def under_way(self) -> int:
+        """Batches that are queued and not done. Any thread may ask."""
+        return sum(not ready.done() for _, ready in list(self._working))
 
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
@@ -117,8 +137,14 @@ class Transfer:
         """
         self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
         if len(self._users) > _MOST_UNDONE:
-            self._users.popleft().wait()
+            self._wait(self._users.popleft())
         return staged.images, staged.labels
+
+    def _wait(self, step: Mark) -> None:
+        started = time.perf_counter()
+        self._watchdog.begin()
+        while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
+            self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], HostMemory]:
         """The batch's images (n, 3, height, width) and the arrays on the device, and the memory that is copied."""

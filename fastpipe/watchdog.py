@@ -53,7 +53,7 @@ class Watchdog:
         self._warned = False
 
     def patience_s(self, waited_s: float) -> float:
-        """Seconds until `look` should be called again, at most 1."""
+        """Seconds until `look` or `look_outside` should be called again, at most 1."""
         limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
         return min(1.0, max(limit - waited_s, 0.01))
 
@@ -76,10 +76,22 @@ class Watchdog:
                 self._timeout_s * _TIMES_UNTIL_ERROR,
             )
 
-    def _report(self, waited_s: float) -> str:
+    def look_outside(self, waited_s: float, stuck: str) -> None:
+        """Warns in the log if a wait for the program's own work has been too long. Never raises: how long a training
+        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide.
+
+        Args:
+            waited_s: seconds that this wait has taken.
+            stuck: what is waited for.
+        """
+        if waited_s >= self._timeout_s and not self._warned:
+            self._warned = True
+            _LOG.warning("%s\nwaiting on", self._report(waited_s, stuck))
+
+    def _report(self, waited_s: float, stuck: str = "") -> str:
         activities = list(self._activities())
         busy = [each for each in activities if each.stage != "idle"]
-        lines = [f"no batch for {waited_s:.0f} s: {self._stuck(busy)}"]
+        lines = [f"no batch for {waited_s:.0f} s: {stuck or self._stuck(busy)}"]
         for number, each in enumerate(activities):
             lines.append(f"  thread {number}: {self._words(each)}")
         lines.append(f"  machine: {machine_state()}")

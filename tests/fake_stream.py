@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(eq=False)
 class FakeMark:
-    """A mark that is done when the test says so; waiting for it is noted and makes it done."""
+    """A mark that is done when the test says so; waiting for it is noted and makes it done, after `late` times."""
 
     stream: FakeStream
     what: str
@@ -22,9 +23,12 @@ class FakeMark:
     def done(self) -> bool:
         return self.is_done or self.stream.at_once
 
-    def wait(self) -> None:
+    def wait(self, timeout_s: float) -> bool:
         self.stream.log.append(f"wait {self.what}")
-        self.is_done = True
+        time.sleep(self.stream.pause_s)
+        self.is_done = self.stream.late == 0
+        self.stream.late = max(0, self.stream.late - 1)
+        return self.is_done
 
     def since(self, earlier: FakeMark) -> float:
         return 0.25
@@ -36,12 +40,15 @@ class FakeStream:
 
     Attributes:
         at_once: marks are done when they are made.
+        late, pause_s: waits that are in vain, and seconds that each wait takes.
         log: what was asked for, in order.
         marks: all that were made in the stream itself.
     """
 
     at_once: bool = True
     lookahead: int = 1
+    late: int = 0
+    pause_s: float = 0.0
     log: list[str] = field(default_factory=list)
     marks: list[FakeMark] = field(default_factory=list)
     buffers: int = 0

@@ -153,8 +153,10 @@ def test_counters_count(large: Path) -> None:
     for times in (1, 2):
         wait_done(pool.submit(plan, images_for(plan), exact=True))
         counters = pool.counters()
-        assert counters["rows"] == times * len(plan)
-        assert counters["bytes"] == times * index.jpeg_bytes
+        assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
+        assert counters["bytes_read"] == times * index.jpeg_bytes
+        assert counters["shards_opened"] == 1
+        assert counters["images_failed"] == 0
         assert min(counters["read_s"], counters["decode_s"], counters["resize_s"]) > 0
     pool.close()
 

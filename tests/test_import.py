@@ -43,7 +43,8 @@ def threads():
 before = threads()
 import fastpipe
 print("threads", *before, *threads())
-print("modules", *({"cv2", "kornia", "pandas", "PIL", "rich", "turbojpeg", "typer", "webdataset"} & sys.modules.keys()))
+heavy = {"cv2", "kornia", "pandas", "PIL", "prometheus_client", "rich", "turbojpeg", "typer", "webdataset"}
+print("modules", *(heavy & sys.modules.keys()))
 """
 
 # CPU time, which other programs do not stretch. What is compared with is `import torch`: 1 to 2 s.

@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # sets before its own, save that those of TOP may import one another without a cycle.
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
-    {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
+    {"cgroups", "errors", "format", "draws", "names", "limits", "shards"},  # L0
+    {"cpus"},
     {"index", "config", "machine"},  # L1
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
@@ -30,7 +31,7 @@ LAYERS: tuple[set[str], ...] = (
     {"course"},  # which one comes next,
     {"delivery"},  # how its batches are handed out,
     {"loader", "dataset"},  # and what hands out epochs
-    {"monitoring"},  # and looks at it
+    {"monitoring", "prometheus"},  # and looks at it
     {"__init__"},  # the public names
     TOP,  # L5
     {"cli", "__main__"},
@@ -41,10 +42,11 @@ LAYER = {entry: number for number, entries in enumerate(LAYERS) for entry in ent
 RESERVED = {
     "torch": {entry for entry, layer in LAYER.items() if layer >= LAYER["slots"]},
     "kornia": {"augment"},
-    "cv2": {"pack", "bench", "demo", "sheet"},
+    "cv2": {"pack", "bench", "demo", "doctor", "sheet"},
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
+    "prometheus_client": {"prometheus"},
     "fastpipe._engine": {"engine", "pictures", "pack"},
 }
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.streams import CudaStream, HostStream, stream_of
+from fastpipe.streams import CudaStream, HostStream, _Event, stream_of
 
 gpu = pytest.mark.gpu
 
@@ -24,7 +27,7 @@ def test_the_cpu_by_its_names(device: object) -> None:
     with stream.work():
         first = stream.mark()
     mark = stream.hand_over(first, (torch.zeros(1),))
-    mark.wait()
+    assert mark.wait(0)
     assert mark.done()
     assert mark.since(first) == 0.0
 
@@ -83,3 +86,14 @@ def test_memory_that_cannot_be_pinned_is_said_once_and_does_without(monkeypatch:
 def test_buffers_are_pinned() -> None:
     stream = stream_of("cuda")
     assert torch.from_numpy(stream.buffer((8,))).is_pinned()
+
+
+def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up() -> None:
+    answers = iter([False, False, True])
+    assert _Event(SimpleNamespace(query=lambda: next(answers))).wait(60)
+    asked: list[bool] = []
+    never = SimpleNamespace(query=lambda: asked.append(False))
+    started = time.monotonic()
+    assert not _Event(never).wait(0.2)
+    assert time.monotonic() - started >= 0.2
+    assert 1 < len(asked) <= 401, "it sleeps between two looks, and leaves the CPU to the engine's threads"

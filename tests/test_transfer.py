@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from pathlib import Path
 
@@ -146,3 +147,21 @@ def test_breaking_off_leaves_nothing_behind(flat: Path, stream: FakeStream) -> N
                 break
         assert loader.stats().batches == 3
         assert len(list(loader)) == BATCHES
+
+
+def test_a_training_step_that_does_not_end_is_told_and_waited_for(
+    flat: Path, stream: FakeStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twenty times the time that the loader's own stages are given: it is told once, and no error."""
+    with loader_of(flat, stall_timeout=0.01) as loader:
+        batches = iter(loader)
+        for _ in range(4):
+            next(batches)
+        stream.late, stream.pause_s = 20, 0.01
+        next(batches)
+        (record,) = [
+            each for each in caplog.records if "has not done the training step of 4 batches ago" in each.message
+        ]
+        assert re.match(r"no batch for \d+ s: cpu has not done", record.message)
+        assert "machine: " in record.message
+        assert len(list(batches)) == BATCHES - 5

@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastpipe
-from fastpipe import cpus
+from fastpipe import cgroups
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def two_of_eight_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own").write_text("0::/\n")
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "cgroup" / "cpu.max").write_text("200000 100000\n")
-    monkeypatch.setattr(cpus, "OWN_CGROUPS", tmp_path / "own")
-    monkeypatch.setattr(cpus, "CGROUP_ROOT", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "OWN", tmp_path / "own")
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path / "cgroup")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 

@@ -176,6 +176,12 @@ void hint(Random* random, const Rows& rows, Engine* engine) {
   engine->read_ahead(ranges, random->one_in(3));
 }
 
+void cancel(Engine* engine, const Batch& batch, Done* done) {
+  if (engine->cancel(*batch.job, std::chrono::minutes(2))) return;
+  std::fprintf(stderr, "stress: a row does not end\n");
+  ++done->wrong;
+}
+
 // One user of an engine that others use, too, and may close.
 void use(Random random, const Rows& rows, Engine* engine, Done* done) {
   std::vector<std::unique_ptr<Batch>> ahead;
@@ -185,15 +191,16 @@ void use(Random random, const Rows& rows, Engine* engine, Done* done) {
     if (engine->submit(batch->job)) ahead.push_back(std::move(batch));
     if (random.one_in(3)) engine->activities();
     if (random.one_in(3)) engine->counters();
-    if (random.one_in(60)) engine->close();
+    if (random.one_in(3)) engine->levels();
+    if (random.one_in(60)) engine->close(std::chrono::milliseconds(random.below(3)));
     if (ahead.empty() || random.one_in(2)) continue;
     const std::size_t which = random.below(ahead.size());
-    if (random.one_in(3)) engine->cancel(*ahead[which]->job);
+    if (random.one_in(3)) cancel(engine, *ahead[which], done);
     while (!engine->wait(*ahead[which]->job, std::chrono::milliseconds(random.below(5)))) engine->stopping();
     check(rows, engine, *ahead[which], done);
     ahead.erase(ahead.begin() + static_cast<std::ptrdiff_t>(which));
   }
-  for (const auto& batch : ahead) engine->cancel(*batch->job);  // as Python does with a job that is dropped
+  for (const auto& batch : ahead) cancel(engine, *batch, done);  // as Python does with a job that is dropped
 }
 
 // As pack's threads do: each has its own transcoder.

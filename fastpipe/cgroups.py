@@ -1,0 +1,67 @@
+"""The kernel's files -> the control groups around this process, where containers' limits stand.
+
+Sources: cgroups(7); the kernel's documentation of cgroup v1 and v2. Both can be there at once, each with other
+controllers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/sys/fs/cgroup")
+OWN = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Cgroup:
+    """A control group that this process is in, by itself or by way of one inside it.
+
+    Attributes:
+        folder: its files.
+        version: 1 or 2; they name their files differently.
+    """
+
+    folder: Path
+    version: int
+
+    def number(self, name: str) -> int:
+        """A file that holds one number.
+
+        Raises:
+            OSError, ValueError: it cannot be read, or holds something else ("max").
+        """
+        return int((self.folder / name).read_text())
+
+    def numbers(self, name: str) -> dict[str, int]:
+        """A file of lines of a name and a number.
+
+        Raises:
+            OSError, ValueError: it cannot be read, or holds something else.
+        """
+        return {key: int(value) for key, value in map(str.split, (self.folder / name).read_text().splitlines())}
+
+
+def cgroups_of(controller: str) -> Iterator[Cgroup]:
+    """The groups that a controller ("cpu", "memory") limits this process by: the innermost first, then those around it.
+
+    In a container the path may be that of the host: then only the mount point, which is the container's own group, is
+    there. Those that are not are given too; nothing can be read from them.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in OWN.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers:
+                yield from _outwards(ROOT, path, 2)
+            elif controller in controllers.split(","):
+                yield from _outwards(ROOT / controller, path, 1)
+
+
+def _outwards(mount: Path, path: str, version: int) -> Iterator[Cgroup]:
+    innermost = mount / path.lstrip("/")
+    for folder in [innermost, *innermost.parents]:
+        yield Cgroup(folder, version)
+        if folder == mount:
+            return

@@ -1,0 +1,93 @@
+"""torch, OpenCV, libjpeg-turbo, the engine and the GPU -> checks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+
+import torch
+
+from fastpipe.cpus import granted_cpus
+from fastpipe.doctor.check import Check, Verdict
+from fastpipe.doctor.jpeg_simd import jpeg_simd
+from fastpipe.doctor.threads import VARIABLES, thread_counts
+from fastpipe.engine import engine_facts
+
+_LEAST_SIMD_RATIO = 1.4  # 2 to 3 where SIMD is in use
+
+
+def worker_processes() -> Check:
+    """How torch's DataLoader would start its workers and get their batches."""
+    strategy = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+    method = multiprocessing.get_start_method(allow_none=True)
+    found = f"tensors by {strategy}, {method or multiprocessing.get_all_start_methods()[0]} by default"
+    return Check("worker processes", found, Verdict.OK)
+
+
+def threads() -> Check:
+    """Threads of each library in a process, against the CPUs granted."""
+    granted, counts = granted_cpus(), thread_counts()
+    set_to = [f"{name}={os.environ[name]}" for name in sorted(set(VARIABLES.values())) if name in os.environ]
+    found = ", ".join(f"{name} {count}" for name, count in counts.items())
+    found += f"; {', '.join(set_to) or 'OMP_NUM_THREADS not set'}"
+    too_many = {VARIABLES[name]: name for name, count in counts.items() if count > granted}
+    if not too_many:
+        return Check("threads", found, Verdict.OK)
+    settings = ", ".join(f"{variable}={granted}" for variable in too_many)
+    return Check("threads", found, Verdict.BAD, f"more than the {granted} CPUs granted: set {settings}")
+
+
+def threads_in_workers() -> Check:
+    """The same for a worker process a CPU. torch limits itself there to one thread; the others do not."""
+    name, granted, counts = "threads in workers", granted_cpus(), thread_counts()
+    several = {library: counts[library] for library in ("OpenCV", "OpenBLAS") if counts.get(library, 1) > 1}
+    if not several or granted == 1:
+        return Check(name, "one of each library", Verdict.OK)
+    most = max(several.values())
+    found = f"{granted} workers of DataLoader with {most} of {' and '.join(several)} each: {granted * most} threads"
+    settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
+    advice = f"for workers of your own: {settings}; fastpipe.loader has none, fastpipe.Dataset limits OpenCV itself"
+    return Check(name, found, Verdict.NOTE, advice)
+
+
+def engine() -> Check:
+    """Which of our own code this processor can run."""
+    facts = engine_facts()
+    found = f"resize by {facts.resize}, decoding by {facts.decode}"
+    if facts.resize != "scalar" and facts.decode == "strips":
+        return Check("engine", found, Verdict.OK)
+    advice = "this processor lacks the instructions for our fastest code (AVX2, BMI2); results are the same"
+    return Check("engine", found, Verdict.NOTE, advice)
+
+
+def libjpeg() -> Check:
+    """Version, file, and whether its SIMD code is in use."""
+    simd = jpeg_simd()
+    if simd is None:
+        return Check("libjpeg-turbo", f"{engine_facts().libjpeg_turbo}; its speed could not be measured", Verdict.OK)
+    found = simd.version + (f" ({os.path.basename(simd.file)})" if simd.file else "")
+    if simd.ratio >= _LEAST_SIMD_RATIO:
+        return Check("libjpeg-turbo", f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without", Verdict.OK)
+    if os.environ.get("JSIMD_FORCENONE") == "1":
+        advice = "unset JSIMD_FORCENONE"
+    else:
+        advice = "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel, which brings one"
+    return Check("libjpeg-turbo", f"{found}; no SIMD in use", Verdict.NOTE, advice)
+
+
+def gpu() -> Check:
+    """What torch sees, and whether host memory can be pinned for it."""
+    if not torch.cuda.is_available():
+        why = "torch was built without CUDA" if torch.version.cuda is None else "torch sees none"
+        return Check(
+            "GPU", why, Verdict.NOTE, "" if torch.version.cuda is None else "look at nvidia-smi and the driver"
+        )
+    names = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
+    found = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"
+    try:
+        torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+    except RuntimeError as problem:
+        reason = str(problem).splitlines()[0]
+        advice = f"memory cannot be pinned ({reason}): raise the limit on locked memory (ulimit -l)"
+        return Check("GPU", found, Verdict.BAD, advice)
+    return Check("GPU", f"{found}; pinning works", Verdict.OK)
