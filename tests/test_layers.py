@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
 LAYERS: tuple[set[str], ...] = (
     {"errors", "format", "cpus", "draws", "names", "limits", "shards"},  # L0
-    {"index", "config", "machine"},  # L1
+    {"rows"},  # L1: of an index,
+    {"index", "config", "machine"},  # what is known of a dataset, of the options and of the machine
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,
