@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine import Engine, Job
+from fastpipe.errors import EngineError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan
 from fastpipe.slots import SlotRing
@@ -97,13 +98,24 @@ class EpochWorks:
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
             started = time.perf_counter()
-            plan = self._plan.batch(self._submitted)
-            first = self._submitted == self._first
-            self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
-            images = self._slots.take()
-            self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
-            self._submitted += 1
+            try:
+                self._submit()
+            except MemoryError as problem:
+                raise EngineError(
+                    f"no memory for batch {self._submitted} of epoch {self._plan.epoch}: {problem}. Pass a smaller "
+                    "batch_size, size or prefetch_factor, keep fewer batches, or raise the limit on memory (ulimit -v, "
+                    "or the container's)"
+                ) from problem
             self._stats.plan_s += time.perf_counter() - started
+
+    def _submit(self) -> None:
+        """Puts the next batch in the works."""
+        plan = self._plan.batch(self._submitted)
+        first = self._submitted == self._first
+        self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
+        images = self._slots.take()
+        self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+        self._submitted += 1
 
     def _wait(self, job: Job) -> None:
         started = time.perf_counter()

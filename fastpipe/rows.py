@@ -41,7 +41,10 @@ class Rows:
         try:
             self.descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as problem:
-            raise DatasetError(f"{file} cannot be opened: {problem.strerror}") from problem
+            raise DatasetError(
+                f"{file} cannot be opened: {problem.strerror}; look whether it is there, at the disk, and at the limit "
+                "on open files (ulimit -n)"
+            ) from problem
         closing = weakref.finalize(self, os.close, self.descriptor)
         closing.atexit = False  # a daemon thread may still read
 
@@ -105,6 +108,11 @@ def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], 
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
     except FileNotFoundError as problem:
         raise DatasetError(f"{file} is missing; {repack}") from problem
+    except OSError as problem:  # of the system, which says nothing about the file
+        raise DatasetError(
+            f"{file} cannot be mapped: {problem.strerror}; expected {samples:,} records of {INDEX_DTYPE.itemsize} bytes "
+            "in a readable file. Look at the disk, and at the limits on memory and open files (ulimit -v, ulimit -n)"
+        ) from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
         raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {repack}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
