@@ -110,8 +110,9 @@ def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], 
         raise DatasetError(f"{file} is missing; {repack}") from problem
     except OSError as problem:  # of the system, which says nothing about the file
         raise DatasetError(
-            f"{file} cannot be mapped: {problem.strerror}; expected {samples:,} records of {INDEX_DTYPE.itemsize} bytes "
-            "in a readable file. Look at the disk, and at the limits on memory and open files (ulimit -v, ulimit -n)"
+            f"{file} cannot be mapped: {problem.strerror}; expected a readable file of {samples:,} records of "
+            f"{INDEX_DTYPE.itemsize} bytes. Look at the disk, and at the limits on memory and open files (ulimit -v, "
+            "ulimit -n)"
         ) from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
         raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {repack}") from problem

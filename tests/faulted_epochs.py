@@ -2,7 +2,7 @@
 
     python faulted_epochs.py DATASET WORK < CASES > OUTCOMES
 
-DATASET is copied for each case, into a folder in WORK. A case has a "name" and, where wanted:
+DATASET is copied for each case, into a folder in WORK. A case has a "name", fit for a folder, and where wanted:
 
     options       of the loader, besides those below
     epochs        how many; 1
@@ -13,8 +13,8 @@ DATASET is copied for each case, into a folder in WORK. A case has a "name" and,
     acts          [[what, arguments], ...]: functions below
     fault         FAULT_* for calls.c; "{data}" stands for the copy, "{shards}" for the folder of the shards' files
 
-An outcome is {"rows": a digest of each row handed out, "error", "replaced", "again": the rows of the next epoch, without
-the fault, or its error, "said": warnings, "monitor": its lines}.
+An outcome is {"rows": a digest of each row handed out, "error", "replaced", "again": the rows of the next epoch,
+without the fault, or its error, "said": warnings, "monitor": its lines}.
 """
 
 from __future__ import annotations
@@ -179,7 +179,8 @@ def main() -> None:
     dataset, work = (Path(argument).resolve() for argument in sys.argv[1:])
     logging.getLogger("fastpipe").propagate = False
     for case in json.load(sys.stdin):
-        print(json.dumps({case["name"]: outcome_of(case, dataset, work)}), flush=True)
+        sys.stdout.write(json.dumps(outcome_of(case, dataset, work)) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
