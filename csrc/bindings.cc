@@ -406,6 +406,7 @@ PYBIND11_MODULE(_engine, m) {
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
   m.attr("MAX_PIXELS") = kMaxPixels;
+  m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")

@@ -38,8 +38,8 @@ bool ThreadPool::has_memory() noexcept {
   void* const some = std::malloc(4096);
   if (some == nullptr) return false;
   std::free(some);
-  static_cast<void>(std::uncaught_exceptions());  // makes the data of exceptions
-  return true;
+  volatile const int exceptions = std::uncaught_exceptions();  // asked, not guessed: that makes the data of exceptions
+  return exceptions == 0;
 }
 
 void ThreadPool::begin(bool with_memory) noexcept {

@@ -61,6 +61,11 @@ class Job:
         return self._job.errors()
 
 
+def lacks_memory(reason: str) -> bool:
+    """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
+    return reason.startswith(_engine.OUT_OF_MEMORY)
+
+
 class Engine:
     """A fixed set of C++ threads that read, decode, crop, resize and collate, and never touch Python.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine import Engine, Job
+from fastpipe.engine import Engine, Job, lacks_memory
 from fastpipe.errors import EngineError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan
@@ -133,6 +133,7 @@ class EpochWorks:
         errors: list[tuple[int, str]],
     ) -> None:
         """Raises for the first bad row, or fills all bad rows with other samples."""
+        self._check_memory(plan, errors)
         first_row, reason = errors[0]
         rows = np.array([row for row, _ in errors], dtype=np.int64)
         wanted = len(rows)
@@ -143,7 +144,9 @@ class EpochWorks:
             self._wait(job)
             self._engine.check_usable()
             labels[rows] = others.labels
-            rows = rows[[row for row, _ in job.errors()]]
+            errors = job.errors()
+            self._check_memory(others, errors)
+            rows = rows[[row for row, _ in errors]]
             if not len(rows):
                 self._stats.replaced += wanted
                 return
@@ -152,3 +155,13 @@ class EpochWorks:
         elif self._replace_bad:
             reason += " (and the dataset has no other sample to put in its place)"
         raise self._index.sample_error(int(plan.samples[first_row]), reason)
+
+    def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
+        """A lack of memory is no fault of a sample: to replace it would make batches depend on the moment."""
+        for row, reason in errors:
+            if lacks_memory(reason):
+                shard, key, offset = self._index.where(int(plan.samples[row]))
+                raise EngineError(
+                    f"{reason} (sample {plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a smaller "
+                    "num_workers, or raise the limit on memory (ulimit -v, or the container's)"
+                )

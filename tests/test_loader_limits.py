@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory, run_script
+from conftest import frees_memory, run_script, smooth_noise
 from soak import Tried, times
 
 from fastpipe.format import DATASET_FILE, INDEX_FILE, shard_name
 from fastpipe.index import Index
+from fastpipe.pack.job import PackOptions, pack
 
 
 @pytest.fixture(scope="module")
@@ -128,19 +129,20 @@ MEMORY = """
     import torch
     import fastpipe
 
-    def used_bytes():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+    dataset, limits_mb, limit_name, options = sys.argv[1], *map(json.loads, sys.argv[2:])
+    LIMIT, COLUMN = {"AS": (resource.RLIMIT_AS, 0), "DATA": (resource.RLIMIT_DATA, 5)}[limit_name]
 
     def limit(extra):
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[COLUMN]) * resource.getpagesize()
         if extra is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (used_bytes() + extra,) * 2)
+            resource.setrlimit(LIMIT, (used + extra,) * 2)
 
     def epochs(when, extra):
         digest = hashlib.sha256()
         if when == "before":
             limit(extra)
-        with fastpipe.loader(sys.argv[1], 4, size=256, num_workers=4, prefetch_factor=4, on_error=sys.argv[3]) as loader:
+        with fastpipe.loader(dataset, num_workers=4, prefetch_factor=4, **options) as loader:
             if when == "after":
                 limit(extra)
             for epoch in range(2):
@@ -170,26 +172,63 @@ MEMORY = """
         with os.fdopen(said) as file:
             return chosen[0], chosen[1], os.waitstatus_to_exitcode(status), file.read()
 
-    wanted = [(when, int(mb * 2**20)) for when in ("before", "after") for mb in json.loads(sys.argv[2])]
+    wanted = [(when, int(mb * 2**20)) for when in ("before", "after") for mb in limits_mb]
     print(json.dumps([outcome("before", None)] + [outcome(*each) for each in wanted]))
 """
 
 
+@pytest.fixture(scope="module")
+def heavy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures that take some MB to decode."""
+    source = tmp_path_factory.mktemp("heavy") / "source"
+    (source / "only").mkdir(parents=True)
+    for number in range(4):
+        picture = smooth_noise(1600, 1200, seed=number, cell=40)
+        picture.save(source / "only" / f"{number}.jpg", quality=95)
+    pack(source, source.with_name("packed"), PackOptions(workers=1))
+    return source.with_name("packed")
+
+
+LARGE_BATCHES = {"batch_size": 4, "size": 256}
+SMALL_BATCHES = {"batch_size": 2, "size": 16}
+
+
 @frees_memory
-@pytest.mark.parametrize("on_error", ["raise", "replace"])
-def test_memory_ends(many_shards: Path, tried: Tried, on_error: str) -> None:
-    """RLIMIT_AS, of which a program has more or less left. The limit of a cgroup ends a process: no test of ours."""
-    limits_mb = np.linspace(0, 80, times(11, 161)).tolist()
-    done = run_script(MEMORY, many_shards, json.dumps(limits_mb), on_error, timeout_s=times(120, 1200))
+@pytest.mark.parametrize(
+    ("limited", "data", "options", "on_error", "most_mb"),
+    [
+        ("AS", "many_shards", LARGE_BATCHES, "raise", 80),
+        ("DATA", "heavy", SMALL_BATCHES, "raise", 100),
+        ("DATA", "heavy", SMALL_BATCHES, "replace", 100),
+    ],
+)
+def test_memory_ends(
+    request: pytest.FixtureRequest,
+    tried: Tried,
+    limited: str,
+    data: str,
+    options: dict[str, int],
+    on_error: str,
+    most_mb: int,
+) -> None:
+    """Of its addresses, or its data, a program has more or less left. A cgroup's limit ends a process: no test of ours.
+
+    The one ends in the program's own thread, which makes batches, the other in the loader's, which decode.
+    """
+    arguments = json.dumps(limited), json.dumps({**options, "on_error": on_error})
+    limits_mb = [0, 0.02, 0.1, 36, 38, *np.geomspace(0.5, most_mb, times(5, 100)).tolist()]  # 38: the stacks just fit
+    done = run_script(MEMORY, request.getfixturevalue(data), json.dumps(limits_mb), *arguments, timeout_s=600)
     assert done.returncode == 0, done.stderr
     (_, _, _, whole), *outcomes = json.loads(done.stdout)
     assert whole.startswith("whole ")
     for when, extra, code, text in outcomes:
-        place = f"{extra / 2**20:.1f} MB, {when} the loader was made: {text}"
+        place = f"{extra / 2**20:.2f} MB, {when} the loader was made: {text}"
         assert code == 0, place
         assert text == whole or "emory" in text or "cannot start 4 threads" in text, place
     for when in ("before", "after"):
         texts = [text for at, _, _, text in outcomes if at == when]
         assert texts[0] != whole
         assert texts[-1] == whole
-    tried("the memory limit reached (RLIMIT_AS)", len(outcomes), "an error that says so, or all batches as ever")
+    tried(
+        f"the memory limit reached (RLIMIT_{limited})", len(outcomes), "an error that says so, or all batches as ever"
+    )
