@@ -1,6 +1,6 @@
-"""Programs in JSON -> how each ended, in JSON; each runs in a process forked off one that has torch already.
+"""Programs in JSON -> how each ended, in JSON; each runs in a process forked off one that has MODULE already.
 
-    python forked_programs.py DATASET < PROGRAMS > OUTCOMES
+    python forked_programs.py DATASET MODULE < PROGRAMS > OUTCOMES
 
 A program is {"code": source, with DATA for the dataset's folder and say() to tell how far it has come, "signal": to be
 sent to it, "after": what it has to have said first, "delay_s": after that, "limit_s"}. It runs in the module __main__
@@ -11,6 +11,7 @@ was left}.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
@@ -20,9 +21,8 @@ import tempfile
 import time
 from typing import Any
 
-import torch  # noqa: F401 (so that programs need not load it)
-
 DATA = sys.argv[1]
+importlib.import_module(sys.argv[2])
 
 
 def say(word: str) -> None:

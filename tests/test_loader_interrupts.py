@@ -63,7 +63,7 @@ def endings(large: Path) -> dict[str, list[tuple[str, dict[str, Any]]]]:
             after = rng.choice(list(MOMENTS))
             code = PROGRAM.format(**FORMS[form])
             programs.append({"code": code, "signal": sent, "after": after, "delay_s": rng.uniform(0, MOMENTS[after])})
-    outcomes = iter(outcomes_of(programs, large))
+    outcomes = iter(outcomes_of(programs, large, "torch"))
     moments = iter(f"{each['delay_s']:.3f} s after {each['after']}" for each in programs)
     return {kind: [(next(moments), next(outcomes)) for _ in range(count)] for kind, (_, _, count) in KINDS.items()}
 

@@ -112,7 +112,6 @@ def test_many_epochs(many_shards: Path, tried: Tried) -> None:
             for images, labels in loader:
                 pass
             del images, labels
-            gc.collect()
             figures.append(seen())
     print(json.dumps(figures))
     """
