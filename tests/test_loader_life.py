@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import FLAT_IMAGES
+from soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError, Index
@@ -88,7 +89,7 @@ def test_an_iterator_outlives_the_name_of_its_loader(textured: Path) -> None:
     assert len([1 for _ in fastpipe.loader(textured, 4, size=24, num_workers=2)]) == 5
 
 
-def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
+def test_two_loaders_at_once(textured: Path, flat: Path, tried: Tried) -> None:
     def alone(dataset: Path) -> list[torch.Tensor]:
         with fastpipe.loader(dataset, 4, size=24, num_workers=2) as loader:
             return [images for images, _ in loader]
@@ -100,6 +101,7 @@ def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
         pairs = [(a.clone(), b.clone()) for (a, _), (b, _) in zip(one, other, strict=False)]
     for got, expected in zip(zip(*pairs, strict=True), (alone(textured), alone(flat)), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=False))
+    tried("two loaders at once", 1, "each gives what it gives alone, byte for byte")
 
 
 def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
@@ -110,6 +112,32 @@ def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
         assert torch.equal(next(first)[0], expected[0][number])
         assert torch.equal(next(second)[0], expected[1][number])
     assert next(first, None) is next(second, None) is None
+
+
+def test_made_in_one_thread_and_used_in_others(textured: Path, tried: Tried) -> None:
+    """While the main thread is busy with Python of its own: made by one, iterated by the next, closed by the last."""
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        expected = [images.clone() for _ in range(3) for images, _ in loader]
+    made: list[fastpipe.Loader] = []
+    got: list[torch.Tensor] = []
+
+    def done_by_another(work: Callable[[], None]) -> None:
+        worker = threading.Thread(target=work)
+        worker.start()
+        deadline = time.monotonic() + 60
+        while worker.is_alive() and time.monotonic() < deadline:
+            sum(range(1000))
+        assert not worker.is_alive()
+
+    for _ in range(times(3, 30)):
+        done_by_another(lambda: made.append(fastpipe.loader(textured, 4, size=24, num_workers=2)))
+        got.clear()
+        for _ in range(3):
+            done_by_another(lambda: got.extend(images for images, _ in made[-1]))
+        assert len(got) == len(expected)
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        done_by_another(made.pop().close)
+    tried("a loader made in one thread, used in another", times(3, 30), "batches as ever, byte for byte")
 
 
 def test_iteration_in_other_threads(textured: Path) -> None:
