@@ -74,10 +74,14 @@ def test_ctrl_c_at_random_moments(
 ) -> None:
     for moment, ended in endings[kind]:
         place = f"{moment}: {ended}"
-        assert ended["code"] in (-signal.SIGINT, 130), place
         assert in_time(ended["seconds"], 2), place
         assert ended["stderr"].count("Traceback") <= 1, place
-        assert ended["stderr"].rstrip().endswith("KeyboardInterrupt"), place
+        if "ImportError: initialization failed" in ended["stderr"]:  # what pybind11 makes of it while ours is loaded
+            assert ended["stderr"].startswith("KeyboardInterrupt\n\nThe above exception was the direct cause"), place
+            assert (ended["code"], ended["said"]) == (1, "importing\n"), place
+        else:
+            assert ended["code"] in (-signal.SIGINT, 130), place
+            assert ended["stderr"].rstrip().endswith("KeyboardInterrupt"), place
         assert not ended["left"], place
     tried("Ctrl-C at a random moment", len(endings[kind]), "ends within 2 s, one traceback, no process left")
 
