@@ -42,8 +42,9 @@ void raise_if(const Status& status) {
 }
 
 // Note [thread-local data]
-// A thread's first call from Python makes room for all thread-local data of this extension, since pybind11 has some, and
-// glibc ends the process where there is no memory for that. So what is large is a pointer, and made when it is needed.
+// A thread's first call from Python makes room for all thread-local data of this extension, since pybind11 has some,
+// and glibc ends the process where there is no memory for that. So what is large is a pointer, and made when it is
+// needed.
 
 // Note [the end of the program]
 // When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
@@ -215,7 +216,8 @@ class PyShard {
       throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
     }
     const PixelSpan span = span_of(image);  // throws if not writable
-    thread_local const auto reader = std::make_unique<PictureReader>();  // keeps its memory; Note [thread-local data]
+    // Keeps its memory; Note [thread-local data].
+    thread_local const auto reader = std::make_unique<PictureReader>();
     Status status;
     without_gil([&] { status = reader->run(*file_, offset, size, span); });
     raise_if(status);

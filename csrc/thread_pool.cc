@@ -32,8 +32,9 @@ class BlockSignals {
 }  // namespace
 
 // Note [memory of a thread]
-// A thread's first exception needs memory for thread-local data, and glibc ends the process where there is none. So each
-// thread makes sure of it before it begins, while that can still be said; later a lack of memory is one row's error.
+// A thread's first exception needs memory for thread-local data, and glibc ends the process where there is none. So
+// each thread makes sure of it before it begins, while that can still be said; later a lack of memory is one row's
+// error.
 bool ThreadPool::has_memory() noexcept {
   void* const some = std::malloc(4096);
   if (some == nullptr) return false;

@@ -13,8 +13,8 @@ namespace fastpipe {
 // the program's main thread. The owner makes `body` return; `join`, or the destructor, waits for that.
 class ThreadPool {
  public:
-  // Throws std::system_error where the system refuses a thread, std::bad_alloc where it has no memory for one; `stop` is
-  // then called, and those that started are joined.
+  // Throws std::system_error where the system refuses a thread, std::bad_alloc where it has no memory for one; `stop`
+  // is then called, and those that started are joined.
   ThreadPool(int threads, const std::function<void(int)>& body, const std::function<void()>& stop);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -69,7 +69,8 @@ class Rows:
         joined = b"".join(map(self._read, firsts.tolist(), counts.tolist()))
         before = np.cumsum(counts) - counts - firsts  # from a sample's number to its place in what was read
         places = numbers + np.repeat(before, np.diff(np.concatenate([[0], cuts, [len(numbers)]])))
-        return np.frombuffer(joined, dtype=INDEX_DTYPE)[places[where.reshape(samples.shape)]]
+        records: NDArray[np.void] = np.frombuffer(joined, dtype=INDEX_DTYPE)[places[where.reshape(samples.shape)]]
+        return records
 
     def _read(self, first: int, count: int) -> bytes:
         offset = self._first_byte + first * INDEX_DTYPE.itemsize
