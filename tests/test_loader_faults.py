@@ -38,9 +38,10 @@ CASES: dict[str, Case] = {
     "grown while open": opened(["grow", SHARD]),
     "cut behind the samples while open": opened(["truncate", SHARD, -1]),
     "replaced by others, not verified": closed(["replace", SHARD, "flipped"]),
-    "each read is short": fault("pread", "short", 0, 0, each=True, under="{data}"),
+    "each read is short": fault("pread", "short", 0, 0, each=True, under="{data}") | {"shards": ""},
     "each read of a shard is short": fault("pread", "short", 0, 0, each=True),
-    "each read is slow": fault("pread", "delay", 200, 0, each=True, under="{data}") | {"options": {"batch_size": 6}},
+    "each read is slow": fault("pread", "delay", 200, 0, each=True, under="{data}")
+    | {"shards": "", "options": {"batch_size": 6}},
     "each read of a shard is slow": {
         **fault("pread", "delay", 200, 0, each=True),
         "after": 0,

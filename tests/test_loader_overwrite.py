@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -62,14 +63,10 @@ def wait_until_open(shards: int, data: Path) -> None:
         time.sleep(0.01)
 
 
-def descriptors(data: Path) -> dict[Path, int]:
-    return {file: os.open(file, os.O_RDONLY) for file in data.iterdir() if file.is_file()}
-
-
-@pytest.fixture
-def old_files(data: Path) -> Iterator[None]:
-    """That the files which were there at first keep their bytes, whatever takes their names."""
-    held = descriptors(data)
+@contextlib.contextmanager
+def never_written_to(data: Path) -> Iterator[None]:
+    """That the files which are there at first keep their bytes, whatever takes their names."""
+    held = {file: os.open(file, os.O_RDONLY) for file in data.iterdir() if file.is_file()}
     content = {file: file.read_bytes() for file in held}
     yield
     for file, descriptor in held.items():
@@ -78,7 +75,6 @@ def old_files(data: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.usefixtures("old_files")
 def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried, other: str) -> None:
     rows, others = rows_of(data), open_shards(data)
     with loader_of(data) as loader:
@@ -86,7 +82,8 @@ def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried,
         for number, (images, _) in enumerate(loader):
             if number == 1:
                 wait_until_open(others + len(Index(data).shards), data)
-                pack(source, data, OTHERS[other])
+                with never_written_to(data):
+                    pack(source, data, OTHERS[other])
             got.append(images.clone())
         assert torch.equal(torch.cat(got), rows)
         assert torch.equal(torch.cat([images for images, _ in loader]), rows), "the next epoch, too"
@@ -97,7 +94,6 @@ def test_open_shards_stay_what_they_were(data: Path, source: Path, tried: Tried,
 
 
 @pytest.mark.parametrize(("other", "verified"), [("other pictures", False), ("another order", True)])
-@pytest.mark.usefixtures("old_files")
 def test_shards_that_are_opened_after_the_overwrite(
     data: Path, source: Path, tried: Tried, other: str, verified: bool
 ) -> None:
@@ -106,7 +102,8 @@ def test_shards_that_are_opened_after_the_overwrite(
     with loader_of(data, open_shards=1, verify=verified) as loader:
         batches = iter(loader)
         got = [next(batches)[0].clone()]
-        pack(source, data, OTHERS[other])
+        with never_written_to(data):
+            pack(source, data, OTHERS[other])
         with pytest.raises(SampleError) as caught:
             got.extend(images.clone() for images, _ in batches)
         assert torch.equal(torch.cat(got), rows[: 2 * len(got)])
@@ -116,7 +113,6 @@ def test_shards_that_are_opened_after_the_overwrite(
     tried("pack --overwrite while a loader reads, its shards not open", 1, "right batches, then a SampleError")
 
 
-@pytest.mark.usefixtures("old_files")
 def test_overwritten_before_the_first_batch(data: Path, source: Path, tried: Tried) -> None:
     with loader_of(data) as loader:
         pack(source, data, OTHERS["another order"])
@@ -135,7 +131,8 @@ def test_repaired_in_mid_epoch(data: Path, source: Path, many_shards: Path, trie
         got = []
         for number, (images, _) in enumerate(loader):
             if number == 1:
-                repaired = repair(data, source, verify(data), workers=1)
+                with never_written_to(data):
+                    repaired = repair(data, source, verify(data), workers=1)
                 assert repaired == [shard_name(8), shard_name(10)]
             got.append(images.clone())
         good = [row for row in range(24) if row not in (16, 20, 21)]
@@ -153,7 +150,8 @@ def test_an_index_made_anew_in_mid_epoch(data: Path, source: Path, many_shards: 
         kept = (data / "index.npy").read_bytes()
         (data / "other").write_bytes(kept[:300] + bytes(36) + kept[336:])
         (data / "other").rename(data / "index.npy")
-        assert repair(data, source, verify(data), workers=1) == ["index.npy"]
+        with never_written_to(data):
+            assert repair(data, source, verify(data), workers=1) == ["index.npy"]
         got += [images.clone() for images, _ in batches]
     assert torch.equal(torch.cat(got), rows)
     assert (data / "index.npy").read_bytes() == kept
