@@ -41,6 +41,11 @@ void raise_if(const Status& status) {
   if (!status.ok()) throw py::value_error(words_of(status));
 }
 
+// Note [thread-local data]
+// A thread's first call from Python makes room for all thread-local data of this extension, since pybind11 has some,
+// and glibc ends the process where there is no memory for that. So what is large is a pointer, and made when it is
+// needed.
+
 // Note [the end of the program]
 // When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
 // not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep
@@ -240,9 +245,10 @@ class PyShard {
       throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
     }
     const PixelSpan span = span_of(image);  // throws if not writable
-    thread_local PictureReader reader;      // keeps its memory
+    // Keeps its memory; Note [thread-local data].
+    thread_local const auto reader = std::make_unique<PictureReader>();
     Status status;
-    without_gil([&] { status = reader.run(*file_, offset, size, span); });
+    without_gil([&] { status = reader->run(*file_, offset, size, span); });
     raise_if(status);
   }
 
@@ -351,15 +357,15 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   JpegInfo info;
   Status status;
   // Keeps its memory. What it wrote is copied before anything that might run other Python code on this thread.
-  thread_local Transcoder transcoder;
+  thread_local const auto transcoder = std::make_unique<Transcoder>();  // Note [thread-local data]
   {
     const py::gil_scoped_release release;  // `jpeg` and `segments` are held by this call
-    status = transcoder.run(bytes.data, bytes.size, list, options, &info);
+    status = transcoder->run(bytes.data, bytes.size, list, options, &info);
   }
   raise_if(status);
   py::object output = py::none();
-  if (transcoder.output_size() > 0) {
-    output = py::bytes(reinterpret_cast<const char*>(transcoder.output()), transcoder.output_size());
+  if (transcoder->output_size() > 0) {
+    output = py::bytes(reinterpret_cast<const char*>(transcoder->output()), transcoder->output_size());
   }
   py::dict found;
   found["width"] = info.width;
@@ -446,6 +452,7 @@ PYBIND11_MODULE(_engine, m) {
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
   m.attr("MAX_PIXELS") = kMaxPixels;
+  m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")

@@ -53,26 +53,27 @@ std::uint64_t hint_limit(dev_t device) {
 }  // namespace
 
 Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* file) {
-  int fd;
+  int number;
   do {
-    fd = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+    number = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
+  } while (number < 0 && errno == EINTR);
+  if (number < 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
+  Descriptor fd(number);
   struct stat info;
-  const int failed = ::fstat(fd, &info) == 0 ? 0 : errno;
-  const std::uint64_t hint_bytes = failed == 0 && hints ? hint_limit(info.st_dev) : kLeastHintBytes;
-  auto opened = std::make_shared<const File>(fd, shard.size_bytes, hint_bytes);
-  if (failed != 0) return error(Code::open_failed, "%s", errno_words(failed).c_str());
+  if (::fstat(fd.get(), &info) != 0) return error(Code::open_failed, "%s", errno_words(errno).c_str());
   if (!S_ISREG(info.st_mode)) return error(Code::open_failed, "expected a regular file");
   if (static_cast<std::uint64_t>(info.st_size) != shard.size_bytes) {
     return error(Code::shard_changed, "expected %llu bytes, found %llu",
                  static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size));
   }
-  *file = std::move(opened);
+  const std::uint64_t hint_bytes = hints ? hint_limit(info.st_dev) : kLeastHintBytes;
+  *file = std::make_shared<const File>(std::move(fd), shard.size_bytes, hint_bytes);
   return {};
 }
 
-File::~File() { ::close(fd_); }
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
 
 Status File::check(std::uint64_t offset, std::uint64_t size) const {
   if (offset <= size_bytes_ && size <= size_bytes_ - offset) return {};
@@ -83,13 +84,14 @@ Status File::check(std::uint64_t offset, std::uint64_t size) const {
 Status File::read(std::uint64_t offset, std::uint8_t* out, std::size_t size) const {
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t got = ::pread(fd_, out + done, size - done, static_cast<off_t>(offset + done));
+    const ssize_t got = ::pread(fd_.get(), out + done, size - done, static_cast<off_t>(offset + done));
     if (got > 0) {
       done += static_cast<std::size_t>(got);
     } else if (got == 0) {
       return error(Code::shard_too_short, "needs %zu bytes, found %zu", size, done);
     } else if (errno != EINTR) {
-      return error(Code::read_failed, "%s", errno_words(errno).c_str());
+      return error(Code::read_failed, "%s, after %zu of %zu bytes; look at the disk or the network",
+                   errno_words(errno).c_str(), done, size);
     }
   }
   return {};
@@ -99,12 +101,12 @@ std::uint64_t File::will_need(std::uint64_t offset, std::uint64_t size) const {
   size = std::min(size, hint_bytes_);
 #if defined(POSIX_FADV_WILLNEED)
   const bool asked =
-      ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED) == 0;
+      ::posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED) == 0;
 #elif defined(F_RDADVISE)  // macOS
   struct radvisory advice = {};
   advice.ra_offset = static_cast<off_t>(offset);
   advice.ra_count = static_cast<int>(size);
-  const bool asked = ::fcntl(fd_, F_RDADVISE, &advice) == 0;
+  const bool asked = ::fcntl(fd_.get(), F_RDADVISE, &advice) == 0;
 #else
   const bool asked = false;
 #endif

@@ -9,20 +9,34 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "status.h"
 
 namespace fastpipe {
 
-// An open file descriptor; closes itself.
+// An open file descriptor; closes itself, also where there is no memory for what it was opened for.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor& operator=(Descriptor&&) = delete;
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_;  // -1: moved from
+};
+
+// An open shard.
 class File {
  public:
-  File(int fd, std::uint64_t size_bytes, std::uint64_t hint_bytes)
-      : fd_(fd), size_bytes_(size_bytes), hint_bytes_(hint_bytes) {}
-  ~File();
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
+  File(Descriptor fd, std::uint64_t size_bytes, std::uint64_t hint_bytes)
+      : fd_(std::move(fd)), size_bytes_(size_bytes), hint_bytes_(hint_bytes) {}
 
   // Whether a range lies inside the file; to be asked before memory is made for one that an index names.
   Status check(std::uint64_t offset, std::uint64_t size) const;
@@ -35,7 +49,7 @@ class File {
   std::uint64_t will_need(std::uint64_t offset, std::uint64_t size) const;
 
  private:
-  const int fd_;
+  const Descriptor fd_;
   const std::uint64_t size_bytes_;
   const std::uint64_t hint_bytes_;  // the most that one hint may ask for; Note [size of a hint]
 };

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 TASK_DTYPE: np.dtype[np.void]
 RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
+OUT_OF_MEMORY: str
 LIBJPEG_TURBO_VERSION: str
 
 class Engine:

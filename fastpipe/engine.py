@@ -72,6 +72,11 @@ class Job:
         return self._job.errors()
 
 
+def lacks_memory(reason: str) -> bool:
+    """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
+    return reason.startswith(_engine.OUT_OF_MEMORY)
+
+
 class Engine:
     """A fixed set of C++ threads that read, decode, crop, resize and collate, and never touch Python.
 
@@ -91,10 +96,10 @@ class Engine:
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         try:
             self._engine = _engine.Engine(shards, num_workers, most_open_shards())
-        except RuntimeError as problem:
+        except (RuntimeError, MemoryError) as problem:
             raise EngineError(
-                f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limit "
-                "on processes (ulimit -u, or the container's pids limit)"
+                f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "
+                "processes and memory (ulimit -u and -v, or the container's)"
             ) from problem
         self._process = os.getpid()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined.

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine import Engine, Job
+from fastpipe.engine import Engine, Job, lacks_memory
+from fastpipe.errors import EngineError
 from fastpipe.index import Index
 from fastpipe.plan import BatchPlan, EpochPlan
 from fastpipe.slots import SlotRing
@@ -97,13 +98,24 @@ class EpochWorks:
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
             started = time.perf_counter()
-            plan = self._plan.batch(self._submitted)
-            first = self._submitted == self._first
-            self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
-            images = self._slots.take()
-            self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
-            self._submitted += 1
+            try:
+                self._submit()
+            except MemoryError as problem:
+                raise EngineError(
+                    f"no memory for batch {self._submitted} of epoch {self._plan.epoch}: {problem}. Pass a smaller "
+                    "batch_size, size or prefetch_factor, keep fewer batches, or raise the limit on memory (ulimit -v, "
+                    "or the container's)"
+                ) from problem
             self._stats.plan_s += time.perf_counter() - started
+
+    def _submit(self) -> None:
+        """Puts the next batch in the works."""
+        plan = self._plan.batch(self._submitted)
+        first = self._submitted == self._first
+        self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
+        images = self._slots.take()
+        self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+        self._submitted += 1
 
     def _wait(self, job: Job) -> None:
         started = time.perf_counter()
@@ -121,6 +133,7 @@ class EpochWorks:
         errors: list[tuple[int, str]],
     ) -> None:
         """Raises for the first bad row, or fills all bad rows with other samples."""
+        self._check_memory(plan, errors)
         first_row, reason = errors[0]
         rows = np.array([row for row, _ in errors], dtype=np.int64)
         wanted = len(rows)
@@ -131,7 +144,9 @@ class EpochWorks:
             self._wait(job)
             self._engine.check_usable()
             labels[rows] = others.labels
-            rows = rows[[row for row, _ in job.errors()]]
+            errors = job.errors()
+            self._check_memory(others, errors)
+            rows = rows[[row for row, _ in errors]]
             if not len(rows):
                 self._stats.replaced += wanted
                 return
@@ -140,3 +155,13 @@ class EpochWorks:
         elif self._replace_bad:
             reason += " (and the dataset has no other sample to put in its place)"
         raise self._index.sample_error(int(plan.samples[first_row]), reason)
+
+    def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
+        """A lack of memory is no fault of a sample: to replace it would make batches depend on the moment."""
+        for row, reason in errors:
+            if lacks_memory(reason):
+                shard, key, offset = self._index.where(int(plan.samples[row]))
+                raise EngineError(
+                    f"{reason} (sample {plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a smaller "
+                    "num_workers, or raise the limit on memory (ulimit -v, or the container's)"
+                )

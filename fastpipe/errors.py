@@ -6,7 +6,7 @@
     │   └── SampleError              one sample of it cannot be read or decoded
     ├── ImageError (ValueError)      one source image cannot be packed
     ├── PackError                    packing cannot go on
-    └── EngineError (RuntimeError)   the native engine cannot start or was misused
+    └── EngineError (RuntimeError)   the native engine cannot start or go on, or was misused
 
 Each message says what was expected, what came, where, and what to do next.
 """
@@ -84,4 +84,4 @@ class PackError(FastpipeError):
 
 
 class EngineError(FastpipeError, RuntimeError):
-    """The native engine cannot start, or was used after close or in another process."""
+    """The native engine cannot start, has no memory, gets no answer, or was used after close or in another process."""

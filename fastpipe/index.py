@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, sample_key
+from fastpipe.format import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_FILE, sample_key
+from fastpipe.rows import Rows, map_records
 from fastpipe.shards import ShardColumns, count, text
 
 _REPACK = "pack the source again, with --overwrite"
@@ -23,7 +24,8 @@ class Index:
     """What a packed dataset holds, without its pixels. Made by `fastpipe.open`.
 
     Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
-    dataset of a billion samples opens at once.
+    dataset of a billion samples opens at once. `read` and `rows` read them from the file; see Note [rows of the index]
+    in rows.py. `records` is for a look at many of them.
 
     Args:
         path: the dataset's folder.
@@ -67,7 +69,7 @@ class Index:
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
         self._records_file = _identity(self.path / INDEX_FILE)
-        self.records = _map_records(self.path / INDEX_FILE, samples)
+        self.records = map_records(self.path / INDEX_FILE, samples, _REPACK)
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -80,24 +82,21 @@ class Index:
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def open_records(self) -> int:
-        """A new descriptor of index.npy; in it, record n begins at byte `records.offset` + n * `records.itemsize`.
+    def open_rows(self) -> Rows:
+        """index.npy, opened anew.
 
         Raises:
             DatasetError: the file cannot be opened, or another dataset is there by now.
         """
-        file = self._folder / INDEX_FILE
-        try:
-            descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as problem:
-            raise DatasetError(f"{file} cannot be opened: {problem.strerror}") from problem
-        if _identity(descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
-            try:
-                refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
-            except DatasetError:
-                os.close(descriptor)
-                raise
-        return descriptor
+        rows = Rows(self._folder / INDEX_FILE, self.records.offset)
+        if _identity(rows.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+            refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
+        return rows
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """Opened when it is first read, and of use to forked children, too."""
+        return self.open_rows()
 
     def __len__(self) -> int:
         return len(self.records)
@@ -108,20 +107,26 @@ class Index:
             f"{len(self.classes)} classes, {len(self.shards)} shards>"
         )
 
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+    def read(self, samples: NDArray[np.int64], rows: Rows | None = None) -> NDArray[np.void]:
         """Copies the records of some samples and checks that they can be true.
 
         Args:
             samples: (n,) sample numbers in [0, len(self)).
+            rows: to read them from; None: the index's own.
 
         Returns:
             (n,) records of dtype INDEX_DTYPE.
 
         Raises:
-            DatasetError: a record points outside its shard, or holds an impossible size or label.
+            DatasetError: the index cannot be read, or a record points outside its shard, or holds an impossible size
+                or label.
         """
         near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
-        return self.checked(samples, np.asarray(self.records[near]))
+        return self.checked(samples, (rows or self._rows).of(near))
+
+    def rows(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copies the records of some samples, unchecked; see `Rows.of`."""
+        return self._rows.of(samples)
 
     def checked(self, samples: NDArray[np.int64], near: NDArray[np.void]) -> NDArray[np.void]:
         """Returns the records of some samples if they can be true; raises as `read` does.
@@ -170,7 +175,7 @@ class Index:
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
-        record = self.records[sample]
+        record = self.rows(np.array(sample))[()]
         return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
 
     def sample_error(self, sample: int, reason: str) -> SampleError:
@@ -265,24 +270,3 @@ def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArra
     offset, size = records["offset"], records["size"]
     inside: NDArray[np.bool_] = (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
     return inside
-
-
-def _in_short(problem: Exception) -> str:
-    """In one line; what is not text of ours may be long, and of any kind."""
-    words = " ".join(str(problem).split()) or type(problem).__name__
-    return words if len(words) <= 200 else words[:200] + "..."
-
-
-def _map_records(file: Path, samples: int) -> np.memmap[tuple[int], np.dtype[np.void]]:
-    try:
-        records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
-    except FileNotFoundError as problem:
-        raise DatasetError(f"{file} is missing; {_REPACK}") from problem
-    except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
-        raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {_REPACK}") from problem
-    if records.dtype != INDEX_DTYPE or records.shape != (samples,):
-        raise DatasetError(
-            f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "
-            f"The index and dataset.json are not of one pack: {_REPACK}"
-        )
-    return records

@@ -101,8 +101,9 @@ def loader(
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8, which is faster and changes pixels a little.
             CenterCrop and Resize are always exact, so that evaluation is.
-        on_error: a sample that cannot be decoded: "raise" a SampleError, or "replace" it by another, which is drawn
-            from the seed, counted in stats(), and decoded with its own label.
+        on_error: a sample that cannot be read or decoded: "raise" a SampleError, or "replace" it by another, which is
+            drawn from the seed, counted in stats(), and decoded with its own label. One for which there is not enough
+            memory is an EngineError, either way.
         verify: True: compare the hash of each sample's bytes with the one that was packed, as it is read. A changed bit
             that still decodes gives wrong pixels otherwise. A sample that differs is one that cannot be decoded.
         max_pixels: of one picture, as it lies in the shard: a larger one is a DatasetError before any memory is made

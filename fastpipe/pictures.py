@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections import OrderedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe import _engine
-from fastpipe.errors import DatasetError
-from fastpipe.format import INDEX_DTYPE, INDEX_FILE
 from fastpipe.index import Index
 from fastpipe.limits import most_open_shards
 
@@ -20,11 +17,6 @@ _MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take mus
 
 class Pictures:
     """One process's open files of a dataset. It has no threads, and no lock that a fork could leave held.
-
-    Note [rows of the index]
-    Rows are read from the file, not from the map. A process that looks up random rows of a map comes to have all of its
-    pages, and those that no other process has yet count as its private memory. What is read leaves nothing behind, and
-    a file that has become too short is an error instead of a bus error.
 
     Args:
         index: of the dataset.
@@ -38,9 +30,7 @@ class Pictures:
         self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
-        self._rows = index.open_records()
-        closing = weakref.finalize(self, os.close, self._rows)
-        closing.atexit = False  # a daemon thread may still read
+        self._rows = index.open_rows()
 
     def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """The index records of some samples.
@@ -54,25 +44,7 @@ class Pictures:
         Raises:
             DatasetError: the index cannot be read, or a record is impossible.
         """
-        row_bytes, first = INDEX_DTYPE.itemsize, self._index.records.offset
-        last = len(self._index) - 1
-        near = np.clip(np.stack([samples - 1, samples, samples + 1], axis=1), 0, last)  # as Index.checked wants them
-        try:
-            rows = [
-                os.pread(self._rows, row_bytes * (behind - before + 1), first + row_bytes * before)
-                for before, behind in near[:, ::2].tolist()
-            ]
-        except OSError as problem:
-            raise DatasetError(f"{self._index.path / INDEX_FILE} cannot be read: {problem.strerror}") from problem
-        joined = b"".join(rows)
-        read = near[:, 2] - near[:, 0] + 1  # rows of each sample
-        if len(joined) != row_bytes * int(read.sum()):
-            raise DatasetError(
-                f"{self._index.path / INDEX_FILE} has become shorter since it was opened; "
-                "pack into another folder while a dataset is in use"
-            )
-        places = np.cumsum(read) - read + (near - near[:, :1]).T  # of the rows before, of the own ones, of those behind
-        return self._index.checked(samples, np.frombuffer(joined, dtype=INDEX_DTYPE)[places])
+        return self._index.read(samples, self._rows)
 
     def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
         """The whole picture of a sample, in memory of its own.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastpipe.errors import EngineError
+from fastpipe.errors import DatasetError, EngineError
 from fastpipe.index import Index
 from fastpipe.machine import machine_state
 
@@ -118,9 +118,12 @@ class Watchdog:
         """Shard, key and offset of a row."""
         shard = self._index.shards[activity.shard]
         first = int(self._index.shard_starts[activity.shard])
-        offsets = self._index.records["offset"][first : first + shard.samples]
-        sample = first + int(np.searchsorted(offsets, activity.offset))
-        if sample < len(self._index) and int(self._index.records["offset"][sample]) == activity.offset:
-            path, key, offset = self._index.where(sample)
-            return f"sample {sample} (key {key}) at byte {offset} of {path}"
+        try:
+            offsets = self._index.rows(np.arange(first, first + shard.samples))["offset"]
+            place = int(np.searchsorted(offsets, activity.offset))
+            if place < len(offsets) and int(offsets[place]) == activity.offset:
+                path, key, offset = self._index.where(first + place)
+                return f"sample {first + place} (key {key}) at byte {offset} of {path}"
+        except DatasetError:  # what it is about matters more than that the index is gone, too
+            pass
         return f"byte {activity.offset} of {shard.path}"

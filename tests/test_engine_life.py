@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import run_script
 from engine_jobs import images_for, plan_all, wait_done
+from patience import in_time
+from soak import Tried, times
 
 from fastpipe.engine import Engine
 from fastpipe.errors import EngineError
@@ -20,6 +22,15 @@ from fastpipe.index import Index
 
 def threads() -> int:
     return len(os.listdir("/proc/self/task"))
+
+
+def threads_at_rest() -> int:
+    """The system may still be clearing away threads that were joined just before."""
+    before, now = -1, threads()
+    while now != before:
+        time.sleep(0.1)
+        before, now = now, threads()
+    return now
 
 
 @pytest.fixture
@@ -47,7 +58,7 @@ def test_closing_cancels_what_waits(large: Path) -> None:
     jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(50)]
     started = time.monotonic()
     pool.close()
-    assert time.monotonic() - started < 2
+    assert in_time(time.monotonic() - started, 2)
     for job in jobs:
         assert job.wait(0)
     assert jobs[-1].errors() == [(row, "cancelled before it ran") for row in range(len(plan))]
@@ -101,7 +112,9 @@ def test_wait_gives_up_after_its_time(large: Path) -> None:
     jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(60)]
     started = time.monotonic()
     assert not jobs[-1].wait(0.05)
-    assert 0.04 < time.monotonic() - started < 1
+    waited = time.monotonic() - started
+    assert waited > 0.04
+    assert in_time(waited, 1)
     pool.close()
 
 
@@ -117,15 +130,14 @@ def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
 
 
 def test_threads_end_with_close(large: Path) -> None:
-    time.sleep(0.1)  # the system may still be clearing away threads that were joined just before
-    before = threads()
+    before = threads_at_rest()
     pool = Engine(Index(large), 7)
     assert threads() == before + 7 + 1  # one reads ahead
     pool.close()
-    assert threads() == before
+    assert threads_at_rest() == before
 
 
-def test_threads_that_the_system_refuses(large: Path) -> None:
+def test_threads_that_the_system_refuses(large: Path, tried: Tried) -> None:
     script = """
         import resource, sys
         from fastpipe.engine import Engine
@@ -141,9 +153,10 @@ def test_threads_that_the_system_refuses(large: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "cannot start 1024 threads" in done.stdout
     assert "pass a smaller num_workers" in done.stdout
+    tried("the system refuses threads", 1, "an EngineError that says what to change")
 
 
-def test_a_forked_child_gets_an_error_and_ends(large: Path) -> None:
+def test_a_forked_child_gets_an_error_and_ends(large: Path, tried: Tried) -> None:
     script = """
         import os, sys, threading
         import fastpipe
@@ -172,9 +185,10 @@ def test_a_forked_child_gets_an_error_and_ends(large: Path) -> None:
     """
     done = run_script(script, large, timeout_s=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    tried("a fork in mid-epoch", 2, "an EngineError in the child, which ends; the parent's epoch goes on")
 
 
-def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path) -> None:
+def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: Tried) -> None:
     script = """
         import sys, threading, time
         import numpy as np
@@ -197,6 +211,8 @@ def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path) -> None
             threading.Thread(target=run, daemon=True).start()
         time.sleep(0.2)
     """
-    for _ in range(4):
+    rounds = times(4, 40)
+    for _ in range(rounds):
         done = run_script(script, flat, timeout_s=60)
         assert (done.returncode, done.stderr) == (0, "")
+    tried("the end of a program whose daemon threads use the engine", rounds, "the program's exit code, no word more")

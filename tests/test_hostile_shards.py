@@ -163,13 +163,15 @@ def test_what_is_no_regular_file(textured: Path, copied: Copy) -> None:
     assert torch.equal(batch(dataset), batch(textured))
 
 
-def test_a_shard_that_shrinks_while_it_is_open(textured: Path, copied: Copy) -> None:
+def test_a_shard_that_shrinks_while_it_is_open(textured: Path, copied: Copy, tried: Tried) -> None:
+    """Of a Dataset; tests/test_loader_faults.py has the loader's."""
     dataset = copied(textured)
     samples = fastpipe.Dataset(dataset)
     assert samples[0][0].shape[0] == 3
     os.truncate(dataset / SHARD, 100)
     with pytest.raises(SampleError, match="beyond the end of the shard"):
         samples[1]
+    tried("a shard that shrinks while a Dataset has it open", 1, "a SampleError; no SIGBUS")
 
 
 def test_the_package_runs_no_code_of_its_data() -> None:

@@ -17,7 +17,8 @@ TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shu
 LAYERS: tuple[set[str], ...] = (
     {"cgroups", "errors", "format", "draws", "names", "limits", "shards"},  # L0
     {"cpus"},
-    {"index", "config", "machine"},  # L1
+    {"rows"},  # L1: of an index,
+    {"index", "config", "machine"},  # what is known of a dataset, of the options and of the machine
     {"crops", "order", "partition"},  # L2: what a plan is made of,
     {"readahead"},  # and what is read for it,
     {"plan"},  # the plan,

@@ -7,19 +7,15 @@ import copy
 import gc
 import os
 import pickle
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES, frees_memory, run_script
+from conftest import FLAT_IMAGES
+from soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError, Index
@@ -79,40 +75,6 @@ def test_memory_is_used_again(loader: fastpipe.Loader) -> None:
     assert len(addresses) <= 8
 
 
-def test_breaking_out_leaks_nothing(textured: Path, large: Path) -> None:
-    with fastpipe.loader(large, 2, size=64, num_workers=3, prefetch_factor=4) as loader:
-        next(iter(loader))  # the shard is open from now on
-        before = threads(), descriptors()
-        for _ in range(50):
-            for _batch in loader:
-                break
-        assert (threads(), descriptors()) == before
-        assert len(list(loader)) == len(loader)
-
-
-def test_loaders_that_are_dropped_leak_nothing(textured: Path) -> None:
-    gc.collect()
-    before = threads(), descriptors()
-    for number in range(50):
-        loader = fastpipe.loader(textured, 4, size=24, num_workers=3)
-        iterator = iter(loader)
-        next(iterator)
-        if number % 3 == 0:
-            loader.close()
-        del loader, iterator
-    gc.collect()
-    assert (threads(), descriptors()) == before
-
-
-def test_no_thread_before_the_loader_and_none_after(textured: Path) -> None:
-    before = threads()
-    with fastpipe.loader(textured, 4, size=24, num_workers=5) as loader:
-        assert threads() == before + 5 + 1  # one reads ahead
-        list(loader)
-        assert threads() == before + 5 + 1
-    assert threads() == before
-
-
 def test_leaving_the_context_closes(textured: Path) -> None:
     with contextlib.suppress(KeyError), fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
         iterator = iter(loader)
@@ -127,7 +89,7 @@ def test_an_iterator_outlives_the_name_of_its_loader(textured: Path) -> None:
     assert len([1 for _ in fastpipe.loader(textured, 4, size=24, num_workers=2)]) == 5
 
 
-def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
+def test_two_loaders_at_once(textured: Path, flat: Path, tried: Tried) -> None:
     def alone(dataset: Path) -> list[torch.Tensor]:
         with fastpipe.loader(dataset, 4, size=24, num_workers=2) as loader:
             return [images for images, _ in loader]
@@ -139,6 +101,7 @@ def test_two_loaders_at_once(textured: Path, flat: Path) -> None:
         pairs = [(a.clone(), b.clone()) for (a, _), (b, _) in zip(one, other, strict=False)]
     for got, expected in zip(zip(*pairs, strict=True), (alone(textured), alone(flat)), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=False))
+    tried("two loaders at once", 1, "each gives what it gives alone, byte for byte")
 
 
 def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
@@ -149,6 +112,32 @@ def test_two_iterators_of_one_loader_at_once(loader: fastpipe.Loader) -> None:
         assert torch.equal(next(first)[0], expected[0][number])
         assert torch.equal(next(second)[0], expected[1][number])
     assert next(first, None) is next(second, None) is None
+
+
+def test_made_in_one_thread_and_used_in_others(textured: Path, tried: Tried) -> None:
+    """While the main thread is busy with Python of its own: made by one, iterated by the next, closed by the last."""
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        expected = [images.clone() for _ in range(3) for images, _ in loader]
+    made: list[fastpipe.Loader] = []
+    got: list[torch.Tensor] = []
+
+    def done_by_another(work: Callable[[], None]) -> None:
+        worker = threading.Thread(target=work)
+        worker.start()
+        deadline = time.monotonic() + 60
+        while worker.is_alive() and time.monotonic() < deadline:
+            sum(range(1000))
+        assert not worker.is_alive()
+
+    for _ in range(times(3, 30)):
+        done_by_another(lambda: made.append(fastpipe.loader(textured, 4, size=24, num_workers=2)))
+        got.clear()
+        for _ in range(3):
+            done_by_another(lambda: got.extend(images for images, _ in made[-1]))
+        assert len(got) == len(expected)
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+        done_by_another(made.pop().close)
+    tried("a loader made in one thread, used in another", times(3, 30), "batches as ever, byte for byte")
 
 
 def test_iteration_in_other_threads(textured: Path) -> None:
@@ -218,103 +207,11 @@ def test_stats_add_up(flat: Path) -> None:
     assert loader.stats().samples == 3 * FLAT_IMAGES + 10  # also after the end
 
 
-def test_ctrl_c_ends_the_program(large: Path) -> None:
-    script = """
-        import sys
-        import fastpipe
-        loader = fastpipe.loader(sys.argv[1], 6, size=1024, num_workers=1, prefetch_factor=8, exact=True)
-        while True:
-            for images, labels in loader:
-                print("batch", flush=True)
-    """
-    for delay_s in (0.0, 0.15):
-        program = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(script), str(large)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert program.stdout is not None
-        assert program.stdout.readline() == "batch\n"
-        time.sleep(delay_s)
-        started = time.monotonic()
-        program.send_signal(signal.SIGINT)
-        _, stderr = program.communicate(timeout=30)
-        assert time.monotonic() - started < 2
-        assert program.returncode in (-signal.SIGINT, 130)
-        assert stderr.rstrip().endswith("KeyboardInterrupt")
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "",
-        "del loader; sys.exit()",
-        "loader.ring = loader; del batches[0]",
-    ],
-    ids=["falls off the end", "sys.exit", "cycle"],
-)
-def test_a_program_ends_cleanly_with_a_loader_in_mid_iteration(large: Path, rest: str) -> None:
-    script = f"""
-        import sys, time
-        import fastpipe
-        loader = fastpipe.loader(sys.argv[1], 2, size=512, num_workers=2, prefetch_factor=8)
-        batches = [iter(loader) for _ in range(40)]
-        for each in batches:
-            next(each)  # two more are in the works
-        print(time.time(), flush=True)
-        {rest}
-    """
-    done = run_script(script, large, timeout_s=30)
-    seconds = time.time() - float(done.stdout)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert seconds < 2
-
-
 def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(flat.parent)
     with fastpipe.loader(flat.name, 4, size=16) as loader:
         monkeypatch.chdir(tmp_path)
         assert sum(1 for _ in loader) == len(loader)
-
-
-def interrupted_at(loader: fastpipe.Loader, line: int) -> tuple[bool, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
-    """Raises KeyboardInterrupt at the n-th line that handing out the second batch runs; says whether it came so far."""
-    lines = 0
-    came = False
-
-    def trace(frame: FrameType, event: str, _: object) -> object:
-        nonlocal lines, came
-        if not frame.f_code.co_filename.endswith(("epoch.py", "engine.py")):
-            return None
-        lines += event == "line"
-        if lines == line and not came:
-            came = True
-            raise KeyboardInterrupt
-        return trace
-
-    iterator = iter(loader)
-    next(iterator)
-    sys.settrace(trace)  # type: ignore[arg-type]
-    try:
-        next(iterator)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(None)
-    return came, iterator
-
-
-def test_an_interrupt_anywhere_never_leaves_a_silent_gap(flat: Path) -> None:
-    with fastpipe.loader(flat, 8, size=16, train=False, num_workers=1) as loader:
-        second = [labels.tolist() for _, labels in loader][1]
-        for line in range(1, 1000):
-            came, iterator = interrupted_at(loader, line)
-            if not came:
-                break
-            with contextlib.suppress(EngineError):  # "this epoch was ended by an error"
-                assert next(iterator)[1].tolist() == second, "or it goes on as if nothing had been"
-        assert line > 10
 
 
 def test_an_iterator_that_has_ended_stays_ended(flat: Path) -> None:
@@ -328,27 +225,3 @@ def test_an_iterator_that_has_ended_stays_ended(flat: Path) -> None:
 def test_a_loader_is_not_copied(loader: fastpipe.Loader, duplicate: Callable[[object], object]) -> None:
     with pytest.raises(EngineError, match="cannot be copied or pickled"):
         duplicate(loader)
-
-
-@frees_memory
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_does_not_grow_over_epochs(textured: Path) -> None:
-    script = """
-        import sys
-        import fastpipe
-
-        def resident_bytes():
-            with open("/proc/self/statm") as file:
-                return int(file.read().split()[1]) * 4096
-
-        with fastpipe.loader(sys.argv[1], 4, size=64, num_workers=2) as loader:
-            for epoch in range(23):
-                if epoch == 3:
-                    before = resident_bytes()
-                for images, labels in loader:
-                    pass
-            print(resident_bytes() - before)
-    """
-    done = run_script(script, textured)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 5e6

@@ -37,20 +37,34 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=0.1) as loader:
+    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1) as loader:
+        started = time.monotonic()
+        list(loader)
+        took_s = time.monotonic() - started
+    timeout_s = round(took_s / 5, 3)  # so that twice as long as before is no error yet
+    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=timeout_s) as loader:
         ((images, _),) = loader
     assert images.shape[0] == 2
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("fastpipe", logging.WARNING)
-    assert record.message.startswith("no batch for 0 s: stuck ")
-    for words in ("sample ", "key ", "at byte ", str(slow), "thread 0: ", "machine: ", "CPUs granted", "after 1 s"):
+    assert re.match(r"no batch for \d+ s: stuck ", record.message)
+    for words in (
+        "sample ",
+        "key ",
+        "at byte ",
+        str(slow),
+        "thread 0: ",
+        "machine: ",
+        "CPUs granted",
+        f"after {10 * timeout_s:g} s",
+    ):
         assert words in record.message
 
 
 def test_ten_times_as_long_is_an_error(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
     with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=0.004) as loader:
         batches = iter(loader)
-        with pytest.raises(EngineError, match="no batch for 0 s: stuck decoding sample 0 "):
+        with pytest.raises(EngineError, match=r"no batch for 0 s: stuck (opening|reading|decoding) sample 0 "):
             next(batches)
         with pytest.raises(EngineError, match="ended by an error"):
             next(batches)

@@ -1,0 +1,138 @@
+"""Programs that end with a loader in mid-iteration, in whatever shape: at once, in silence, with their exit code."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import run_script
+from forked import outcomes_of
+from patience import in_time
+from soak import Tried, times
+
+BEGIN = """
+import atexit, gc, os, sys, threading, time
+import fastpipe
+
+def make(**options):
+    return fastpipe.loader(DATA, 2, size=256, num_workers=2, prefetch_factor=8, **options)
+
+"""
+# What the programs do when a loader and its iterators are there; "end" is said just before the program's last line.
+SHAPES: dict[str, tuple[str, int]] = {
+    "globals": ("loader = make(); batches = iter(loader); first = next(batches); say('end')", 0),
+    "many iterators": ("loader = make(); all = [iter(loader) for _ in range(20)]\nfor each in all: next(each)", 0),
+    "two loaders": ("one, two = make(), make(seed=1)\nfor a, b in zip(one, two): break", 0),
+    "the iterator alone": ("batches = iter(make()); next(batches)", 0),
+    "batches alone": ("kept = [images for images, _ in make()]", 0),
+    "a cycle": ("loader = make(); loader.ring = [loader, iter(loader)]; next(loader.ring[1]); del loader", 0),
+    "gc off, a cycle": ("gc.disable(); loader = make(); loader.ring = loader; next(iter(loader)); del loader", 0),
+    "a module's attribute": ("sys.modules['json'].loader = make(); next(iter(sys.modules['json'].loader))", 0),
+    "a class with __del__": (
+        "class Trainer:\n"
+        "    def __init__(self): self.loader = make(); self.batches = iter(self.loader); next(self.batches)\n"
+        "    def __del__(self): self.loader.close()\n"
+        "trainer = Trainer()",
+        0,
+    ),
+    "a generator": (
+        "def batches():\n    with make() as loader:\n        yield from loader\nrunning = batches(); next(running)",
+        0,
+    ),
+    "a daemon thread": (
+        "def train():\n    while True:\n        for batch in make(): pass\n"
+        "threading.Thread(target=train, daemon=True).start(); time.sleep(0.2)",
+        0,
+    ),
+    "a daemon thread with a loader of the main thread": (
+        "loader = make()\ndef train():\n    while True:\n        for batch in loader: pass\n"
+        "threading.Thread(target=train, daemon=True).start(); time.sleep(0.2)",
+        0,
+    ),
+    "a thread that is waited for": (
+        "def train():\n    for batch in make(): time.sleep(0.01)\nthreading.Thread(target=train).start()",
+        0,
+    ),
+    "an atexit handler that iterates": (
+        "loader = make(); next(iter(loader))\n"
+        "def last():\n    assert len(list(make())) == len(make())\n"
+        "atexit.register(last)",
+        0,
+    ),
+    "an atexit handler that closes": ("loader = make(); next(iter(loader)); atexit.register(loader.close)", 0),
+    "a monitor": (
+        "from rich.console import Console\nquiet = Console(file=open(os.devnull, 'w'))\n"
+        "loader = make(); fastpipe.monitor(loader, every=0.01, console=quiet).__enter__(); next(iter(loader))",
+        0,
+    ),
+    "sys.exit in the loop": ("for batch in make(): sys.exit(5)", 5),
+    "sys.exit in a with": ("with make() as loader:\n    for batch in loader: sys.exit(5)", 5),
+    "os._exit in the loop": ("for batch in make(): os._exit(6)", 6),
+    "an error in the loop": ("for batch in make(): raise KeyError('mine')", 1),
+    "an error in a with": ("with make() as loader:\n    for batch in loader: raise KeyError('mine')", 1),
+    "an error that is kept": (
+        "loader = make(); batches = iter(loader); next(batches); loader.close()\n"
+        "try: next(batches)\nexcept fastpipe.EngineError as problem: kept = problem",
+        0,
+    ),
+    "a fork in mid-epoch": (
+        "loader = make(); batches = iter(loader); next(batches)\n"
+        "child = os.fork()\n"
+        "if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0; next(batches)",
+        0,
+    ),
+    "a forked child that goes on alone": (
+        "loader = make(); batches = iter(loader); next(batches)\n"
+        "if os.fork() == 0:\n    loader = make(); assert len(list(loader)) == len(loader); batches = None\n"
+        "else: assert os.waitstatus_to_exitcode(os.wait()[1]) == 0",
+        0,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def endings(large: Path) -> dict[str, list[dict[str, Any]]]:
+    rounds = times(1, 10)
+    programs = [{"code": f"{BEGIN}{code}\nsay('end')"} for code, _ in SHAPES.values()] * rounds
+    outcomes = outcomes_of(programs, large, "fastpipe")
+    return {shape: outcomes[number :: len(SHAPES)] for number, shape in enumerate(SHAPES)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried: Tried, shape: str) -> None:
+    code = SHAPES[shape][1]
+    for ended in endings[shape]:
+        assert ended["code"] == code, ended
+        assert in_time(ended["seconds"], 2), ended
+        assert not ended["left"], "a process of its was left"
+        if code == 1:
+            assert ended["stderr"].count("Traceback") == 1
+            assert ended["stderr"].endswith("KeyError: 'mine'\n")
+        elif shape.startswith("a daemon thread") and ended["stderr"]:
+            # The loader was closed under it, and it may not have come to the end of saying so.
+            assert ended["stderr"].startswith("Exception in thread Thread-1 (train):")
+            assert ended["stderr"].count("Traceback") <= 1
+        else:
+            assert ended["stderr"] == ""
+    tried(
+        "the end of a program with a loader in mid-epoch", len(endings[shape]), "the program's exit code, no word more"
+    )
+
+
+def test_a_program_of_its_own(large: Path) -> None:
+    """Not forked, and with all warnings as errors."""
+    script = """
+        import sys, time
+        import fastpipe
+        loader = fastpipe.loader(sys.argv[1], 2, size=512, num_workers=2, prefetch_factor=8)
+        batches = [iter(loader) for _ in range(40)]
+        for each in batches:
+            next(each)  # two more are in the works
+        print(time.time(), flush=True)
+    """
+    done = run_script(script, large, timeout_s=60)
+    seconds = time.time() - float(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert in_time(seconds, 2)
