@@ -30,7 +30,7 @@ LAYERS: tuple[set[str], ...] = (
     {"course"},  # which one comes next,
     {"delivery"},  # how its batches are handed out,
     {"loader", "dataset"},  # and what hands out epochs
-    {"monitoring"},  # and looks at it
+    {"monitoring", "diagnosis"},  # and looks at it, or at a loader of others
     {"__init__"},  # the public names
     TOP,  # L5
     {"cli", "__main__"},

@@ -5,18 +5,19 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastpipe import tables
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
 from fastpipe.config import positive, whole
-from fastpipe.diagnosis.command import Watched, watch_command
-from fastpipe.diagnosis.findings import Severity
 from fastpipe.doctor import Verdict, examine
 from fastpipe.errors import ConfigError
 from fastpipe.names import readable
+
+if TYPE_CHECKING:
+    from fastpipe.diagnosis.command import Watched
 
 
 def doctor(
@@ -63,6 +64,9 @@ def doctor(
 
 
 def _train_script(command: str, batches: int, seconds: float, stall_timeout: float, as_json: bool) -> None:
+    from fastpipe.diagnosis.command import watch_command
+    from fastpipe.diagnosis.findings import Severity
+
     watched = watch_command(
         command,
         batches=whole("batches", batches, least=1, most=10**9),

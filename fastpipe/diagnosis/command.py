@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TextIO
 
 from fastpipe.diagnosis import stuck
+from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.ending import end
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER
-from fastpipe.diagnosis.killed import killed
 from fastpipe.diagnosis.observation import Observation, observations, records
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack
@@ -85,26 +85,28 @@ def watch_command(
         stacks: list[Stack] = []
         found: list[Finding] = []
         try:
-            ended, key = _until(process, folder, batches, seconds, stall_timeout)
-            if key is not None:
-                seen = next(seen for seen in observations(folder) if seen.key == key)
-                stacks = stuck.stacks(seen, folder)
-                found = [_stuck(seen, folder, stacks)]
+            why, key = _until(process, folder, batches, seconds, stall_timeout)
+            all_seen = observations(folder)  # before the end, which interrupts whoever waits for a batch
+            for seen in all_seen:
+                if seen.key == key:
+                    stacks = stuck.stacks(seen, folder)
+                    found = [_stuck(seen, folder, stacks)]
             if process.poll() is None:
-                say(ended)
+                say(why)
         finally:
-            end(process, [worker.pid for seen in observations(folder) for worker in seen.workers])
-        all_seen = observations(folder)
+            end(process)
         all_seen.sort(key=lambda seen: (seen.key != key, -len(seen.batches)))
         diagnoses = []
-        for seen in [seen for seen in all_seen if seen.batches or seen.errors or seen.key == key][:_MOST_LOADERS]:
+        telling = [seen for seen in all_seen if seen.batches or seen.errors or seen.key == key]
+        for seen in (telling or all_seen)[:_MOST_LOADERS]:
             stands = seen.key == key
-            more = found if stands else _errors(seen, before.oom_kills)
-            diagnoses.append(report(seen, before, more=tuple(more), stacks=tuple(stacks if stands else ())))
+            if not stands:
+                found = [finding for text in seen.errors[:1] for finding in ended(seen, text, before.oom_kills)]
+            diagnoses.append(report(seen, before, more=tuple(found), stacks=tuple(stacks if stands else ())))
         trouble = folder / "trouble.txt"
         return Watched(
             tuple(diagnoses),
-            ended,
+            why,
             tuple(_refused(folder)),
             any(folder.glob("process-*.json")),
             trouble.read_text(errors="replace")[:2000] if trouble.exists() else "",
@@ -180,11 +182,6 @@ def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> int:
 def _stuck(seen: Observation, folder: Path, stacks: list[Stack]) -> Finding:
     state = read_state(str(folder / f"loader-{seen.key}.state"))
     return stuck.finding(seen, folder, stacks, time.monotonic() - state[0] if state else 0.0)
-
-
-def _errors(seen: Observation, oom_kills: int | None) -> list[Finding]:
-    texts = [text for text in seen.errors if "killed by signal" in text or "exited unexpectedly" in text]
-    return [killed(seen, texts[0], oom_kills)] if texts else []
 
 
 def _refused(folder: Path) -> list[Finding]:

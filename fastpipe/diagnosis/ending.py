@@ -7,18 +7,19 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+
+from fastpipe.diagnosis.stacks import children, started
 
 _PATIENCE_S = 5.0
 
 
-def end(process: subprocess.Popen[bytes], workers: Sequence[int] = ()) -> None:
-    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends whatever is left of its session.
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends what is left of it.
 
     Args:
         process: that was started with start_new_session.
-        workers: processes of it that may have left the group; those of other sessions are not touched.
     """
+    family = [(pid, started(pid)) for pid in children(process.pid)]  # some may have left the group, as torchrun's do
     # Only the command itself is interrupted: a training that saves its state on Ctrl-C needs its workers for it.
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
@@ -27,9 +28,9 @@ def end(process: subprocess.Popen[bytes], workers: Sequence[int] = ()) -> None:
         _signal(process.pid, signal.SIGTERM)
         _gone(process)
     _signal(process.pid, signal.SIGKILL)
-    for pid in workers:
+    for pid, since in family:
         with contextlib.suppress(OSError):
-            if os.getsid(pid) == process.pid:
+            if since and started(pid) == since:  # its number was not given to another
                 os.kill(pid, signal.SIGKILL)
     process.wait()
 

@@ -14,7 +14,26 @@ import torch
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
 
 # What torch says of loaders that the findings say better, and what Python says of forks beside a thread: this one.
-_SAID = r"[\s\S]*(pin_memory|worker processes in total|multi-threaded, use of fork)"
+_SAID = r"[\s\S]*(pin_memory|worker processes in total|Got pickle error|multi-threaded, use of fork)"
+
+
+def leave_to_us(iterator: Any) -> None:
+    """Has torch not tell of workers that end: it does so by an error in the main thread, wherever that is."""
+    if getattr(iterator, "_worker_pids_set", False):
+        with contextlib.suppress(Exception):
+            from torch.utils.data._utils import signal_handling
+
+            signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
+            iterator._worker_pids_set = False
+
+
+def wake(iterator: Any) -> None:
+    """Has whoever waits for a batch of workers that are gone find out now; torch itself looks every five seconds."""
+    answers = getattr(iterator, "_worker_result_queue", None)
+    if answers is not None:
+        with contextlib.suppress(Exception):
+            answers.cancel_join_thread()
+            answers.put((None, None))  # the answer to nothing that was asked: an error
 
 
 class Feeder:
@@ -77,6 +96,7 @@ class Feeder:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_SAID)
             self.iterator = iter(self._loader)
+        leave_to_us(self.iterator)
         return "began", None
 
     def _batch(self) -> tuple[str, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 
 
 def made_at(loader: Any, frame: FrameType | None) -> str:
-    """The line that calls the loader's class: in the caller's file, the only such call, or the one whose result has the
-    name that the loader has there; then in the files that called that one. "" where neither finds one.
+    """The line that calls the loader's class: in the caller's file, the only such call, or the nearest above whose
+    result has a name that the loader has there; then in the files that called that one. "" where neither finds one.
     """
     seen = set()
     while frame is not None:
@@ -24,8 +24,9 @@ def made_at(loader: Any, frame: FrameType | None) -> str:
                 key for scope in (frame.f_locals, frame.f_globals) for key, value in scope.items() if value is loader
             }
             named = [line for line, targets in lines.items() if targets & names]
-            if len(named) == 1:
-                return f"{name}:{named[0]}"
+            above = [line for line in named if line <= frame.f_lineno]  # of several, the nearest that has been run
+            if above or len(named) == 1:
+                return f"{name}:{max(above) if above else named[0]}"
         frame = frame.f_back
     return ""
 

@@ -111,7 +111,9 @@ def _summary(seen: Observation, time: Stages | None, findings: list[Finding]) ->
         return f"stuck: {findings[0].what.partition(':')[0]}"
     if any(finding.name in _ENDS for finding in findings):
         return f"ended by an error after {count(len(seen.batches), 'batch')}"
-    return "no batch came" if time is None else bottleneck(seen, time)
+    if time is None:
+        return "no batch came: the dataset has no sample" if seen.facts["length"] == 0 else "no batch came"
+    return bottleneck(seen, time)
 
 
 def _together(seen: Observation) -> list[Any]:

@@ -152,6 +152,13 @@ def parent(pid: int) -> int:
     return 0
 
 
+def started(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; "" if there is none of this number."""
+    with contextlib.suppress(OSError, IndexError):
+        return _stat(pid)[19]
+    return ""
+
+
 def command_line(pid: int) -> bytes:
     """The words that a process was started with; empty where they are not known."""
     with contextlib.suppress(OSError):

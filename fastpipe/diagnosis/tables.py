@@ -63,7 +63,7 @@ def parts(diagnosis: Diagnosis) -> Iterator[RenderableType]:
 
 def _table(*columns: str) -> Table:
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns[-2:]:
+    for column in table.columns[2:]:
         column.justify = "right"
     return table
 
@@ -76,8 +76,8 @@ def _stages(found: Stages, workers: int) -> RenderableType:
     rows: list[tuple[str, str, float | None, float | None]] = [
         ("dataset", making, found.dataset_s, whole_s),
         ("collate", making, found.collate_s, whole_s),
-        ("transfer: shared memory, pinning" if workers else "transfer: pinning", "loop", found.transfer_s, None),
-        ("wait" if workers else "all of that", "loop", found.wait_s, loop_s),
+        ("transfer" if workers else "transfer (pinning)", "loop", found.transfer_s, None),
+        ("wait" if workers else "wait: all of these", "loop", found.wait_s, loop_s),
         ("step", "loop", found.step_s, loop_s),
     ]
     for name, where, seconds, of_s in rows:
@@ -89,8 +89,11 @@ def _stages(found: Stages, workers: int) -> RenderableType:
 
 
 def _memory(diagnosis: Diagnosis) -> RenderableType:
-    table = _table("memory of its own", "batches", "at first", "grew by")
+    table = _table("memory of its own", "batches", "at first", "grew by", "an epoch")
     for growth in diagnosis.memory[:_MOST_PROCESSES]:
         grown = f"{'+' if growth.grown_bytes >= 0 else '-'}{size(abs(growth.grown_bytes))}"
-        table.add_row(growth.process, f"{growth.batches:,}", size(growth.first_bytes), grown)
+        an_epoch = "" if growth.epoch_bytes is None else f"+{size(growth.epoch_bytes)}"
+        table.add_row(growth.process, f"{growth.batches:,}", size(growth.first_bytes), grown, an_epoch)
+    if len(diagnosis.memory) > _MOST_PROCESSES:
+        table.add_row(f"... and {len(diagnosis.memory) - _MOST_PROCESSES} more")
     return table

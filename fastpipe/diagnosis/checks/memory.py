@@ -19,13 +19,22 @@ _MOST_OF_MEMORY = 0.1
 
 @dataclass(frozen=True)
 class Growth:
-    """Memory of one process's own: at the first look, the last, and the batches between."""
+    """Memory of one process's own.
+
+    Attributes:
+        process: which one.
+        first_bytes, last_bytes: at the first look and at the last.
+        batches: between them.
+        steady: it went on in the last third, as fast as before: not what a process takes once, at its start.
+        epoch_bytes: an epoch's growth at this rate; None where it is not steady, or an epoch's length is not known.
+    """
 
     process: str
     first_bytes: int
     last_bytes: int
     batches: int
     steady: bool
+    epoch_bytes: int | None
 
     @property
     def grown_bytes(self) -> int:
@@ -34,29 +43,32 @@ class Growth:
 
 def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
-    found = [_growth("the process that iterates", seen.looks)]
-    found += [_growth(f"worker {each.number}, pid {each.pid}", each.looks) for each in seen.workers if each.number >= 0]
+    batches = seen.facts["batches"]
+    each_of = None if batches is None else batches / max(seen.num_workers, 1)
+    found = [_growth("the process that iterates", seen.looks, batches)]
+    for worker in seen.workers:
+        if worker.number >= 0:
+            found.append(_growth(f"worker {worker.number}, pid {worker.pid}", worker.looks, each_of))
     return [growth for growth in found if growth is not None]
 
 
-def _growth(process: str, looks: list[Look]) -> Growth | None:
+def _growth(process: str, looks: list[Look], batches_an_epoch: float | None) -> Growth | None:
     taken = [(look.batch, look.private_bytes) for look in looks if look.private_bytes is not None]
     if len(taken) < 2:
         return None
     sizes = [size_bytes for _, size_bytes in taken]
-    third = max(1, len(sizes) // 3)
-    parts = [
-        median(sizes[:third]),
-        median(sizes[third : max(-third, -len(sizes) + third)] or sizes),
-        median(sizes[-third:]),
-    ]
-    # Not what a process takes at its start, once: it goes on in the last third, and as fast as before.
-    steady = (
-        len(sizes) >= 6
-        and parts[1] - parts[0] > _LEAST_PART
-        and parts[2] - parts[1] > max(_LEAST_PART, (parts[1] - parts[0]) / 3)
-    )
-    return Growth(process, sizes[0], sizes[-1], taken[-1][0] - taken[0][0], steady)
+    steady, batches = _steady(sizes), taken[-1][0] - taken[0][0]
+    rate = (sizes[-1] - sizes[0]) / max(batches, 1)
+    an_epoch = round(rate * batches_an_epoch) if steady and batches_an_epoch is not None else None
+    return Growth(process, sizes[0], sizes[-1], batches, steady, an_epoch)
+
+
+def _steady(sizes: list[int]) -> bool:
+    third = len(sizes) // 3
+    if third < 2:
+        return False
+    first, middle, last = median(sizes[:third]), median(sizes[third:-third]), median(sizes[-third:])
+    return middle - first > _LEAST_PART and last - middle > max(_LEAST_PART, (middle - first) / 3)
 
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
@@ -77,7 +89,8 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
             "memory-grows",
             Severity.BAD,
             f"{worst.process} grew by {size(worst.grown_bytes)} in {count(worst.batches, 'batch')}"
-            f" (from {size(worst.first_bytes)}), and had not stopped",
+            f" (from {size(worst.first_bytes)}), and had not stopped"
+            + ("" if worst.epoch_bytes is None else f": {size(worst.epoch_bytes)} an epoch"),
             "something is kept for each sample or batch: a cache in the dataset, or in the loop a list of batches, "
             "losses or outputs with their graphs",
             "bound the cache; keep numbers (loss.item()) in place of tensors"

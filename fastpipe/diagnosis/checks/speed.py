@@ -13,10 +13,11 @@ from fastpipe.diagnosis.words import count, milliseconds
 _MOST_WAITING = 0.1
 _LEAST_WAIT_S = 2e-3
 _LEAST_LATE_S = 5e-3  # of workers that have time: on a busy machine a batch's way from one takes some milliseconds
-_BUSY = 0.75
+_BUSY = 0.6  # less than nearly 1: a machine that is busy otherwise delays the asking
 _LEAST_FETCH_S = 2e-3
-_LEAST_START_S = 0.5
+_LEAST_START_S = 1.0
 _SLOW_START = 10
+_CROWDED = 0.3
 
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
@@ -33,13 +34,13 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     if (
         seen.num_workers > 0
         and not seen.facts["persistent_workers"]
-        and found.start_s > max(_LEAST_START_S, _SLOW_START * typical_s)
+        and found.start_s - found.fetch_s > max(_LEAST_START_S, _SLOW_START * typical_s)
     ):
         yield Finding(
             "slow-epoch-start",
             Severity.BAD,
-            f"the first batch of an epoch comes after {found.start_s:.1f} s, a later one after "
-            f"{milliseconds(typical_s)}",
+            f"the first batch of an epoch comes after {found.start_s:.1f} s, {milliseconds(found.fetch_s)} of which it "
+            f"is made; a later one comes after {milliseconds(typical_s)}",
             f"every epoch starts {count(seen.num_workers, 'worker')} anew ({seen.facts['method']})",
             "DataLoader(..., persistent_workers=True)",
             seen.made_at,
@@ -50,7 +51,10 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
 def bottleneck(seen: Observation, found: Stages) -> str:
     """One sentence: who waits for whom, and where the time goes."""
     if found.step_s is not None and found.waiting <= _MOST_WAITING:
-        return f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
+        text = f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
+        if (found.delayed or 0.0) > _CROWDED:
+            text += f"; but making a batch waits {found.delayed:.0%} of its time for a CPU, and so may the steps"
+        return text
     rate = f"{found.samples / found.seconds:,.0f} samples/s" if found.seconds > 0 else "one batch"
     head = (
         f"the loop waits {found.waiting:.0%} of its time ({rate})"
@@ -102,7 +106,7 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
         name, place = "slow-dataset", str(seen.facts["dataset_place"])
         if found.collate_s > found.dataset_s:
             name, place = "slow-collate", str(seen.facts["collate_place"])
-        if delayed > 0.3:
+        if delayed > _CROWDED:
             why = "more threads want to run than there are CPUs"
             change, section = f"fewer threads for the {around.cpus} CPUs granted: see the findings on threads", 2
         elif found.on_cpu > 0.5 and seen.num_workers >= around.cpus:
@@ -130,7 +134,7 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
             "one by one",
             "return uint8 tensors, a quarter of float32, and have collate_fn stack them"
             if found.fetch_s > _LEAST_FETCH_S
-            else f"DataLoader(..., num_workers=0): making a batch takes {milliseconds(found.fetch_s)}, less than its way",
+            else f"DataLoader(..., num_workers=0): making a batch takes {milliseconds(found.fetch_s)}",
             str(seen.facts["collate_place"]),
             3,
         )

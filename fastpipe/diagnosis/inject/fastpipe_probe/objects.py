@@ -71,7 +71,7 @@ def place(value: Any) -> str:
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}"
     for name in ("__getitem__", "__iter__", "__call__", "__init__"):
-        method = vars(value).get(name)
+        method = next((vars(base)[name] for base in value.__mro__ if name in vars(base)), None)
         if isinstance(method, types.FunctionType):
             return place(method)
     try:

@@ -1,0 +1,112 @@
+"""A loader that hangs: its caller never does, and is told which process hangs where, at which sample."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import diagnosed as faults
+import pytest
+from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
+
+from fastpipe.diagnosis.stacks import children
+
+
+@pytest.mark.parametrize(("method", "how"), [("fork", "sleep"), ("fork", "match"), ("spawn", "sleep")])
+def test_the_stack_of_the_worker_that_hangs(method: str, how: str) -> None:
+    """`match` keeps the GIL: no Python code could run to tell, but a signal's handler can."""
+    before = set(children(os.getpid()))
+    diagnosis = diagnosed(
+        Stuck(how), num_workers=1, multiprocessing_context=method, stall_timeout=1.0 if method == "fork" else 8.0
+    )
+    found = finding(diagnosis, "stuck")
+    assert diagnosis.findings[0] is found
+    assert "is at sample 20, in never" in found.what
+    line = line_of("return time.sleep(3600)" if how == "sleep" else "return re.match")
+    assert found.where == f"{FAULTS}:{line}"
+    (stack,) = [stack for stack in diagnosis.stacks if stack.role == "worker 0"]
+    assert f'File "{FAULTS}", line {line} in never' in stack.text
+    assert any("in __getitem__" in line for line in stack.lines)
+    assert stack.status[0] == ("S" if how == "sleep" else "R")
+    text = str(diagnosis)
+    assert f"{FAULTS}:{line} in never" in text
+    assert "stuck: no batch for" in text
+    given_up = time.monotonic() + 10
+    while (left := _workers(before)) and time.monotonic() < given_up:
+        time.sleep(0.05)
+    assert not left, "the worker is ended"
+
+
+def _workers(before: set[int]) -> list[int]:
+    """Processes that came since, but for those of multiprocessing that stay."""
+    from fastpipe.diagnosis.stacks import command_line, parent
+
+    return [
+        pid
+        for pid in set(children(os.getpid())) - before
+        if b"resource_tracker" not in command_line(pid)
+        and not (b"forkserver" in command_line(pid) and parent(pid) == os.getpid())
+    ]
+
+
+def test_without_workers_the_caller_goes_on() -> None:
+    """In a process of its own: the thread that hangs stays until its end."""
+    script = """if True:
+        import json, sys, time
+        sys.path.insert(0, sys.argv[1])
+        from diagnosed import Stuck, diagnosed, finding
+
+        began = time.monotonic()
+        found = finding(diagnosed(Stuck(), num_workers=0, stall_timeout=1.0), "stuck")
+        print(json.dumps([found.what, found.where, time.monotonic() - began]))
+    """
+    said = subprocess.check_output([sys.executable, "-c", script, os.path.dirname(FAULTS)], text=True, timeout=60)
+    what, where, seconds = json.loads(said)
+    assert "the process that iterates" in what
+    assert "is at sample 20, in never" in what
+    assert where.startswith(FAULTS)
+    assert seconds < 10
+
+
+def test_a_worker_that_does_not_come_to_its_first_sample() -> None:
+    found = finding(diagnosed(faults.Numbers(), worker_init_fn=faults.never_starts, stall_timeout=1.0), "stuck")
+    assert "is in worker_init_fn, in never_starts" in found.what
+
+
+def test_a_dataset_that_hangs_while_it_is_unpickled() -> None:
+    """The worker is there, but has not come as far as to be armed: the kernel's word is all there is."""
+    found = finding(diagnosed(NeverThere(), num_workers=1, multiprocessing_context="spawn", stall_timeout=3.0), "stuck")
+    assert "did not come as far as worker_init_fn" in found.what
+    assert "the kernel says" in found.what
+
+
+def _sleep() -> Any:
+    time.sleep(3600)
+
+
+class NeverThere(faults.Numbers):
+    def __reduce__(self) -> Any:
+        return _sleep, ()
+
+
+def test_a_timeout_of_the_loaders_own_is_a_stall() -> None:
+    diagnosis = diagnosed(Stuck(), num_workers=1, timeout=1)
+    found = finding(diagnosis, "stuck")
+    assert "no batch for 1 s" in found.what
+    assert "timeout=120" not in found.change
+    assert diagnosis.stacks
+
+
+def test_nothing_of_it_stays_in_the_process() -> None:
+    """The signal has its default meaning again, and torch's own watch of workers works."""
+    diagnosed(Stuck(), num_workers=1, stall_timeout=1.0)
+    from fastpipe.diagnosis.inject.fastpipe_probe.files import DUMP_SIGNAL
+    from fastpipe.diagnosis.stacks import catches_dumps
+
+    assert not catches_dumps(os.getpid())
+    assert signal.getsignal(DUMP_SIGNAL) == signal.SIG_DFL
