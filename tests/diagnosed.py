@@ -119,7 +119,7 @@ class Keeping(Numbers):
 
     def sample(self, number: int) -> Any:
         self.kept.append(np.full(1 << 20, number, np.uint8))
-        time.sleep(0.03)
+        time.sleep(0.02)
         return number
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ import diagnosed as faults
 import pytest
 from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
 
-from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent
 
 
 @pytest.mark.parametrize(("method", "how"), [("fork", "sleep"), ("fork", "match"), ("spawn", "sleep")])
@@ -40,12 +39,11 @@ def test_the_stack_of_the_worker_that_hangs(method: str, how: str) -> None:
     while (left := _workers(before)) and time.monotonic() < given_up:
         time.sleep(0.05)
     assert not left, "the worker is ended"
+    assert not catches_dumps(os.getpid()), "the signal means again what it did"
 
 
 def _workers(before: set[int]) -> list[int]:
     """Processes that came since, but for those of multiprocessing that stay."""
-    from fastpipe.diagnosis.stacks import command_line, parent
-
     return [
         pid
         for pid in set(children(os.getpid())) - before
@@ -100,13 +98,3 @@ def test_a_timeout_of_the_loaders_own_is_a_stall() -> None:
     assert "no batch for 1 s" in found.what
     assert "timeout=120" not in found.change
     assert diagnosis.stacks
-
-
-def test_nothing_of_it_stays_in_the_process() -> None:
-    """The signal has its default meaning again, and torch's own watch of workers works."""
-    diagnosed(Stuck(), num_workers=1, stall_timeout=1.0)
-    from fastpipe.diagnosis.inject.fastpipe_probe.files import DUMP_SIGNAL
-    from fastpipe.diagnosis.stacks import catches_dumps
-
-    assert not catches_dumps(os.getpid())
-    assert signal.getsignal(DUMP_SIGNAL) == signal.SIG_DFL

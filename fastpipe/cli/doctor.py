@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +71,7 @@ def _train_script(command: str, batches: int, seconds: float, stall_timeout: flo
         batches=whole("batches", batches, least=1, most=10**9),
         seconds=positive("seconds", seconds),
         stall_timeout=positive("stall-timeout", stall_timeout),
-        output=sys.stderr if as_json else None,
+        output=2 if as_json else None,  # standard error: the figures have standard output to themselves
         say=lambda why: err.print(f"fastpipe: ending the command: {why}"),
     )
     if as_json:

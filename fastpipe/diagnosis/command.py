@@ -61,7 +61,7 @@ def watch_command(
     batches: int,
     seconds: float,
     stall_timeout: float,
-    output: TextIO | None = None,
+    output: TextIO | int | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Watched:
     """Runs a command until one of its DataLoaders has given enough batches, or is stuck; then ends it.
@@ -72,7 +72,7 @@ def watch_command(
         seconds: after the first batch was asked for, after which it is ended; it may take ten times as long to come to
             its first batch.
         stall_timeout: seconds without a batch after which a loader is stuck.
-        output: where the command's standard output goes; None: where this program's does.
+        output: where the command's standard output goes, a file or its number; None: where this program's does.
         say: is told when the command is ended.
 
     Raises:
@@ -115,7 +115,7 @@ def watch_command(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(command: str, folder: Path, output: TextIO | None) -> subprocess.Popen[bytes]:
+def _start(command: str, folder: Path, output: TextIO | int | None) -> subprocess.Popen[bytes]:
     try:
         words = shlex.split(command)
     except ValueError as problem:
