@@ -123,6 +123,13 @@ class Keeping(Numbers):
         return number
 
 
+class Sums(Numbers):
+    """A sample is work that torch does on several threads, if it may."""
+
+    def sample(self, number: int) -> Any:
+        return (torch.ones(2000, 2000) * number).sum()
+
+
 class Stream(IterableDataset[Any]):
     """100 numbers; all of them in each worker, or a part in each."""
 

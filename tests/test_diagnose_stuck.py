@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import diagnosed as faults
 import pytest
+import torch
 from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
 
 from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent
+
+_MAPPED = torch.__config__.parallel_info() + Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.parametrize(("method", "how"), [("fork", "sleep"), ("fork", "match"), ("spawn", "sleep")])
@@ -76,11 +80,30 @@ def test_a_worker_that_does_not_come_to_its_first_sample() -> None:
     assert "is in worker_init_fn, in never_starts" in found.what
 
 
+@pytest.mark.skipif("libgomp" not in _MAPPED, reason="torch was built with another OpenMP than GNU's")
+def test_threads_that_did_not_live_through_fork() -> None:
+    """Failure 1, in a process of its own, since it needs OpenMP's threads before the fork."""
+    script = """if True:
+        import json, sys
+        sys.path.insert(0, sys.argv[1])
+        import torch
+        from diagnosed import Sums, diagnosed, torch_threads
+
+        torch.set_num_threads(4)
+        (torch.ones(3000, 3000) * 2).sum()
+        diagnosis = diagnosed(Sums(), num_workers=1, stall_timeout=3.0, worker_init_fn=torch_threads)
+        print(json.dumps([f"{finding.name} {finding.section}" for finding in diagnosis.findings]))
+    """
+    said = subprocess.check_output([sys.executable, "-c", script, os.path.dirname(FAULTS)], text=True, timeout=60)
+    assert json.loads(said) == ["stuck 1", "torch-threads 1"]
+
+
 def test_a_dataset_that_hangs_while_it_is_unpickled() -> None:
     """The worker is there, but has not come as far as to be armed: the kernel's word is all there is."""
     found = finding(diagnosed(NeverThere(), num_workers=1, multiprocessing_context="spawn", stall_timeout=3.0), "stuck")
     assert "did not come as far as worker_init_fn" in found.what
     assert "the kernel says" in found.what
+    assert "gone" not in found.what, "a signal that it does not catch would have ended it"
 
 
 def _sleep() -> Any:

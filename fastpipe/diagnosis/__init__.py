@@ -33,9 +33,9 @@ def diagnose(
         print(fastpipe.diagnose(loader, step=train_step))
 
     The loader stays as it is: a copy of it is iterated, with workers of its own; order and results do not change, and
-    the random generators of torch, NumPy and Python on the CPU, and the loader's, are afterwards where they were. It is
-    iterated in a thread, so that a loader that hangs does not hang its caller; `step` is called in the caller's. A
-    worker that hangs is ended; a dataset that hangs without workers keeps its thread until the program ends.
+    the random generators of torch, NumPy and Python on the CPU, and the loader's, are afterwards where they were. A
+    loader that hangs does not hang its caller: workers that hang are ended; without workers it is iterated in a thread,
+    which stays until the program ends if the dataset hangs.
 
     Args:
         dataloader: a `torch.utils.data.DataLoader`, or of a subclass.

@@ -72,13 +72,14 @@ class Look:
 
 @dataclass
 class Worker:
-    """A process that makes batches; number -1: the one that iterates."""
+    """A process that makes batches; number -1: the one that iterates. `start`: a look before its first batch."""
 
     number: int
     pid: int
     began_s: float
     variables: dict[str, str] = field(default_factory=dict)
     fetches: list[Fetch] = field(default_factory=list)
+    start: Look | None = None
     looks: list[Look] = field(default_factory=list)
     failures: list[dict[str, str]] = field(default_factory=list)
     generators_before: dict[str, int] = field(default_factory=dict)
@@ -192,6 +193,7 @@ def _worker(path: Path) -> Worker | None:
             worker.generators_after = line.get("generators", worker.generators_after)
         elif "generators" in line:
             worker.generators_before = line["generators"]
+            worker.start = _look(0, line["look"])
     return worker
 
 

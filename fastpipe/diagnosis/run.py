@@ -16,12 +16,12 @@ from typing import Any
 
 from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.ended import ended
-from fastpipe.diagnosis.feeder import Feeder, wake
+from fastpipe.diagnosis.feeder import Feeder, FeederWithoutWorkers, wake
 from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.generators import kept_generators
 from fastpipe.diagnosis.inject.fastpipe_probe.files import arm, disarm
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
-from fastpipe.diagnosis.observation import observation
+from fastpipe.diagnosis.observation import Observation, observation
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack, children
 from fastpipe.diagnosis.surroundings import surroundings
@@ -58,44 +58,53 @@ def run(dataloader: Any, limits: Limits, step: Callable[[Any], Any] | None, wher
 
 def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
     before = surroundings()
-    watch = LoaderWatch(str(folder), dataloader, where)
+    watch = LoaderWatch(str(folder), dataloader, where, step=step is not None)
     # A copy that differs in two attributes: it has no worker yet, and its iterator is watched. All others, those of a
     # subclass too, are the same objects.
     loader = copy.copy(dataloader)
     loader.__dict__["_iterator"] = None
     loader.__dict__["_get_iterator"] = lambda: watch.iterator(loader, type(loader)._get_iterator)
     others = children(os.getpid())
+    found: list[Finding] = []
+    stacks: list[Stack] = []
+    feeder: Feeder
+
+    def stalled(waited_s: float) -> None:
+        """Asks every process where it stands, then ends the workers."""
+        seen = _seen(folder, watch)
+        stacks.extend(stuck.stacks(seen, folder, others))
+        found.append(stuck.finding(seen, folder, stacks, waited_s))
+        _kill(feeder.iterator, [stack.pid for stack in stacks])
+
     arm(str(folder))
-    feeder = Feeder(loader, watch)
-    end_s = _END_S
+    kind = Feeder if loader.num_workers else FeederWithoutWorkers
+    feeder = kind(loader, watch, lambda: stalled(limits.stall_s))
     try:
         word, problem = _iterate(feeder, watch, limits, step)
-        seen = observation(folder / f"loader-{watch.key}.jsonl")
-        if seen is None:
-            raise ConfigError(f"diagnose: nothing could be written to {folder}: is the disk full?")
-        found: list[Finding] = []
-        stacks: list[Stack] = []
-        timed_out = word == "error" and "timed out after" in str(problem)
-        if word == "late" or timed_out:
-            waited_s = limits.stall_s if word == "late" else float(dataloader.timeout)
-            stacks = stuck.stacks(seen, folder, others)
-            found.append(stuck.finding(seen, folder, stacks, waited_s))
-            _kill(feeder.iterator, [stack.pid for stack in stacks])
-            if not seen.num_workers:
-                end_s = 0.1  # nothing ends it
+        if word == "error" and "timed out after" in str(problem):
+            stalled(float(dataloader.timeout))
         elif word == "error":
             workers = getattr(feeder.iterator, "_workers", [])
             for worker in workers:
                 worker.join(0.5)  # one that died has an exit code soon
                 if worker.exitcode not in (None, 0):
                     break
-            found += ended(seen, f"{type(problem).__name__}: {problem}", before.oom_kills, workers)
-        return report(seen, before, more=tuple(found), stacks=tuple(stacks))
+            text = f"{type(problem).__name__}: {problem}"
+            found += ended(_seen(folder, watch), text, before.oom_kills, workers)
+        return report(_seen(folder, watch), before, more=tuple(found), stacks=tuple(stacks))
     finally:
-        if not feeder.close(end_s):
-            _kill(feeder.iterator, [])
+        iterator = feeder.iterator
+        feeder.close(_END_S)
+        _kill(iterator, [])
         with contextlib.suppress(Exception):
             disarm()
+
+
+def _seen(folder: Path, watch: LoaderWatch) -> Observation:
+    seen = observation(folder / f"loader-{watch.key}.jsonl")
+    if seen is None:
+        raise ConfigError(f"diagnose: nothing could be written to {folder}: is the disk full?")
+    return seen
 
 
 def _iterate(feeder: Feeder, watch: LoaderWatch, limits: Limits, step: Callable[[Any], Any] | None) -> tuple[str, Any]:

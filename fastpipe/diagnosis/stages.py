@@ -64,7 +64,7 @@ def stages(seen: Observation) -> Stages | None:
         return None
     later = [batch for batch in batches if batch.number > 0]
     wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
-    steps = _steps(batches)
+    steps = _steps(batches) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
     firsts = [batch for batch in batches if batch.number == 0]
     starts = [batch.came_s - seen.epochs_s[batch.epoch] for batch in firsts if batch.epoch < len(seen.epochs_s)]

@@ -87,6 +87,7 @@ def _at_work(
     line = f", in {where}" if where else ""
     if stack.innermost and where != stack.innermost:
         line += f", inside of {stack.innermost}"
+    section = 13 if stage == "dataset" else 1
     others = f"; {many - 1} more are at work" if many > 1 else ""
     if stack.status.startswith("D"):
         why, change = (
@@ -95,6 +96,8 @@ def _at_work(
         )
     elif stage == "dataset":
         why = "a sample that does not come holds up its batch, and those behind it, for ever"
+        if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
+            section, why = 1, f"{why}; it waits for a lock, as a library does whose threads did not live through fork"
         change = "give the call at this line a time limit of its own, and leave such samples out"
         if seen.num_workers and seen.facts["method"] == "fork":
             change += '; if it stands in a library with threads (OpenMP, OpenCV): multiprocessing_context="forkserver"'
@@ -104,7 +107,7 @@ def _at_work(
     timeout = (
         "" if seen.facts["timeout"] or not seen.num_workers else "; DataLoader(..., timeout=120) makes it an error"
     )
-    return Finding("stuck", Severity.STUCK, text, why, change + timeout, _where(stack), 13 if stage == "dataset" else 1)
+    return Finding("stuck", Severity.STUCK, text, why, change + timeout, _where(stack), section)
 
 
 def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:

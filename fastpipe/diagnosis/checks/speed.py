@@ -25,8 +25,7 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     found = stages(seen)
     if found is None:
         return
-    least_s = _LEAST_WAIT_S if found.busy >= _BUSY or seen.num_workers == 0 else _LEAST_LATE_S
-    if found.step_s is not None and found.waiting > _MOST_WAITING and found.wait_s > least_s:
+    if found.step_s is not None and not _keeps_up(seen, found):
         yield _waiting(seen, found, around)
     elif seen.num_workers == 0 and found.step_s is None and found.fetch_s > _LEAST_FETCH_S:
         yield _no_workers(seen, found, around, Severity.NOTE)
@@ -50,7 +49,7 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
 
 def bottleneck(seen: Observation, found: Stages) -> str:
     """One sentence: who waits for whom, and where the time goes."""
-    if found.step_s is not None and found.waiting <= _MOST_WAITING:
+    if found.step_s is not None and _keeps_up(seen, found):
         text = f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
         if (found.delayed or 0.0) > _CROWDED:
             text += f"; but making a batch waits {found.delayed:.0%} of its time for a CPU, and so may the steps"
@@ -64,13 +63,20 @@ def bottleneck(seen: Observation, found: Stages) -> str:
     return f"{head}; {_who(seen, found)}"
 
 
+def _keeps_up(seen: Observation, found: Stages) -> bool:
+    if seen.num_workers == 0:
+        return found.fetch_s <= max(_LEAST_FETCH_S, _MOST_WAITING * (found.step_s or 0.0))
+    least_s = _LEAST_WAIT_S if found.busy >= _BUSY else _LEAST_LATE_S
+    return found.waiting <= _MOST_WAITING or found.wait_s <= least_s
+
+
 def _who(seen: Observation, found: Stages) -> str:
     stage = "collate_fn" if found.collate_s > found.dataset_s else "the dataset"
     share = max(found.collate_s, found.dataset_s) / max(found.fetch_s, 1e-9)
     making = f"the bottleneck is {stage} ({share:.0%} of making a batch), {_how(found)}"
     if seen.num_workers == 0:
         transfer_s = found.transfer_s or 0.0
-        if transfer_s > found.fetch_s:
+        if seen.facts["pin_memory"] and transfer_s > found.fetch_s:
             return "the bottleneck is pinning"
         return f"{making}; no workers: a step makes its own batch"
     if found.busy >= _BUSY:

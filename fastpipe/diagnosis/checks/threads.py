@@ -15,7 +15,8 @@ _VARIABLES = "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1"
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """OpenCV's, torch's and all others'."""
-    looks = [worker.looks[-1] for worker in seen.workers if worker.number >= 0 and worker.looks]
+    workers = [worker for worker in seen.workers if worker.number >= 0]
+    looks = [look for worker in workers for look in [worker.start, *worker.looks[-1:]] if look is not None]
     if not looks:
         return
     yield from _opencv(seen, looks, around)

@@ -25,9 +25,10 @@ class LoaderWatch:
         folder: where the files go.
         loader: torch's DataLoader.
         made_at: file and line that made it; "" where that is not known.
+        step: whether there is a training step between two batches.
     """
 
-    def __init__(self, folder: str, loader: Any, made_at: str) -> None:
+    def __init__(self, folder: str, loader: Any, made_at: str, *, step: bool = True) -> None:
         global _count
         self.key = f"{os.getpid()}.{_count}"
         _count += 1
@@ -38,7 +39,7 @@ class LoaderWatch:
         self._looks = Looks()
         self._epoch = -1
         self._number = 0
-        self._log.write(facts(loader, made_at))
+        self._log.write({**facts(loader, made_at), "step": step})
 
     def iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
         """What `get_iterator(loader)` gives, with workers that are watched. Afterwards the loader is as it was."""
