@@ -9,6 +9,7 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of 
 from fastpipe.augment import Augment
 from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.dataset import Dataset
+from fastpipe.diagnosis import diagnose
 from fastpipe.errors import (
     ConfigError,
     DatasetError,
@@ -42,6 +43,7 @@ __all__ = [
     "SampleError",
     "Stats",
     "__version__",
+    "diagnose",
     "loader",
     "monitor",
     "open",

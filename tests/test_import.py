@@ -25,6 +25,7 @@ PUBLIC = {
     "SampleError",
     "Stats",
     "__version__",
+    "diagnose",
     "loader",
     "monitor",
     "open",

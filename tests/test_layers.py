@@ -32,7 +32,7 @@ LAYERS: tuple[set[str], ...] = (
     {"course"},  # which one comes next,
     {"delivery"},  # how its batches are handed out,
     {"loader", "dataset"},  # and what hands out epochs
-    {"monitoring", "prometheus"},  # and looks at it
+    {"monitoring", "prometheus", "diagnosis"},  # and looks at it, or at a loader of others
     {"__init__"},  # the public names
     TOP,  # L5
     {"cli", "__main__"},

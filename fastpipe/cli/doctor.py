@@ -1,30 +1,58 @@
-"""`fastpipe doctor`: this machine, and a dataset -> what was found, whether it is well, and what to do."""
+"""`fastpipe doctor`: this machine, a dataset, or a training command -> what was found, and what to do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastpipe import tables
-from fastpipe.cli.console import AsJson, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.config import positive, whole
 from fastpipe.doctor import Verdict, examine
+from fastpipe.errors import ConfigError
+from fastpipe.names import readable
+
+if TYPE_CHECKING:
+    from fastpipe.diagnosis.command import Watched
 
 
 def doctor(
     data: Annotated[
         Path | None, typer.Argument(metavar="[DATA]", help="A folder that `fastpipe pack` wrote.", show_default=False)
     ] = None,
+    train_script: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Run this training, such as 'python train.py --lr 1', and say why its DataLoader is slow or stuck.",
+            show_default=False,
+        ),
+    ] = None,
+    batches: Annotated[int, typer.Option(help="With --train-script: end it after so many batches.")] = 100,
+    seconds: Annotated[float, typer.Option(help="With --train-script: end it after so long with batches.")] = 120.0,
+    stall_timeout: Annotated[
+        float, typer.Option(help="With --train-script: seconds without a batch until it is stuck.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Look for what slows training input down, or stops it, on this machine.
 
     CPUs really granted, memory, /dev/shm, limits, threads, the engine, the GPU; with DATA also the dataset's files, how
     fast it decodes here, and whether the disk keeps up. Changes nothing. Exit code 1 if something is bad.
+
+    With --train-script the command runs as it is, its output goes through, and its torch DataLoaders are watched:
+    the time of each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to
+    change. If no batch comes any more, every process's Python stack is shown. Then the command is ended.
     """
     with exit_codes():
+        if train_script is not None:
+            if data is not None:
+                raise ConfigError("expected DATA or --train-script COMMAND, got both: run them one after the other")
+            _train_script(train_script, batches, seconds, stall_timeout, as_json)
+            return
         checks = examine(data)
         if as_json:
             print_json([asdict(check) for check in checks])
@@ -32,3 +60,49 @@ def doctor(
             tables.show(out, tables.doctor(checks))
         if any(check.verdict is Verdict.BAD for check in checks):
             raise typer.Exit(1)
+
+
+def _train_script(command: str, batches: int, seconds: float, stall_timeout: float, as_json: bool) -> None:
+    from fastpipe.diagnosis.command import watch_command
+    from fastpipe.diagnosis.findings import Severity
+
+    watched = watch_command(
+        command,
+        batches=whole("batches", batches, least=1, most=10**9),
+        seconds=positive("seconds", seconds),
+        stall_timeout=positive("stall-timeout", stall_timeout),
+        output=2 if as_json else None,  # standard error: the figures have standard output to themselves
+        say=lambda why: err.print(f"fastpipe: ending the command: {why}"),
+    )
+    if as_json:
+        print_json(
+            {
+                "ended": watched.ended,
+                "loaders": [diagnosis.as_dict() for diagnosis in watched.diagnoses],
+                "refused": [finding.as_dict() for finding in watched.refused],
+                "trouble": watched.trouble,
+            }
+        )
+    else:
+        _tell(watched)
+    findings = [*watched.refused, *(finding for each in watched.diagnoses for finding in each.findings)]
+    if any(finding.severity is not Severity.NOTE for finding in findings) or not watched.diagnoses:
+        raise typer.Exit(1)
+
+
+def _tell(watched: Watched) -> None:
+    out.print()
+    out.print(f"fastpipe doctor: {watched.ended}")
+    for finding in watched.refused:
+        out.print(
+            f"{finding.what}\n  where   {readable(finding.where)}\n  change  {finding.change}\n  more    {finding.more}"
+        )
+    for diagnosis in watched.diagnoses:
+        out.print()
+        out.print(diagnosis, soft_wrap=False)
+    if not watched.python:
+        out.print("no Python program of this command could be watched: it starts none, or with -I, -E or -S")
+    elif not watched.diagnoses and not watched.refused:
+        out.print("this command iterated no torch DataLoader: there is nothing to diagnose")
+    if watched.trouble:
+        out.print(f"the watching itself had trouble: {readable(watched.trouble)}")

@@ -1,0 +1,82 @@
+"""The time of each sample, and what failed -> samples that are much slower than the rest, and those that break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.observation import Fetch, Observation
+from fastpipe.diagnosis.words import milliseconds
+
+_TIMES_MEDIAN = 10
+_LEAST_S = 0.05
+_LEAST_SHARE = 0.05
+_LEAST_SAMPLES = 20
+_SHOWN = 5
+
+
+def slow(seen: Observation) -> Iterator[Finding]:
+    """Samples of over 10 times the median and 50 ms, if together they cost over a twentieth of all samples' time.
+
+    The first batch of each process is left out: it opens files and imports modules.
+    """
+    fetches = [fetch for worker in seen.workers for fetch in worker.fetches[1:]]
+    times_s = np.array([micros for fetch in fetches for micros in fetch.times_us], dtype=float) / 1e6
+    if len(times_s) < _LEAST_SAMPLES:
+        return
+    median_s = float(np.median(times_s))
+    limit_s = max(_TIMES_MEDIAN * median_s, _LEAST_S)
+    outliers = times_s[times_s > limit_s]
+    if not len(outliers) or outliers.sum() - len(outliers) * median_s < _LEAST_SHARE * times_s.sum():
+        return
+    worst = list(_worst(fetches))[:_SHOWN]
+    yield Finding(
+        "slow-samples",
+        Severity.BAD,
+        f"{len(outliers):,} of {len(times_s):,} samples take over {milliseconds(limit_s)}, where the median is "
+        f"{milliseconds(median_s)}, and {outliers.sum() / times_s.sum():.0%} of all samples' time. "
+        f"The slowest: {'; '.join(worst)}",
+        "a worker makes its batch alone, so a slow sample holds up the batch that it is in, and those behind it",
+        "look at these samples (huge pictures, a slow disk): scale them down once, or leave them out",
+        str(seen.facts["dataset_place"]),
+        13,
+    )
+
+
+def _worst(fetches: list[Fetch]) -> Iterator[str]:
+    """Each sample once, the slowest first."""
+    found: dict[str, tuple[float, str, int]] = {}
+    for fetch in fetches:
+        for index, seconds, name in fetch.worst:
+            before = found.get(index, (0.0, "", 0))
+            found[index] = (max(seconds, before[0]), name, before[2] + (seconds > _LEAST_S))
+    for index, (seconds, name, often) in sorted(found.items(), key=lambda item: -item[1][0]):
+        again = f", {often} times" if often > 1 else ""
+        yield f"{index}{f' ({name})' if name else ''} {milliseconds(seconds)}{again}"
+
+
+def failures(seen: Observation) -> Iterator[Finding]:
+    """Samples whose reading raised."""
+    found = [failure for worker in seen.workers for failure in worker.failures]
+    if not found:
+        return
+    first = found[0]
+    if first["failed"] == "dataset":
+        name = f" ({first['name']})" if first["name"] else ""
+        what = f"reading sample {first['sample']}{name} raised {first['error']}"
+    else:
+        what = f"collate_fn raised {first['error']}"
+    others = {failure["sample"] for failure in found} - {first["sample"]}
+    if others:
+        what += f"; so did {len(others):,} more"
+    yield Finding(
+        "bad-sample",
+        Severity.BAD,
+        what,
+        "an error in a worker ends the epoch, and its message does not name the sample",
+        "mend or leave out this sample; or try in __getitem__, with the file's name in the message",
+        first["place"],
+        13,
+    )

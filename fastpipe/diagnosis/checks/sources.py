@@ -1,0 +1,32 @@
+"""What is in a dataset -> what cannot be pickled to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.observation import Observation
+
+
+def check(seen: Observation) -> Iterator[Finding]:
+    """Lambdas, local functions and local classes in the dataset, collate_fn and worker_init_fn."""
+    found = seen.facts["unpicklable"]
+    if not found:
+        return
+    first = found[0]
+    forked = seen.facts["method"] == "fork" or seen.num_workers == 0
+    more = f", and {len(found) - 1} more: {', '.join(each['path'] for each in found[1:4])}" if len(found) > 1 else ""
+    yield Finding(
+        "lambda",
+        Severity.NOTE if forked else Severity.BAD,
+        f"{first['path']} is {first['kind']}{more}",
+        "pickle takes no lambda and nothing that was defined inside of a function; "
+        + (
+            "forked workers need no pickle, but Python 3.14 no longer forks by default, nor do Windows and macOS"
+            if forked
+            else f"workers that are started by {seen.facts['method']} get the dataset by pickle"
+        ),
+        "define it with a name at the top of a module, or use functools.partial",
+        first["place"],
+        10,
+    )

@@ -1,0 +1,167 @@
+"""The time of each stage -> which one holds the loop up, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.observation import Observation
+from fastpipe.diagnosis.stages import Stages, stages
+from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.words import count, milliseconds
+
+_MOST_WAITING = 0.1
+_LEAST_WAIT_S = 2e-3
+_LEAST_LATE_S = 5e-3  # of workers that have time: on a busy machine a batch's way from one takes some milliseconds
+_BUSY = 0.6  # less than nearly 1: a machine that is busy otherwise delays the asking
+_LEAST_FETCH_S = 2e-3
+_LEAST_START_S = 1.0
+_SLOW_START = 10
+_CROWDED = 0.3
+
+
+def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """Whether the loop waits, for what, and whether epochs start slowly."""
+    found = stages(seen)
+    if found is None:
+        return
+    if found.step_s is not None and not _keeps_up(seen, found):
+        yield _waiting(seen, found, around)
+    elif seen.num_workers == 0 and found.step_s is None and found.fetch_s > _LEAST_FETCH_S:
+        yield _no_workers(seen, found, around, Severity.NOTE)
+    typical_s = found.wait_s + (found.step_s or 0.0)
+    if (
+        seen.num_workers > 0
+        and not seen.facts["persistent_workers"]
+        and found.start_s - found.fetch_s > max(_LEAST_START_S, _SLOW_START * typical_s)
+    ):
+        yield Finding(
+            "slow-epoch-start",
+            Severity.BAD,
+            f"the first batch of an epoch comes after {found.start_s:.1f} s, {milliseconds(found.fetch_s)} of which it "
+            f"is made; a later one comes after {milliseconds(typical_s)}",
+            f"every epoch starts {count(seen.num_workers, 'worker')} anew ({seen.facts['method']})",
+            "DataLoader(..., persistent_workers=True)",
+            seen.made_at,
+            14,
+        )
+
+
+def bottleneck(seen: Observation, found: Stages) -> str:
+    """One sentence: who waits for whom, and where the time goes."""
+    if found.step_s is not None and _keeps_up(seen, found):
+        text = f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
+        if (found.delayed or 0.0) > _CROWDED:
+            text += f"; but making a batch waits {found.delayed:.0%} of its time for a CPU, and so may the steps"
+        return text
+    rate = f"{found.samples / found.seconds:,.0f} samples/s" if found.seconds > 0 else "one batch"
+    head = (
+        f"the loop waits {found.waiting:.0%} of its time ({rate})"
+        if found.step_s is not None
+        else f"{rate}, without a training step"
+    )
+    return f"{head}; {_who(seen, found)}"
+
+
+def _keeps_up(seen: Observation, found: Stages) -> bool:
+    if seen.num_workers == 0:
+        return found.fetch_s <= max(_LEAST_FETCH_S, _MOST_WAITING * (found.step_s or 0.0))
+    least_s = _LEAST_WAIT_S if found.busy >= _BUSY else _LEAST_LATE_S
+    return found.waiting <= _MOST_WAITING or found.wait_s <= least_s
+
+
+def _who(seen: Observation, found: Stages) -> str:
+    stage = "collate_fn" if found.collate_s > found.dataset_s else "the dataset"
+    share = max(found.collate_s, found.dataset_s) / max(found.fetch_s, 1e-9)
+    making = f"the bottleneck is {stage} ({share:.0%} of making a batch), {_how(found)}"
+    if seen.num_workers == 0:
+        transfer_s = found.transfer_s or 0.0
+        if seen.facts["pin_memory"] and transfer_s > found.fetch_s:
+            return "the bottleneck is pinning"
+        return f"{making}; no workers: a step makes its own batch"
+    if found.busy >= _BUSY:
+        return f"{making}; workers are busy {found.busy:.0%}"
+    if found.transfer_s is not None and found.transfer_s > 0.3 * found.wait_s and found.transfer_s > found.fetch_s / 4:
+        return (
+            f"the bottleneck is the way from the workers ({milliseconds(found.transfer_s)} a batch); "
+            f"they are busy {found.busy:.0%}"
+        )
+    return f"workers are busy {found.busy:.0%}: batches come in order, and the loop waits for a late one"
+
+
+def _how(found: Stages) -> str:
+    """What a process does while it makes a batch."""
+    delayed = found.delayed or 0.0
+    rest = max(0.0, 1 - found.on_cpu - delayed)
+    parts = [f"{found.on_cpu:.0%} of it on a CPU"]
+    if found.delayed is not None:
+        parts.append(f"{delayed:.0%} waiting for one")
+    parts.append(f"{rest:.0%} for disk, network, locks or sleep")
+    return ", ".join(parts)
+
+
+def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
+    if seen.num_workers == 0:
+        return _no_workers(seen, found, around, Severity.BAD)
+    what = (
+        f"{bottleneck(seen, found)} (a wait is {milliseconds(found.wait_s)}, a step {milliseconds(found.step_s or 0)})"
+    )
+    section = 6
+    if found.busy >= _BUSY:
+        delayed = found.delayed or 0.0
+        name, place = "slow-dataset", str(seen.facts["dataset_place"])
+        if found.collate_s > found.dataset_s:
+            name, place = "slow-collate", str(seen.facts["collate_place"])
+        if delayed > _CROWDED:
+            why = "more threads want to run than there are CPUs"
+            change, section = f"fewer threads for the {around.cpus} CPUs granted: see the findings on threads", 2
+        elif found.on_cpu > 0.5 and seen.num_workers >= around.cpus:
+            why = f"all {count(around.cpus, 'CPU')} granted are in use: making samples costs more CPU than there is"
+            change = (
+                f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} cheaper, at this line (decode smaller "
+                "pictures, move augmentation to the GPU), or use fastpipe.loader"
+            )
+        elif found.on_cpu > 0.5:
+            why, place = "a worker is one CPU's worth, and there are more CPUs", seen.made_at
+            change = f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers}"
+        else:
+            why = "workers wait for the disk, the network or a lock more than they compute"
+            change = (
+                f"copy the data to a faster disk, or DataLoader(..., num_workers={2 * seen.num_workers}), now "
+                f"{seen.num_workers}: those that wait take no CPU"
+            )
+        return Finding(name, Severity.BAD, what, why, change, place, section)
+    if "way from the workers" in what:
+        return Finding(
+            "slow-transfer",
+            Severity.BAD,
+            what,
+            "a batch is copied into shared memory, and again where it is pinned; lists and other objects are pickled "
+            "one by one",
+            "return uint8 tensors, a quarter of float32, and have collate_fn stack them"
+            if found.fetch_s > _LEAST_FETCH_S
+            else f"DataLoader(..., num_workers=0): making a batch takes {milliseconds(found.fetch_s)}",
+            str(seen.facts["collate_place"]),
+            3,
+        )
+    return Finding(
+        "late-batches",
+        Severity.BAD,
+        what,
+        "a worker makes a batch alone, sample by sample: one slow sample holds up the batch, and all later ones wait",
+        "DataLoader(..., in_order=False) where the order does not matter; a larger prefetch_factor bridges rare ones",
+        seen.made_at,
+        13,
+    )
+
+
+def _no_workers(seen: Observation, found: Stages, around: Surroundings, severity: Severity) -> Finding:
+    return Finding(
+        "no-workers",
+        severity,
+        f"{bottleneck(seen, found)}; a batch takes {milliseconds(found.fetch_s)} to make",
+        "with num_workers=0 nothing is made while a step runs",
+        f"DataLoader(..., num_workers={around.cpus}, persistent_workers=True)",
+        seen.made_at,
+        6,
+    )

@@ -1,0 +1,71 @@
+"""Looks at workers -> libraries that run more threads than there are CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.observation import Look, Observation
+from fastpipe.diagnosis.surroundings import Surroundings
+from fastpipe.diagnosis.words import count
+
+_USUAL = 3  # a worker's own thread, its queue's, and one more
+_VARIABLES = "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1"
+
+
+def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
+    """OpenCV's, torch's and all others'."""
+    workers = [worker for worker in seen.workers if worker.number >= 0]
+    looks = [look for worker in workers for look in [worker.start, *worker.looks[-1:]] if look is not None]
+    if not looks:
+        return
+    yield from _opencv(seen, looks, around)
+    yield from _torch(seen, looks)
+    threads = max(look.threads or 0 for look in looks)
+    if threads > _USUAL and threads * seen.num_workers > 2 * around.cpus:
+        yield Finding(
+            "too-many-threads",
+            Severity.BAD if _parallel(seen) > 1.3 else Severity.NOTE,
+            f"a worker has {threads} threads: {threads * seen.num_workers} in {count(seen.num_workers, 'worker')}, for "
+            f"{count(around.cpus, 'CPU')} granted; while it makes a batch it uses {_parallel(seen):.1f} CPUs",
+            "OpenBLAS, MKL and OpenMP start a thread for each CPU of the machine, in each worker; torch alone does not",
+            f"{_VARIABLES} before the training's command",
+            "",
+            2,
+        )
+
+
+def _opencv(seen: Observation, looks: list[Look], around: Surroundings) -> Iterator[Finding]:
+    most = max(look.cv2_threads or 0 for look in looks)
+    if most > 1 and most * seen.num_workers > around.cpus:
+        yield Finding(
+            "opencv-threads",
+            Severity.BAD,
+            f"OpenCV works on {most} threads in each of {count(seen.num_workers, 'worker')}, for "
+            f"{count(around.cpus, 'CPU')} granted",
+            "OpenCV has a thread for each CPU of the machine, in each worker; not all builds live through fork",
+            f"cv2.setNumThreads(0) in worker_init_fn{'' if seen.facts['init'] else '; there is none yet'}",
+            seen.made_at,
+            2,
+        )
+
+
+def _torch(seen: Observation, looks: list[Look]) -> Iterator[Finding]:
+    most = max(look.torch_threads or 0 for look in looks)
+    if most > 1:
+        yield Finding(
+            "torch-threads",
+            Severity.BAD,
+            f"torch works on {most} threads in a worker",
+            "torch starts its workers with one; OpenMP's threads do not live through fork, and a large operation waits "
+            "for them for ever",
+            "take torch.set_num_threads out of the dataset and of worker_init_fn",
+            str(seen.facts["dataset_place"]),
+            1,
+        )
+
+
+def _parallel(seen: Observation) -> float:
+    """CPUs that a worker uses while it makes a batch."""
+    fetches = [fetch for worker in seen.workers for fetch in worker.fetches]
+    return sum(fetch.cpu_s for fetch in fetches) / max(sum(fetch.seconds for fetch in fetches), 1e-9)

@@ -1,0 +1,205 @@
+"""A training command -> the command run as it is, its DataLoaders watched for a while, and a Diagnosis of each.
+
+The command's Python programs get the folder `inject` on their PYTHONPATH; nothing else of it changes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from fastpipe.diagnosis import stuck
+from fastpipe.diagnosis.ended import ended
+from fastpipe.diagnosis.ending import end
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER
+from fastpipe.diagnosis.observation import Observation, observations, records
+from fastpipe.diagnosis.report import Diagnosis, report
+from fastpipe.diagnosis.stacks import Stack
+from fastpipe.diagnosis.surroundings import surroundings
+from fastpipe.errors import ConfigError
+
+_INJECT = Path(__file__).parent / "inject"
+_LOOK_S = 0.25
+_TIMES_UNTIL_FIRST = 10
+_MOST_LOADERS = 4
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z_0-9]*=")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a command was watched.
+
+    Attributes:
+        diagnoses: of the DataLoaders that gave most batches, those that are stuck first; empty if there was none.
+        ended: why the watching ended.
+        refused: options that torch refused, one finding each.
+        python: whether a Python program of the command could be watched at all.
+        trouble: what went wrong in the watching itself; "" if nothing did.
+    """
+
+    diagnoses: tuple[Diagnosis, ...]
+    ended: str
+    refused: tuple[Finding, ...]
+    python: bool
+    trouble: str
+
+
+def watch_command(
+    command: str,
+    *,
+    batches: int,
+    seconds: float,
+    stall_timeout: float,
+    output: TextIO | int | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Watched:
+    """Runs a command until one of its DataLoaders has given enough batches, or is stuck; then ends it.
+
+    Args:
+        command: as for a shell, but without its expansions; `NAME=value` may stand before it.
+        batches: of one DataLoader, after which the command is ended.
+        seconds: after the first batch was asked for, after which it is ended; it may take ten times as long to come to
+            its first batch.
+        stall_timeout: seconds without a batch after which a loader is stuck.
+        output: where the command's standard output goes, a file or its number; None: where this program's does.
+        say: is told when the command is ended.
+
+    Raises:
+        ConfigError: the command cannot be run.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
+    before = surroundings()
+    try:
+        process = _start(command, folder, output)
+        stacks: list[Stack] = []
+        found: list[Finding] = []
+        try:
+            why, key = _until(process, folder, batches, seconds, stall_timeout)
+            all_seen = observations(folder)  # before the end, which interrupts whoever waits for a batch
+            for seen in all_seen:
+                if seen.key == key:
+                    stacks = stuck.stacks(seen, folder)
+                    found = [_stuck(seen, folder, stacks)]
+            if process.poll() is None:
+                say(why)
+        finally:
+            end(process)
+        all_seen.sort(key=lambda seen: (seen.key != key, -len(seen.batches)))
+        diagnoses = []
+        telling = [seen for seen in all_seen if seen.batches or seen.errors or seen.key == key]
+        for seen in (telling or all_seen)[:_MOST_LOADERS]:
+            stands = seen.key == key
+            if not stands:
+                found = [finding for text in seen.errors[:1] for finding in ended(seen, text, before.oom_kills)]
+            diagnoses.append(report(seen, before, more=tuple(found), stacks=tuple(stacks if stands else ())))
+        trouble = folder / "trouble.txt"
+        return Watched(
+            tuple(diagnoses),
+            why,
+            tuple(_refused(folder)),
+            any(folder.glob("process-*.json")),
+            trouble.read_text(errors="replace")[:2000] if trouble.exists() else "",
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(command: str, folder: Path, output: TextIO | int | None) -> subprocess.Popen[bytes]:
+    try:
+        words = shlex.split(command)
+    except ValueError as problem:
+        raise ConfigError(f"train-script: {command!r} is no command: {problem}") from problem
+    environment = dict(os.environ)
+    while words and _VARIABLE.match(words[0]):
+        name, _, value = words.pop(0).partition("=")
+        environment[name] = value
+    if not words:
+        raise ConfigError(f"train-script: expected a command such as 'python train.py', got {command!r}")
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{_INJECT}{os.pathsep}{before}" if before else str(_INJECT)
+    environment[FOLDER] = str(folder)
+    try:
+        # A session of its own: whatever it starts ends with it.
+        return subprocess.Popen(words, env=environment, stdout=output, start_new_session=True)
+    except OSError as problem:
+        raise ConfigError(
+            f"train-script: {words[0]!r} cannot be run: {problem.strerror}; "
+            "expected a command such as 'python train.py'"
+        ) from problem
+
+
+def _until(
+    process: subprocess.Popen[bytes], folder: Path, batches: int, seconds: float, stall_timeout: float
+) -> tuple[str, str | None]:
+    """Waits for the end of the watching: why, and the key of the loader that is stuck."""
+    began_s = time.monotonic()
+    first_s: float | None = None
+    counts: dict[Path, tuple[int, int]] = {}  # bytes read and batches of each file
+    while True:
+        ended = process.poll() is not None
+        now_s = time.monotonic()
+        for path in folder.glob("loader-*.jsonl"):
+            first_s = first_s or now_s
+            count = _count(path, counts)
+            if count >= batches:
+                return f"after {count:,} batches", None
+            state = read_state(str(path.with_suffix(".state")))
+            if state and state[1] in ("waiting", "starting") and now_s - state[0] > stall_timeout and not ended:
+                return f"no batch for {stall_timeout:g} s", path.stem.removeprefix("loader-")
+        if ended:
+            code = process.returncode
+            return ("the command ended" if code == 0 else f"the command ended with exit code {code}"), None
+        if first_s is not None and now_s - first_s > seconds:
+            return f"after {seconds:g} s of batches", None
+        if first_s is None and now_s - began_s > _TIMES_UNTIL_FIRST * seconds:
+            return f"no DataLoader was iterated in {_TIMES_UNTIL_FIRST * seconds:g} s", None
+        time.sleep(_LOOK_S)
+
+
+def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> int:
+    """Batches in a file that grows; only what is new is read."""
+    done, count = counts.get(path, (0, 0))
+    with path.open("rb") as file:
+        file.seek(done)
+        new = file.read()
+    whole = new.rfind(b"\n") + 1
+    count += sum(line.startswith(b'{"batch"') for line in new[:whole].splitlines())
+    counts[path] = done + whole, count
+    return count
+
+
+def _stuck(seen: Observation, folder: Path, stacks: list[Stack]) -> Finding:
+    state = read_state(str(folder / f"loader-{seen.key}.state"))
+    return stuck.finding(seen, folder, stacks, time.monotonic() - state[0] if state else 0.0)
+
+
+def _refused(folder: Path) -> list[Finding]:
+    found = []
+    for path in sorted(folder.glob("refused-*.jsonl")):
+        for line in records(path):
+            workers = "num_workers > 0" in line["error"]
+            found.append(
+                Finding(
+                    "refused-options",
+                    Severity.BAD,
+                    f"torch refused to make a DataLoader: {line['error']}",
+                    "these options are about workers, and there are none" if workers else "see torch's message",
+                    "prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0"
+                    if workers
+                    else "change these options",
+                    line["made_at"],
+                    11 if workers else 0,
+                )
+            )
+    return found

@@ -1,0 +1,64 @@
+"""An error that ended a loader -> a finding that says what it was, where no sample explains it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.observation import Observation
+from fastpipe.machine import oom_kills
+
+_GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
+
+
+def ended(seen: Observation, text: str, kills_before: int | None, workers: Sequence[Any] = ()) -> list[Finding]:
+    """What ended it.
+
+    Args:
+        seen: the loader.
+        text: the error's type and message.
+        kills_before: the kernel's count of processes killed for memory, before the loader ran.
+        workers: its processes, as multiprocessing has them, where this program started them.
+    """
+    if any(worker.failures for worker in seen.workers):
+        return []  # samples.failures tells it
+    dead = [(number, worker) for number, worker in enumerate(workers) if worker.exitcode not in (None, 0)]
+    if dead or any(word in text for word in _GONE):
+        return [_killed(seen, _who(dead) or text.splitlines()[0][:500], text, kills_before)]
+    pickling = "pickle" in text or "local object" in text
+    return [
+        Finding(
+            "error",
+            Severity.BAD,
+            f"the loader ended with {text[:1000]}",
+            "workers get the dataset by pickle" if pickling else "this is not about speed: the loader does not run",
+            "see the finding on lambdas; or mend what cannot be pickled" if pickling else "mend this first",
+            seen.made_at,
+            10 if pickling else 4 if "open files" in text else 0,
+        )
+    ]
+
+
+def _who(dead: list[tuple[int, Any]]) -> str:
+    if not dead:
+        return ""
+    number, worker = dead[0]
+    code = worker.exitcode
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return f"worker {number} (pid {worker.pid}) was ended {how}"
+
+
+def _killed(seen: Observation, what: str, text: str, kills_before: int | None) -> Finding:
+    now, section = oom_kills(), 15
+    if kills_before is not None and now is not None and now > kills_before:
+        why = "the kernel ended it for want of memory"
+        change = "fewer num_workers, prefetch_factor=1, arrays in place of lists: see the findings on memory"
+    elif "Bus error" in text or "SIGBUS" in what:
+        why, section = "/dev/shm is full: workers hand batches over in files there", 3
+        change = "docker run --shm-size=8g (or --ipc=host)"
+    else:
+        why = "the kernel says of no process that it was ended for want of memory: a library, or somebody, ended it"
+        change = "run it with num_workers=0 to see the error itself"
+    return Finding("worker-killed", Severity.BAD, what, why, change, seen.made_at, section)

@@ -1,0 +1,1 @@
+"""What a watched training program is given on its PYTHONPATH: `sitecustomize` and the package `fastpipe_probe`."""

@@ -1,0 +1,86 @@
+"""A worker process of a DataLoader -> one that notes what its time goes into, and dumps its stacks when asked."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .fetching import Recorder, watch_fetcher
+from .files import Log, State, arm
+from .machine import Looks
+from .objects import generators
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class WorkerWatch:
+    """Stands in the place of a loader's worker_init_fn and calls it; the dataset and collate_fn stay the user's own.
+
+    It is pickled to workers that are spawned. What goes wrong in here is noted and never reaches the worker.
+    """
+
+    def __init__(self, folder: str, loader: str, init: Callable[[int], Any] | None) -> None:
+        self._folder = folder
+        self._loader = loader
+        self._init = init
+
+    def __call__(self, worker_id: int) -> None:
+        log = state = None
+        try:
+            name = os.path.join(self._folder, f"worker-{self._loader}-{worker_id}-{os.getpid()}")
+            log, state = Log(f"{name}.jsonl"), State(f"{name}.state")
+            state.set("worker_init_fn")
+            arm(self._folder)
+            log.write({"id": worker_id, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
+        except Exception as problem:
+            _complain(self._folder, problem)
+        if self._init is not None:
+            self._init(worker_id)
+        if log is not None and state is not None:
+            try:
+                _watch_this_worker(log, state)
+            except Exception as problem:
+                _complain(self._folder, problem)
+
+
+def _watch_this_worker(log: Log, state: State) -> None:
+    from torch.utils.data import _DatasetKind, get_worker_info
+
+    worker = get_worker_info()
+    dataset = None if worker is None else worker.dataset
+    log.write({"generators": generators(dataset, "dataset"), "look": Looks().look()})
+    recorder = Recorder(log, state, dataset)
+    create_fetcher = _DatasetKind.create_fetcher
+
+    def create_and_watch(*arguments: Any) -> Any:
+        state.set("iter(dataset)")
+        fetcher: Any = create_fetcher(*arguments)  # type: ignore[no-untyped-call]
+        watch_fetcher(fetcher, recorder)
+        state.set("idle")
+        return fetcher
+
+    # In this process alone; torch's worker loop makes its fetcher, and a new one each epoch, right after this.
+    _DatasetKind.create_fetcher = staticmethod(create_and_watch)  # type: ignore[method-assign]
+
+
+def watch_without_workers(folder: str, loader: str, fetcher: Any, dataset: Any) -> Log:
+    """The same for a loader with num_workers=0, which has its fetcher in the process that iterates."""
+    name = os.path.join(folder, f"worker-{loader}--1-{os.getpid()}")
+    log = Log(f"{name}.jsonl")
+    log.write({"id": -1, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
+    watch_fetcher(fetcher, Recorder(log, State(f"{name}.state"), dataset))
+    return log
+
+
+def _variables() -> dict[str, str]:
+    return {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
+
+
+def _complain(folder: str, problem: Exception) -> None:
+    try:
+        with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+            file.write(f"{type(problem).__name__}: {problem}\n")
+    except OSError:
+        pass

@@ -1,0 +1,201 @@
+"""The files that a watched program has written -> what was seen of each of its DataLoaders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WITHOUT_WORKERS = -1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as the loop saw it; times in seconds of time.monotonic().
+
+    Attributes:
+        epoch, number: which one.
+        asked_s, came_s: when it was asked for and when it was there.
+        size_bytes: of its tensors.
+        stepped_s: when the step ended that got it; None where that was not seen.
+    """
+
+    epoch: int
+    number: int
+    asked_s: float
+    came_s: float
+    size_bytes: int
+    stepped_s: float | None = None
+
+    @property
+    def wait_s(self) -> float:
+        return self.came_s - self.asked_s
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A batch as the process saw it that made it.
+
+    Attributes:
+        at_s: when it was made (time.monotonic()).
+        seconds: it took; of these dataset_s in the dataset and collate_s in collate_fn.
+        cpu_s: seconds of CPU, over all threads.
+        delayed_s: seconds that the process waited for a CPU; None where the kernel does not say.
+        samples: how many.
+        times_us: microseconds of each sample; empty where the dataset reads whole batches.
+        worst: the slowest samples: number, seconds, name.
+    """
+
+    at_s: float
+    seconds: float
+    dataset_s: float
+    collate_s: float
+    cpu_s: float
+    delayed_s: float | None
+    samples: int
+    times_us: tuple[int, ...]
+    worst: tuple[tuple[str, float, str], ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look at a process: memory of its own, threads, and what its libraries are set to; None: not known."""
+
+    batch: int
+    private_bytes: int | None
+    threads: int | None
+    torch_threads: int | None
+    cv2_threads: int | None
+
+
+@dataclass
+class Worker:
+    """A process that makes batches; number -1: the one that iterates. `start`: a look before its first batch."""
+
+    number: int
+    pid: int
+    began_s: float
+    variables: dict[str, str] = field(default_factory=dict)
+    fetches: list[Fetch] = field(default_factory=list)
+    start: Look | None = None
+    looks: list[Look] = field(default_factory=list)
+    failures: list[dict[str, str]] = field(default_factory=list)
+    generators_before: dict[str, int] = field(default_factory=dict)
+    generators_after: dict[str, int] = field(default_factory=dict)
+    checksums: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Observation:
+    """All that was seen of one DataLoader.
+
+    Attributes:
+        key: of its files.
+        facts: its options and what is in its dataset; `facts` in fastpipe_probe/watch.py lists them.
+        batches: in the order in which they came.
+        epochs_s: when each epoch was asked for.
+        workers: in the order of their numbers, then of their starts.
+        looks: at the process that iterates.
+        errors: with which asking for a batch ended.
+    """
+
+    key: str
+    facts: dict[str, Any]
+    batches: list[Batch] = field(default_factory=list)
+    epochs_s: list[float] = field(default_factory=list)
+    workers: list[Worker] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    ended: bool = False
+
+    @property
+    def made_at(self) -> str:
+        return str(self.facts["made_at"])
+
+    @property
+    def num_workers(self) -> int:
+        return int(self.facts["num_workers"])
+
+
+def observations(folder: Path) -> list[Observation]:
+    """Every DataLoader that was iterated, in the order in which they were."""
+    found = [seen for path in folder.glob("loader-*.jsonl") if (seen := observation(path)) is not None]
+    return sorted(found, key=lambda seen: (seen.epochs_s[:1] or [0.0], seen.key))
+
+
+def observation(path: Path) -> Observation | None:
+    """What the files of one DataLoader say; None if it has not said anything yet."""
+    lines = records(path)
+    facts = next(lines, None)
+    if facts is None:
+        return None
+    seen = Observation(path.stem.removeprefix("loader-"), facts)
+    for line in lines:
+        if "batch" in line:
+            batch = Batch(line["epoch"], line["batch"], line["asked"], line["came"], line["bytes"])
+            seen.batches.append(batch)
+            if "look" in line:
+                seen.looks.append(_look(len(seen.batches) - 1, line["look"]))
+        elif "stepped" in line:
+            last = seen.batches[-1]
+            seen.batches[-1] = Batch(last.epoch, last.number, last.asked_s, last.came_s, last.size_bytes, line["at"])
+        elif "epoch" in line:
+            seen.epochs_s.append(line["at"])
+        elif "error" in line:
+            seen.errors.append(line["error"])
+        elif "ended" in line:
+            seen.ended = True
+    workers = [_worker(other) for other in path.parent.glob(f"worker-{seen.key}-*.jsonl")]
+    seen.workers = sorted((each for each in workers if each), key=lambda each: (each.number, each.began_s))
+    return seen
+
+
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file; one that its process did not get to finish is left out."""
+    with path.open(encoding="utf-8") as file:
+        for text in file:
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(line, dict):
+                yield line
+
+
+def _worker(path: Path) -> Worker | None:
+    lines = records(path)
+    first = next(lines, None)
+    if first is None:
+        return None
+    worker = Worker(first["id"], first["pid"], first["at"], first["variables"])
+    for line in lines:
+        if "failed" in line:
+            worker.failures.append(line)
+        elif "seconds" in line:
+            worker.fetches.append(
+                Fetch(
+                    line["at"],
+                    line["seconds"],
+                    line["dataset"],
+                    line["collate"],
+                    line["cpu"],
+                    line["delayed"],
+                    line["samples"],
+                    tuple(line["times"]),
+                    tuple((index, seconds, name) for index, seconds, name in line["worst"]),
+                )
+            )
+            if "look" in line:
+                worker.looks.append(_look(len(worker.fetches) - 1, line["look"]))
+            worker.checksums = line.get("checksums", worker.checksums)
+            worker.generators_after = line.get("generators", worker.generators_after)
+        elif "generators" in line:
+            worker.generators_before = line["generators"]
+            worker.start = _look(0, line["look"])
+    return worker
+
+
+def _look(batch: int, look: dict[str, Any]) -> Look:
+    return Look(batch, look["private"], look["threads"], look.get("torch"), look.get("cv2"))

@@ -1,0 +1,140 @@
+"""A DataLoader of the user's, iterated for a while -> a Diagnosis."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastpipe.diagnosis import stuck
+from fastpipe.diagnosis.ended import ended
+from fastpipe.diagnosis.feeder import Feeder, FeederWithoutWorkers, wake
+from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.generators import kept_generators
+from fastpipe.diagnosis.inject.fastpipe_probe.files import arm, disarm
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
+from fastpipe.diagnosis.observation import Observation, observation
+from fastpipe.diagnosis.report import Diagnosis, report
+from fastpipe.diagnosis.stacks import Stack, children
+from fastpipe.diagnosis.surroundings import surroundings
+from fastpipe.errors import ConfigError
+
+_END_S = 15.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a loader is iterated.
+
+    Attributes:
+        batches, epochs: at most.
+        until_s: no batch is asked for after this (time.monotonic()).
+        stall_s: seconds without a batch until it is stuck.
+    """
+
+    batches: int
+    epochs: int
+    until_s: float
+    stall_s: float
+
+
+def run(dataloader: Any, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
+    """Iterates a loader, of which `where` is the line that made it; arguments and errors: `fastpipe.diagnose`."""
+    folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
+    try:
+        with kept_generators(dataloader):
+            return _watched(dataloader, folder, limits, step, where)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any], Any] | None, where: str) -> Diagnosis:
+    before = surroundings()
+    watch = LoaderWatch(str(folder), dataloader, where, step=step is not None)
+    # A copy that differs in two attributes: it has no worker yet, and its iterator is watched. All others, those of a
+    # subclass too, are the same objects.
+    loader = copy.copy(dataloader)
+    loader.__dict__["_iterator"] = None
+    loader.__dict__["_get_iterator"] = lambda: watch.iterator(loader, type(loader)._get_iterator)
+    others = children(os.getpid())
+    found: list[Finding] = []
+    stacks: list[Stack] = []
+    feeder: Feeder
+
+    def stalled(waited_s: float) -> None:
+        """Asks every process where it stands, then ends the workers."""
+        seen = _seen(folder, watch)
+        stacks.extend(stuck.stacks(seen, folder, others))
+        found.append(stuck.finding(seen, folder, stacks, waited_s))
+        _kill(feeder.iterator, [stack.pid for stack in stacks])
+
+    arm(str(folder))
+    kind = Feeder if loader.num_workers else FeederWithoutWorkers
+    feeder = kind(loader, watch, lambda: stalled(limits.stall_s))
+    try:
+        word, problem = _iterate(feeder, watch, limits, step)
+        if word == "error" and "timed out after" in str(problem):
+            stalled(float(dataloader.timeout))
+        elif word == "error":
+            workers = getattr(feeder.iterator, "_workers", [])
+            for worker in workers:
+                worker.join(0.5)  # one that died has an exit code soon
+                if worker.exitcode not in (None, 0):
+                    break
+            text = f"{type(problem).__name__}: {problem}"
+            found += ended(_seen(folder, watch), text, before.oom_kills, workers)
+        return report(_seen(folder, watch), before, more=tuple(found), stacks=tuple(stacks))
+    finally:
+        iterator = feeder.iterator
+        feeder.close(_END_S)
+        _kill(iterator, [])
+        with contextlib.suppress(Exception):
+            disarm()
+
+
+def _seen(folder: Path, watch: LoaderWatch) -> Observation:
+    seen = observation(folder / f"loader-{watch.key}.jsonl")
+    if seen is None:
+        raise ConfigError(f"diagnose: nothing could be written to {folder}: is the disk full?")
+    return seen
+
+
+def _iterate(feeder: Feeder, watch: LoaderWatch, limits: Limits, step: Callable[[Any], Any] | None) -> tuple[str, Any]:
+    """Iterates until a limit is reached: how it ended, "ended", "late" or "error"."""
+    for _ in range(limits.epochs):
+        word, content = feeder.ask("epoch", limits.stall_s)
+        if word != "began":
+            return word, content
+        for _ in range(limits.batches):
+            if time.monotonic() > limits.until_s:
+                return "ended", None
+            word, content = feeder.ask("batch", limits.stall_s)
+            if word == "ended":
+                break
+            if word != "batch":
+                return word, content
+            if step is not None:
+                step(content)
+            watch.stepped()
+    return "ended", None
+
+
+def _kill(iterator: Any, stacks: list[int]) -> None:
+    """Ends a loader's workers, and those that it has not come as far as to know of."""
+    workers = getattr(iterator, "_workers", [])
+    for worker in workers:
+        with contextlib.suppress(Exception):
+            worker.kill()
+    wake(iterator)
+    for pid in stacks:
+        if pid != os.getpid():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,138 @@
+"""What was seen of a DataLoader -> seconds of each stage, and who waited for whom."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastpipe.diagnosis.observation import Batch, Observation
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Where the time goes; seconds a batch are means, over the batches that each process made or got.
+
+    Attributes:
+        batches, samples: that the loop got.
+        seconds: of the loop, without the starts of epochs.
+        dataset_s, collate_s: seconds a batch in the dataset and in collate_fn, of the process that makes it.
+        transfer_s: seconds from a batch that is made, and waited for, to its coming: through shared memory, unpickled,
+            pinned (the median, without first batches). None where none was waited for, or it cannot be told.
+        wait_s: seconds a batch that the loop waited, the first batches of epochs left out.
+        step_s: seconds a batch between a batch and the asking for the next; None where there was no step.
+        start_s: seconds from an epoch's beginning to its first batch.
+        waiting: share of the loop in which it waited, 0 to 1.
+        busy: share of the workers' time in which they made batches, 0 to 1.
+        on_cpu, delayed: shares of that busy time on a CPU (above 1 with several threads) and waiting for one; delayed
+            is None where the kernel does not say. The rest is disk, network, locks and sleep.
+    """
+
+    batches: int
+    samples: int
+    seconds: float
+    dataset_s: float
+    collate_s: float
+    transfer_s: float | None
+    wait_s: float
+    step_s: float | None
+    start_s: float
+    waiting: float
+    busy: float
+    on_cpu: float
+    delayed: float | None
+
+    @property
+    def fetch_s(self) -> float:
+        """Seconds that making a batch takes."""
+        return self.dataset_s + self.collate_s
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+# Below this there is no step to speak of: a loop that only reads batches waits for them all the time.
+_LEAST_STEP_S = 1e-4
+
+
+def stages(seen: Observation) -> Stages | None:
+    """The time of each stage; None before the first batch."""
+    batches = seen.batches
+    fetches = [fetch for worker in seen.workers for fetch in worker.fetches]
+    if not batches or not fetches:
+        return None
+    later = [batch for batch in batches if batch.number > 0]
+    wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
+    steps = _steps(batches) if seen.facts["step"] else []
+    step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
+    firsts = [batch for batch in batches if batch.number == 0]
+    starts = [batch.came_s - seen.epochs_s[batch.epoch] for batch in firsts if batch.epoch < len(seen.epochs_s)]
+    waited, stepped = sum(batch.wait_s for batch in later), sum(steps)
+    spent = sum(fetch.seconds for fetch in fetches)
+    delays = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
+    return Stages(
+        batches=len(batches),
+        samples=round(len(batches) * _mean([fetch.samples for fetch in fetches])),
+        seconds=waited + stepped,
+        dataset_s=_mean([fetch.dataset_s for fetch in fetches]),
+        collate_s=_mean([fetch.collate_s for fetch in fetches]),
+        transfer_s=_transfer_s(seen),
+        wait_s=wait_s,
+        step_s=step_s,
+        start_s=_mean(starts) if starts else 0.0,
+        waiting=waited / max(waited + stepped, 1e-9),
+        busy=_busy(seen),
+        on_cpu=sum(fetch.cpu_s for fetch in fetches) / max(spent, 1e-9),
+        delayed=sum(delays) / max(spent, 1e-9) if delays else None,
+    )
+
+
+def _mean(values: list[float] | list[int]) -> float:
+    return sum(values) / max(len(values), 1)
+
+
+def _steps(batches: list[Batch]) -> list[float]:
+    """Seconds of each step whose end was seen: by itself, or by the asking for the next batch."""
+    found = []
+    for batch, after in zip(batches, [*batches[1:], None], strict=True):
+        if batch.stepped_s is not None:
+            found.append(batch.stepped_s - batch.came_s)
+        elif after is not None and after.epoch == batch.epoch:
+            found.append(after.asked_s - batch.came_s)
+    return found
+
+
+def _busy(seen: Observation) -> float:
+    """The share of the workers' time, between each one's first batch and its last."""
+    long_lived = [worker for worker in seen.workers if len(worker.fetches) > 2]
+    had = made = 0.0
+    for worker in long_lived or [worker for worker in seen.workers if worker.fetches]:
+        had += worker.fetches[-1].at_s - (worker.fetches[0].at_s - worker.fetches[0].seconds)
+        made += sum(fetch.seconds for fetch in worker.fetches)
+    return min(1.0, made / had) if had else 0.0
+
+
+def _transfer_s(seen: Observation) -> float | None:
+    """See Stages. Batch k is made by worker k modulo num_workers, unless order is given up or workers run out."""
+    if seen.num_workers == 0:
+        alone = [fetch for worker in seen.workers for fetch in worker.fetches]
+        rest = [batch.wait_s - fetch.seconds for batch, fetch in zip(seen.batches, alone, strict=False) if batch.number]
+        return max(0.0, statistics.median(rest)) if rest else None
+    if not seen.facts["in_order"] or seen.facts["stream"]:
+        return None
+    found = []
+    for batch in seen.batches:
+        if batch.number == 0:
+            continue  # its workers were starting
+        # The workers' times of the batches that were made while the loop waited for this one.
+        made = [
+            fetch.at_s
+            for worker in seen.workers
+            if worker.number == batch.number % seen.num_workers
+            for fetch in worker.fetches
+            if batch.asked_s < fetch.at_s <= batch.came_s
+        ]
+        if made:
+            found.append(batch.came_s - min(made))
+    return statistics.median(found) if found else None

@@ -1,0 +1,135 @@
+"""A loader that gives no batch any more -> the stacks of all its processes, and which one is stuck."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
+from fastpipe.diagnosis.stacks import Stack, children, command_line, parent, stack_of
+from fastpipe.diagnosis.words import count
+
+SILENT = "a worker that has not begun"
+_BUSY = ("worker_init_fn", "iter(dataset)", "dataset", "collate")
+
+
+def stacks(seen: Observation, folder: Path, besides: Collection[int] = ()) -> list[Stack]:
+    """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so.
+
+    `besides` are processes that are none of the loader's.
+    """
+    main = int(seen.facts["pid"])
+    known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
+    found = [stack_of(main, "the process that iterates", folder)]
+    for pid in children(main):
+        if pid in known:
+            found.append(stack_of(pid, f"worker {known[pid].number}", folder))
+        elif pid not in besides and _worker_to_be(pid, main):
+            found.append(stack_of(pid, SILENT, folder))
+    return found
+
+
+def _worker_to_be(pid: int, main: int) -> bool:
+    """Whether a process was forked from the one that iterates, or started by multiprocessing to be a worker."""
+    command, own = command_line(pid), command_line(main)
+    if b"resource_tracker" in command:
+        return False
+    if b"multiprocessing.forkserver" in command:
+        return parent(pid) != main  # the server itself is no worker
+    return b"multiprocessing.spawn" in command or (command == own and bool(command))
+
+
+def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float) -> Finding:
+    """Which process holds the loader up, at what, for how long."""
+    head = f"no batch for {waited_s:.0f} s"
+    if seen.batches:
+        head += f", after {count(len(seen.batches), 'batch')}"
+    by_pid = {stack.pid: stack for stack in found}
+    workers = _longest(seen, folder, by_pid)
+    if workers:
+        worker, stage, sample, seconds = workers[0]
+        return _at_work(seen, head, worker, stage, sample, seconds, by_pid[worker.pid], len(workers))
+    silent = [stack for stack in found if stack.role == SILENT]
+    if seen.num_workers and silent:
+        return _not_begun(seen, head, silent)
+    main = by_pid.get(int(seen.facts["pid"]))
+    inside = f"; the process that iterates is in {main.innermost}" if main and main.innermost else ""
+    return Finding(
+        "stuck",
+        Severity.STUCK,
+        f"{head}: no worker is at work{inside}",
+        "a batch was lost between a worker and the process that iterates, or the sampler does not answer",
+        "look at the stacks below",
+        _where(main) or seen.made_at,
+        13,
+    )
+
+
+def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[tuple[Worker, str, str, float]]:
+    """The workers that are at something: stage, sample, for how many seconds; the longest first."""
+    found = []
+    for worker in seen.workers:
+        state = read_state(str(folder / f"worker-{seen.key}-{worker.number}-{worker.pid}.state"))
+        if state is not None and worker.pid in by_pid and state[1] in _BUSY:
+            found.append((worker, state[1], state[2], time.monotonic() - state[0]))
+    return sorted(found, key=lambda each: -each[3])
+
+
+def _at_work(
+    seen: Observation, head: str, worker: Worker, stage: str, sample: str, seconds: float, stack: Stack, many: int
+) -> Finding:
+    who = "the process that iterates" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}"
+    at = {"dataset": f"at sample {sample}", "collate": "in collate_fn"}.get(stage, f"in {stage}")
+    where = stack.users or stack.innermost
+    line = f", in {where}" if where else ""
+    if stack.innermost and where != stack.innermost:
+        line += f", inside of {stack.innermost}"
+    section = 13 if stage == "dataset" else 1
+    others = f"; {many - 1} more are at work" if many > 1 else ""
+    if stack.status.startswith("D"):
+        why, change = (
+            "the disk or the network does not answer",
+            "look at the disk or the mount; copy the data to a local disk",
+        )
+    elif stage == "dataset":
+        why = "a sample that does not come holds up its batch, and those behind it, for ever"
+        if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
+            section, why = 1, f"{why}; it waits for a lock, as a library does whose threads did not live through fork"
+        change = "give the call at this line a time limit of its own, and leave such samples out"
+        if seen.num_workers and seen.facts["method"] == "fork":
+            change += '; if it stands in a library with threads (OpenMP, OpenCV): multiprocessing_context="forkserver"'
+    else:
+        why, change = "what does not come back there holds up the whole worker", "look at this line"
+    text = f"{head}: {who} (pid {worker.pid}) is {at}{line}, for {seconds:.0f} s{others}{_kernel(stack)}"
+    timeout = (
+        "" if seen.facts["timeout"] or not seen.num_workers else "; DataLoader(..., timeout=120) makes it an error"
+    )
+    return Finding("stuck", Severity.STUCK, text, why, change + timeout, _where(stack), section)
+
+
+def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:
+    first = silent[0]
+    inside = f"in {first.users or first.innermost}" if first.innermost else "without a Python stack to show"
+    return Finding(
+        "stuck",
+        Severity.STUCK,
+        f"{head}: {count(len(silent), 'worker')} started by {seen.facts['method']} did not come as far as "
+        f"worker_init_fn; process {first.pid} is {inside}{_kernel(first)}",
+        "a worker that is forked inherits locks that no thread will let go; one that is spawned first imports the main "
+        "script and unpickles the dataset",
+        'fork: multiprocessing_context="forkserver"; all others: if __name__ == "__main__": around the script',
+        _where(first) or seen.made_at,
+        1 if seen.facts["method"] == "fork" else 10,
+    )
+
+
+def _kernel(stack: Stack) -> str:
+    return "" if stack.status == "this process" else f"; the kernel says {stack.status}"
+
+
+def _where(stack: Stack | None) -> str:
+    frame = None if stack is None else stack.users or stack.innermost
+    return "" if frame is None else f"{frame.file}:{frame.line}"

@@ -1,0 +1,32 @@
+"""The machine at the moment -> what a loader may have of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastpipe.cpus import granted_cpus
+from fastpipe.machine import container_memory_bytes, memory_bytes, oom_kills
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a diagnosis compares with.
+
+    Attributes:
+        cpus: granted to this process.
+        free_bytes: memory that programs, and this container, can still have; None: not known.
+        oom_kills: processes that the kernel has killed for want of memory since it started; None: not known.
+    """
+
+    cpus: int
+    free_bytes: int | None
+    oom_kills: int | None
+
+
+def surroundings() -> Surroundings:
+    """Those of now."""
+    memory, limit = memory_bytes(), container_memory_bytes()
+    free = [memory[0]] if memory is not None else []
+    if limit is not None:
+        free.append(limit[1] - limit[0])
+    return Surroundings(granted_cpus(), min(free) if free else None, oom_kills())

@@ -1,0 +1,194 @@
+"""Findings that need a machine or a loader that a test does not have: from what was seen of one, made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diagnosed import Numbers
+from torch.utils.data import DataLoader
+
+from fastpipe.diagnosis import ended as ended_module
+from fastpipe.diagnosis.checks import check
+from fastpipe.diagnosis.ended import ended
+from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.inject.fastpipe_probe.files import Log, State, read_state, safe_repr
+from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
+    batch_bytes,
+    checksum,
+    heavy,
+    place,
+    sample_name,
+    unpicklable,
+)
+from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
+from fastpipe.diagnosis.observation import Batch, Fetch, Look, Observation, Worker, records
+from fastpipe.diagnosis.surroundings import Surroundings
+
+ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
+FETCH = Fetch(0.0, 0.01, 0.008, 0.002, 0.009, 0.0, 4, (2000, 2000, 2000, 2000), ())
+
+
+def seen(**changes: Any) -> Observation:
+    """A sound loader of 2 workers that makes a batch in 10 ms for a step of 20 ms; with other facts."""
+    made = facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
+    observation = Observation("1.0", {**made, "shared_free": 8 << 30, "step": True, **changes})
+    observation.epochs_s = [0.0]
+    for number in range(30):
+        asked = 0.03 + 0.02 * number
+        observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20, asked + 0.02))
+    for number in range(2):
+        fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
+        looks = [Look(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
+        observation.workers.append(Worker(number, 100 + number, 0.0, fetches=fetches, looks=looks))
+    return observation
+
+
+def found(observation: Observation, around: Surroundings = ROOMY) -> dict[str, Finding]:
+    return {finding.name: finding for finding in check(observation, around)}
+
+
+def test_the_sound_one_is_sound() -> None:
+    assert found(seen()) == {}
+
+
+def test_more_workers_than_cpus() -> None:
+    few = replace(ROOMY, cpus=1)
+    assert "2 workers for 1 CPU granted" in found(seen(), few)["too-many-workers"].what
+    assert found(seen(), few)["too-many-workers"].severity == "note"
+    observation = seen()
+    for worker in observation.workers:
+        worker.fetches = [replace(fetch, delayed_s=0.005) for fetch in worker.fetches]
+    finding = found(observation, few)["too-many-workers"]
+    assert (finding.severity, finding.where, finding.section) == ("bad", "train.py:7", 6)
+    assert "num_workers=1" in finding.change
+
+
+def test_batches_made_ahead_against_memory_and_shared_memory() -> None:
+    finding = found(seen(prefetch_factor=64), replace(ROOMY, free_bytes=200 << 20))["prefetch-memory"]
+    assert "num_workers=2 x prefetch_factor=64 x 1.0 MB a batch are 134.2 MB, of 209.7 MB" in finding.what
+    finding = found(seen(shared_free=4 << 20))["small-shared-memory"]
+    assert "--shm-size" in finding.change
+    assert finding.section == 3
+    assert found(seen(prefetch_factor=64)) == {}
+
+
+def test_a_gpu_without_pinned_memory() -> None:
+    assert "non_blocking=True" in found(seen(uses_cuda=True))["gpu-without-pin"].change
+    assert found(seen(uses_cuda=True, pin_memory=True)) == {}
+    assert set(found(seen(pin_memory=True, accelerator=False))) == {"pin-without-gpu"}
+
+
+def test_threads_of_other_libraries() -> None:
+    observation = seen()
+    for worker in observation.workers:
+        worker.looks.append(Look(15, 50 << 20, 34, 1, 16))
+    assert found(observation)["too-many-threads"].severity == "note"  # idle ones
+    assert "OpenCV works on 16 threads" in found(observation)["opencv-threads"].what
+    for worker in observation.workers:
+        worker.fetches = [replace(fetch, cpu_s=0.05) for fetch in worker.fetches]
+    finding = found(observation)["too-many-threads"]
+    assert finding.severity == "bad"
+    assert "68 in 2 workers, for 8 CPUs" in finding.what
+    assert "OPENBLAS_NUM_THREADS=1" in finding.change
+
+
+@pytest.mark.parametrize(("method", "name"), [("fork", "copy-on-write"), ("spawn", "objects-in-each-worker")])
+def test_many_objects(method: str, name: str) -> None:
+    held = [{"path": "dataset.samples", "kind": "list of 10,000,000 tuple", "bytes": 2 << 30}]
+    finding = found(seen(heavy=held, method=method))[name]
+    assert "up to 4.3 GB in 2 workers" in finding.what
+    assert finding.severity == "bad"
+    assert finding.section == 5
+    assert found(seen(heavy=[{**held[0], "bytes": 1 << 20}], method=method)) == {}
+    assert name not in found(seen(heavy=held, method=method, num_workers=0))
+
+
+def test_growth_at_the_start_is_no_leak() -> None:
+    observation = seen()
+    observation.workers[0].looks = [Look(batch, (50 + 20 * min(batch, 3)) << 20, 3, 1, None) for batch in range(15)]
+    assert found(observation) == {}
+    observation.workers[0].looks = [Look(batch, (50 + 5 * batch) << 20, 3, 1, None) for batch in range(15)]
+    assert "worker 0, pid 100 grew by 73.4 MB in 14 batches" in found(observation)["memory-grows"].what
+    assert "41.9 MB an epoch" in found(observation)["memory-grows"].what  # 16 batches of 64 samples, 8 for each
+
+
+@pytest.mark.parametrize(("way_s", "name"), [(0.0005, "late-batches"), (0.014, "slow-transfer")])
+def test_a_late_batch_and_a_slow_way(way_s: float, name: str) -> None:
+    """Every batch is asked for 15 ms before it comes, and made `way_s` before."""
+    observation = seen()
+    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.015) for batch in observation.batches]
+    for worker in observation.workers:
+        own = [batch for batch in observation.batches if batch.number % 2 == worker.number]
+        worker.fetches = [replace(FETCH, at_s=batch.came_s - way_s) for batch in own]
+    assert set(found(observation)) == {name}
+
+
+def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = "RuntimeError: DataLoader worker (pid 1) is killed by signal: Killed."
+    monkeypatch.setattr(ended_module, "oom_kills", lambda: 3)
+    assert "want of memory" in ended(seen(), killed, 2)[0].why
+    assert "somebody" in ended(seen(), killed, 3)[0].why
+    (finding,) = ended(seen(), killed.replace("Killed", "Bus error"), 3)
+    assert (finding.section, "shm-size" in finding.change) == (3, True)
+    assert ended(seen(), "RuntimeError: Too many open files. Communication", 3)[0].section == 4
+    assert ended(seen(), "AttributeError: Can't pickle local object 'f.<locals>.g'", 3)[0].section == 10
+
+
+def test_what_is_in_a_dataset() -> None:
+    dataset = Numbers()
+    dataset.names = [(f"{number}.jpg", number) for number in range(20_000)]  # type: ignore[attr-defined]
+    dataset.table = {number: str(number) for number in range(20_000)}  # type: ignore[attr-defined]
+    dataset.array = np.zeros(1_000_000)  # type: ignore[attr-defined]
+    dataset.flags = [True] * 50_000  # type: ignore[attr-defined]
+    dataset.itself = dataset  # type: ignore[attr-defined]
+    held = heavy(dataset, "dataset")
+    assert {each["path"] for each in held} == {"dataset.names", "dataset.table"}
+    exact = 20_000 * (8 + 56 + 57 + 28)  # pointer, tuple, name, number
+    assert held[0]["bytes"] == pytest.approx(exact, rel=0.1)
+    assert held[0]["kind"] == "list of 20,000 tuple"
+    assert unpicklable(dataset, "dataset") == []
+    assert sample_name(torch.utils.data.Subset(WithFiles(), [2, 1]), 0) == "c.jpg"
+    assert sample_name(dataset, 3) == ""
+    assert place(len) == ""
+
+
+class WithFiles(Numbers):
+    def __init__(self) -> None:
+        self.imgs = [("a.jpg", 0), ("b.jpg", 0), ("c.jpg", 1)]
+
+
+def test_sizes_and_checksums_of_samples() -> None:
+    batch = {"image": torch.zeros(2, 3, 4, dtype=torch.float32), "more": [np.zeros(5, np.uint8), "word"]}
+    assert batch_bytes(batch) == 2 * 3 * 4 * 4 + 5
+    samples = [1, 2, "1", (torch.zeros(3), 1), (torch.zeros(3), 2), (torch.ones(3), 1), {"a": 1}, {"a": 2}, b"1"]
+    assert len({checksum(sample) for sample in samples}) == len(samples)
+    assert checksum((torch.zeros(3), 1)) == checksum((torch.zeros(3), 1))
+
+
+def test_files_are_bounded_and_cut_ones_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastpipe.diagnosis.inject.fastpipe_probe.files._MOST_BYTES", 100)
+    log = Log(str(tmp_path / "log"))
+    for number in range(100):
+        log.write({"number": number})
+    log.close()
+    with (tmp_path / "log").open("a") as file:
+        file.write('{"numb')
+    assert [line["number"] for line in records(tmp_path / "log")] == list(range(7))
+    state = State(str(tmp_path / "state"))
+    assert read_state(str(tmp_path / "state")) is None
+    state.set("dataset", [f"{'name' * 20}{number}" for number in range(100)])
+    found_ = read_state(str(tmp_path / "state"))
+    assert found_ is not None
+    assert found_[1] == "dataset"
+    assert found_[2].endswith("...")
+    assert safe_repr(Unprintable()) == "<Unprintable>"
+
+
+class Unprintable:
+    def __repr__(self) -> str:
+        raise ValueError("no")
