@@ -17,6 +17,7 @@ from faults.injector import Fault
 from soak import Tried
 
 import fastpipe
+from fastpipe.format import shard_name
 from fastpipe.stats import LEVELS, Stats
 
 
@@ -129,7 +130,7 @@ os._exit(0)
 
 
 def test_a_disk_that_is_slow_has_rows_waiting(flat: Path, tried: Tried) -> None:
-    fault = Fault(under=flat, calls=("pread",), kind="delay", at=0, number=100_000, each=True)
+    fault = Fault(under=flat / shard_name(0), calls=("pread",), kind="delay", at=0, number=100_000, each=True)
     run = subprocess.run(
         [sys.executable, "-c", STARVED, str(flat)],
         env=fault.environment(),
