@@ -119,7 +119,7 @@ class Keeping(Numbers):
 
     def sample(self, number: int) -> Any:
         self.kept.append(np.full(1 << 20, number, np.uint8))
-        time.sleep(0.02)
+        time.sleep(0.06)  # a large process is looked at twice a second, and few looks show no growth
         return number
 
 
@@ -159,6 +159,11 @@ def torch_threads(worker: int) -> None:
 def pause(batch: Any) -> None:
     """A step that a sound loader keeps up with."""
     time.sleep(0.02)
+
+
+def slow_pause(batch: Any) -> None:
+    """Leaves a large process's memory the time to be looked at often enough."""
+    time.sleep(0.08)
 
 
 def diagnosed(dataset: Any, *, step: Any = pause, stall_timeout: float = 30.0, **options: Any) -> Diagnosis:

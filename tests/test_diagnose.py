@@ -15,7 +15,21 @@ import numpy as np
 import pytest
 import torch
 from conftest import frees_memory
-from diagnosed import FAULTS, Failing, Keeping, Names, Numbers, Own, Slow, Stream, diagnosed, finding, line_of, names
+from diagnosed import (
+    FAULTS,
+    Failing,
+    Keeping,
+    Names,
+    Numbers,
+    Own,
+    Slow,
+    Stream,
+    diagnosed,
+    finding,
+    line_of,
+    names,
+    slow_pause,
+)
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -196,7 +210,7 @@ def test_a_stream_that_every_worker_reads_whole() -> None:
 @frees_memory
 def test_lists_that_workers_copy() -> None:
     names_ = [f"photos/class-{number % 1000:04d}/{number:09d}.jpg" for number in range(500_000)]
-    diagnosis = diagnosed(Names(names_), batch_size=2, batches=50)
+    diagnosis = diagnosed(Names(names_), batch_size=2, batches=50, step=slow_pause)
     found = finding(diagnosis, "copy-on-write")
     assert "dataset.names is a list of 500,000 str" in found.what
     assert "grew by" in found.what

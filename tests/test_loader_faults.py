@@ -228,6 +228,6 @@ def test_slow_reads(outcomes: dict[str, Outcome], rows: list[str], tried: Tried)
     (advice,) = (line for line in said if line not in stuck)
     assert "the bottleneck is reading (" in advice
     assert "put the shards on a faster disk" in advice
-    shares = re.findall(r"threads: read (\d+)%", outcomes["each read of a shard is slow"]["monitor"])
+    shares = re.findall(r"busy, read (\d+)%", outcomes["each read of a shard is slow"]["monitor"])
     assert max(map(int, shares)) > 80
     tried("each read takes 200 ms", 2, "all batches as ever; watchdog, advice and monitor name reading")

@@ -258,7 +258,7 @@ def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:
     job = _engine.Job(engine, tasks, images, True, False)
     assert job.wait(60)
     assert job.errors() == []
-    engine.close()
+    engine.close(60)
     return images
 
 
