@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "file.h"
 #include "jpeg.h"
 #include "jpeg_errors.h"
 #include "picture.h"
@@ -400,7 +401,7 @@ PYBIND11_MODULE(_engine, m) {
 
   PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
-  m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures and fastpipe.pack are its users.";
+  m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures, fastpipe.rows and fastpipe.pack are its users.";
   // What is found out about the machine once is found out now: a fork while another thread does would leave the child
   // waiting for it.
   best_kernels();
@@ -417,7 +418,8 @@ PYBIND11_MODULE(_engine, m) {
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
       .def("activities", &activities)
-      .def("close", &PyEngine::close);
+      .def("close", &PyEngine::close)
+      .def("closed", [](const PyEngine& engine) { return engine.core().stopping(); });
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
@@ -425,6 +427,8 @@ PYBIND11_MODULE(_engine, m) {
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel)
       .def("errors", &PyJob::errors);
+
+  py::class_<Descriptor>(m, "Descriptor").def(py::init<int>(), "number"_a).def("number", &Descriptor::get);
 
   py::class_<PyShard>(m, "Shard")
       .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)

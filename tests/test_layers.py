@@ -46,7 +46,7 @@ RESERVED = {
     "turbojpeg": {"pack", "bench", "demo"},
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
-    "fastpipe._engine": {"engine", "pictures", "pack"},
+    "fastpipe._engine": {"rows", "engine", "pictures", "pack"},
 }
 
 
