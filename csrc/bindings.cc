@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine.h"
+#include "file.h"
 #include "jpeg.h"
 #include "jpeg_errors.h"
 #include "picture.h"
@@ -444,7 +445,7 @@ PYBIND11_MODULE(_engine, m) {
 
   PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
-  m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures and fastpipe.pack are its users.";
+  m.doc() = "The native engine; fastpipe.engine, fastpipe.pictures, fastpipe.rows and fastpipe.pack are its users.";
   // What is found out about the machine once is found out now: a fork while another thread does would leave the child
   // waiting for it.
   best_kernels();
@@ -462,7 +463,8 @@ PYBIND11_MODULE(_engine, m) {
       .def("counters", &counters)
       .def("levels", &levels)
       .def("activities", &activities)
-      .def("close", &PyEngine::close, "patience_s"_a);
+      .def("close", &PyEngine::close, "patience_s"_a)
+      .def("closed", [](const PyEngine& engine) { return engine.core().stopping(); });
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
@@ -470,6 +472,8 @@ PYBIND11_MODULE(_engine, m) {
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);
+
+  py::class_<Descriptor>(m, "Descriptor").def(py::init<int>(), "number"_a).def("number", &Descriptor::get);
 
   py::class_<PyShard>(m, "Shard")
       .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)

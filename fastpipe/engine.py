@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import weakref
 from dataclasses import dataclass
@@ -102,8 +103,9 @@ class Engine:
                 "processes and memory (ulimit -u and -v, or the container's)"
             ) from problem
         self._process = os.getpid()
-        # When nothing refers to the engine any more, or at the end of the program, its threads are joined.
-        self._finalizer = weakref.finalize(self, self._engine.close, _PATIENCE_S)
+        # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
+        # and by _close_all; see Note [callbacks] in slots.py.
+        _live.add(weakref.ref(self._engine, _live.discard))
 
     def submit(
         self,
@@ -166,7 +168,7 @@ class Engine:
         """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
         forked child, where it does nothing.
         """
-        self._finalizer()
+        self._engine.close(_PATIENCE_S)
 
     def is_foreign(self) -> bool:
         """Whether this process is a forked child of the one that made the engine: its threads are not here."""
@@ -179,8 +181,19 @@ class Engine:
                 f"this loader was made in process {self._process} and is used in its forked child {os.getpid()}, "
                 "where its threads do not exist; make the loader in the process that iterates it"
             )
-        if not self._finalizer.alive:
+        if self._engine.closed():
             raise EngineError(_CLOSED)
+
+
+_live: set[weakref.ref[_engine.Engine]] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    for reference in list(_live):
+        engine = reference()
+        if engine is not None:
+            engine.close(_PATIENCE_S)
 
 
 def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import weakref
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe import _engine
 from fastpipe.errors import DatasetError
 from fastpipe.format import INDEX_DTYPE
 
@@ -39,14 +39,17 @@ class Rows:
         self._file = file
         self._first_byte = first_byte
         try:
-            self.descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
         except OSError as problem:
             raise DatasetError(
                 f"{file} cannot be opened: {problem.strerror}; look whether it is there, at the disk, and at the limit "
                 "on open files (ulimit -n)"
             ) from problem
-        closing = weakref.finalize(self, os.close, self.descriptor)
-        closing.atexit = False  # a daemon thread may still read
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file, as long as this object lives."""
+        return self._descriptor.number()
 
     def of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """The records of some samples.

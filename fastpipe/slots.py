@@ -10,6 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Note [callbacks]
+# Ctrl-C becomes an exception in whatever Python code runs next in the main thread. Where that is the callback of a weak
+# reference, a finalizer or a __del__, the interpreter prints it and goes on: the program does not end. That is no rare
+# moment: it may be the first code to run after a long operation whose operand dies with it. So what is to be done when
+# a batch or a loader dies is a method written in C, or a destructor in C++; the rest waits for the next batch.
+
 
 class SlotRing:
     """Lends buffers. A buffer comes back by itself when the array that was lent, and all that refers to it, is gone.
@@ -33,16 +39,19 @@ class SlotRing:
         self._allocate = allocate or _pageable
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
-        self._lent: dict[int, weakref.ref[Any]] = {}  # keeps the weak references alive
+        self._lent: dict[int, tuple[weakref.ref[Any], NDArray[np.uint8]]] = {}  # keeps the weak references alive
+        self._back: deque[weakref.ref[Any]] = deque()  # of those that nothing refers to any more
 
     @property
     def lent(self) -> int:
-        """Buffers that somebody has."""
+        """Buffers that somebody has and that will come back."""
+        self._collect()
         return len(self._lent)
 
     @property
     def idle(self) -> int:
         """Buffers that nobody has and that are kept."""
+        self._collect()
         return len(self._idle)
 
     def take(self) -> NDArray[np.uint8]:
@@ -51,22 +60,27 @@ class SlotRing:
         Derive from the array itself (torch.from_numpy does): numpy's own slices of it refer to the buffer beneath
         and would not keep it from being lent again.
         """
+        self._collect()
         try:
             buffer = self._idle.pop()
         except IndexError:
             buffer = self._allocate(self._shape)
         lent = buffer[...]
-        idle, keep, references = self._idle, self._keep, self._lent
-
-        # May run in any thread, at any time; takes no lock, only single operations that the interpreter makes atomic.
-        def come_back(reference: weakref.ref[Any]) -> None:
-            del references[id(reference)]
-            if len(idle) < keep:
-                idle.append(buffer)
-
-        reference = weakref.ref(lent, come_back)
-        references[id(reference)] = reference
+        if len(self._lent) < 2 * self._keep:  # beyond that somebody keeps batches: their memory goes when they do
+            reference = weakref.ref(lent, self._back.append)  # Note [callbacks]
+            self._lent[id(reference)] = reference, buffer
         return lent
+
+    def _collect(self) -> None:
+        """Single operations that the interpreter makes atomic, since batches are made and die in any thread."""
+        while True:
+            try:
+                reference = self._back.popleft()
+            except IndexError:
+                return
+            _, buffer = self._lent.pop(id(reference))
+            if len(self._idle) < self._keep:
+                self._idle.append(buffer)
 
 
 def _pageable(shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -45,7 +45,7 @@ class Stats:
             engine; prefetch_factor in one that does not.
         batches_copying: batches whose copy to the device, or augmentation there, is queued and not done.
         slots_lent: batch buffers in use: in the works, ready, on the way to the device, or (on the CPU) batches that
-            the program keeps.
+            the program keeps (of which only the first few are counted).
         slots_idle: batch buffers that are free and kept for the batches to come.
         hints_waiting: ranges of shards that the kernel has not yet been asked to read ahead. Where it stays high, the
             disk's own queue is full.

@@ -48,7 +48,7 @@ RESERVED = {
     "webdataset": {"pack", "bench", "demo"},
     "PIL": {"bench"},
     "prometheus_client": {"prometheus"},
-    "fastpipe._engine": {"engine", "pictures", "pack"},
+    "fastpipe._engine": {"rows", "engine", "pictures", "pack"},
 }
 
 

@@ -7,6 +7,7 @@ import copy
 import gc
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -87,6 +88,19 @@ def test_leaving_the_context_closes(textured: Path) -> None:
 def test_an_iterator_outlives_the_name_of_its_loader(textured: Path) -> None:
     """`for batch in fastpipe.loader(...)` holds the iterator alone."""
     assert len([1 for _ in fastpipe.loader(textured, 4, size=24, num_workers=2)]) == 5
+
+
+def test_nothing_that_python_runs_is_called_when_a_loader_dies(textured: Path) -> None:
+    """An exception of Ctrl-C would be lost there; see Note [callbacks] in slots.py."""
+    loader = fastpipe.loader(textured, 4, size=24, num_workers=2)
+    batches = iter(loader)
+    images, labels = next(batches)
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    del images, labels
+    del batches, loader
+    sys.setprofile(None)
+    assert called == []
 
 
 def test_two_loaders_at_once(textured: Path, flat: Path, tried: Tried) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
+import weakref
 
 import numpy as np
 import torch
@@ -46,6 +48,25 @@ def test_no_more_than_keep_idle_buffers_are_held() -> None:
     again = [ring.take() for _ in range(2)]
     assert {slot.ctypes.data for slot in again} <= addresses
     assert len(ring._idle) == 0
+
+
+def test_memory_beyond_twice_that_goes_with_its_batch() -> None:
+    ring = SlotRing((1 << 20,), keep=2)
+    slots = [ring.take() for _ in range(6)]
+    beneath = [weakref.ref(slot.base) for slot in slots]
+    del slots
+    assert [reference() is None for reference in beneath] == [False] * 4 + [True] * 2
+
+
+def test_nothing_that_python_runs_is_called_when_a_slot_dies() -> None:
+    """An exception of Ctrl-C would be lost there; see Note [callbacks]."""
+    ring = SlotRing(SHAPE, keep=2)
+    slot = ring.take()
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    del slot
+    sys.setprofile(None)
+    assert called == []
 
 
 def test_views_of_a_tensor_keep_the_slot() -> None:
@@ -117,4 +138,6 @@ def test_slots_die_in_any_thread() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert len(ring._lent) == 0
+    kept = ring.take()
+    assert len(ring._lent) == 1, "all others have come back"
+    del kept
