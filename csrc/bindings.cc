@@ -3,6 +3,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#ifdef __linux__
+#include <sys/syscall.h>
+#else
+#include <pthread.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +56,15 @@ void raise_if(const Status& status) {
 // When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
 // not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep
 // it once the engine is stopping, which it is by then: no worker needs the GIL, so the wait is short and cannot
-// deadlock.
+// deadlock. An engine that dies unclosed lets the GIL go in the main thread alone, which is never ended so.
+bool in_main_thread() {
+#ifdef __linux__
+  return ::syscall(SYS_gettid) == ::getpid();
+#else
+  return ::pthread_main_np() != 0;
+#endif
+}
+
 template <typename Work>
 void without_gil(Work work) {
   PyThreadState* const state = PyEval_SaveThread();
@@ -74,8 +87,10 @@ class PyEngine {
   ~PyEngine() {
     if (foreign()) {
       static_cast<void>(engine_.release());  // Note [fork]
-    } else {
+    } else if (in_main_thread()) {
       close();
+    } else {
+      engine_->close();  // Note [the end of the program]; a row's time, unless `close` was called before
     }
   }
   PyEngine(const PyEngine&) = delete;

@@ -104,6 +104,11 @@ def endings(large: Path) -> dict[str, list[dict[str, Any]]]:
 def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried: Tried, shape: str) -> None:
     code = SHAPES[shape][1]
     for ended in endings[shape]:
+        if shape.startswith("a daemon thread") and ended["code"] == -6:
+            # Before Python 3.14 a thread that wants the GIL back in torch's C++ code at that moment ends the program so
+            # (cpython#87135), with a loader or without.
+            assert ended["stderr"].endswith("terminate called without an active exception\n"), ended
+            continue
         assert ended["code"] == code, ended
         assert in_time(ended["seconds"], 2), ended
         assert not ended["left"], "a process of its was left"
