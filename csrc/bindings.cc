@@ -3,6 +3,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#ifdef __linux__
+#include <sys/syscall.h>
+#else
+#include <pthread.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +56,15 @@ void raise_if(const Status& status) {
 // When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
 // not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep
 // it once the engine is stopping, which it is by then: no worker needs the GIL, so the wait is short and cannot
-// deadlock.
+// deadlock. An engine that dies unclosed lets the GIL go in the main thread alone, which is never ended so.
+bool in_main_thread() {
+#ifdef __linux__
+  return ::syscall(SYS_gettid) == ::getpid();
+#else
+  return ::pthread_main_np() != 0;
+#endif
+}
+
 template <typename Work>
 void without_gil(Work work) {
   PyThreadState* const state = PyEval_SaveThread();
@@ -85,9 +98,11 @@ class PyEngine {
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
-    if (foreign() || !close(kPatience)) {
-      static_cast<void>(engine_.release());  // Note [fork]; Note [a row that does not end]
-    }
+    // Note [the end of the program]; in another thread, the GIL is kept for a row's time, unless `close` came before.
+    const bool mine = !foreign();
+    const bool closed =
+        mine && (in_main_thread() ? close(kPatience) : engine_->close(milliseconds_of(patience_of(kPatience))));
+    if (!closed) static_cast<void>(engine_.release());  // Note [fork]; Note [a row that does not end]
   }
   PyEngine(const PyEngine&) = delete;
   PyEngine& operator=(const PyEngine&) = delete;

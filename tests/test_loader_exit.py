@@ -104,6 +104,11 @@ def endings(large: Path) -> dict[str, list[dict[str, Any]]]:
 def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried: Tried, shape: str) -> None:
     code = SHAPES[shape][1]
     for ended in endings[shape]:
+        if shape.startswith("a daemon thread") and ended["code"] == -6:
+            # Before Python 3.14 a thread that wants the GIL back in torch's C++ code at that moment ends the program so
+            # (cpython#87135), with a loader or without.
+            assert ended["stderr"].endswith("terminate called without an active exception\n"), ended
+            continue
         assert ended["code"] == code, ended
         assert in_time(ended["seconds"], 2), ended
         assert not ended["left"], "a process of its was left"
@@ -112,13 +117,16 @@ def test_a_program_ends_cleanly(endings: dict[str, list[dict[str, Any]]], tried:
             assert ended["stderr"].endswith("KeyError: 'mine'\n")
         elif shape.startswith("a daemon thread") and ended["stderr"]:
             # The loader was closed under it, and it may not have come to the end of saying so.
-            assert ended["stderr"].startswith("Exception in thread Thread-1 (train):")
+            assert ended["stderr"].startswith("Exception in thread")
             assert ended["stderr"].count("Traceback") <= 1
         else:
             assert ended["stderr"] == ""
-    tried(
-        "the end of a program with a loader in mid-epoch", len(endings[shape]), "the program's exit code, no word more"
-    )
+    if shape.startswith("a daemon thread"):
+        outcome = "it ends; before Python 3.14 torch may abort it (cpython#87135)"
+        tried("the end of a program whose daemon thread iterates a loader", len(endings[shape]), outcome)
+    else:
+        outcome = "the program's exit code, no word more"
+        tried("the end of a program with a loader in mid-epoch", len(endings[shape]), outcome)
 
 
 def test_a_program_of_its_own(large: Path) -> None:
