@@ -66,7 +66,7 @@ def test_a_loop_that_is_slow_has_batches_ready(flat: Path) -> None:
         assert (full.threads, full.threads_busy, full.rows_waiting) == (2, 0, 0)
         assert (full.batches_making, full.batches_ready, full.slots_lent) == (0, 3, 4)
         assert full.images_read == full.images_decoded == 16
-        assert full.shards_opened == 1
+        assert 1 <= full.shards_opened <= 3  # threads that find it closed at the same time each open it
         kept.append(next(batches))
         assert settled(loader).slots_lent == 5
         kept.clear()
