@@ -155,7 +155,7 @@ def test_counters_count(large: Path) -> None:
         counters = pool.counters()
         assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
         assert counters["bytes_read"] == times * index.jpeg_bytes
-        assert counters["shards_opened"] == 1
+        assert 1 <= counters["shards_opened"] <= 2  # threads that find it closed at the same time each open it
         assert counters["images_failed"] == 0
         assert min(counters["read_s"], counters["decode_s"], counters["resize_s"]) > 0
     pool.close()
