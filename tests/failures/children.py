@@ -68,3 +68,8 @@ def run(
         for stream in (said, errors):
             stream.seek(0)
         return Ended(code, said.read().decode(), errors.read().decode())
+
+
+def children_of_this() -> set[str]:
+    """Processes that this one has started and not ended; other tests may have left a server of multiprocessing's."""
+    return {child for task in Path("/proc/self/task").glob("*/children") for child in task.read_text().split()}
