@@ -72,6 +72,16 @@ void without_gil(Work work) {
   PyEval_RestoreThread(state);
 }
 
+// What waits for the engine's threads. Note [the end of the program]
+template <typename Work>
+void without_gil_unless_stopping(Engine& engine, Work work) {
+  if (engine.stopping()) {
+    work();
+  } else {
+    without_gil(work);
+  }
+}
+
 // Note [a row that does not end]
 // A read from a dead network file system may take for ever, and nothing can end it. Whoever waits for a row that a
 // thread is at waits some seconds at most. Then the engine, its threads and the memory that they write to are let be:
@@ -114,11 +124,7 @@ class PyEngine {
     if (foreign()) return true;  // Note [fork]
     const auto patience = milliseconds_of(patience_of(patience_s));
     bool closed = false;
-    if (engine_->stopping()) {
-      closed = engine_->close(patience);  // Note [the end of the program]
-    } else {
-      without_gil([&] { closed = engine_->close(patience); });
-    }
+    without_gil_unless_stopping(*engine_, [&] { closed = engine_->close(patience); });
     if (!closed) give_up();
     return closed;
   }
@@ -185,11 +191,7 @@ class PyJob {
     if (engine.wait(*job_, std::chrono::milliseconds(0))) return;
     const auto patience = milliseconds_of(engine_->patience_of(patience_s));
     bool ended = false;
-    if (engine.stopping()) {
-      ended = engine.cancel(*job_, patience);  // Note [the end of the program]
-    } else {
-      without_gil([&] { ended = engine.cancel(*job_, patience); });
-    }
+    without_gil_unless_stopping(engine, [&] { ended = engine.cancel(*job_, patience); });
     if (ended) return;
     engine_->give_up();
     given_up_ = true;
