@@ -5,6 +5,7 @@
     worker-<loader>-<id>-<pid>.jsonl facts, then a line a batch, by a worker (id -1: the process that iterates)
     worker-<loader>-<id>-<pid>.state what it is at
     stacks-<pid>.txt                 Python stacks, dumped when asked by DUMP_SIGNAL
+    trouble.txt                      what went wrong in the watching
 
 <loader> is the number of the process that iterates and a count: 4711.0.
 """
@@ -71,6 +72,12 @@ def read_state(path: str) -> tuple[float, str, str] | None:
         return None
     name = stage.rstrip(b"\0").decode("utf-8", "replace")
     return (since, name, sample.rstrip(b"\0").decode("utf-8", "replace")) if name else None
+
+
+def note(folder: str, problem: BaseException) -> None:
+    """Leaves word of what went wrong in the watching."""
+    with contextlib.suppress(OSError), open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
+        file.write(f"{type(problem).__name__}: {problem}\n")
 
 
 def safe_repr(value: object) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from .files import Log, arm
+from .files import Log, arm, note
 
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
 _WATCHED = "torch.utils.data.dataloader"
@@ -57,15 +57,6 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = load_and_patch  # type: ignore[method-assign]
         return spec
-
-
-def note(folder: str, problem: BaseException) -> None:
-    """Leaves word of what went wrong in the watching."""
-    try:
-        with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
-            file.write(f"{type(problem).__name__}: {problem}\n")
-    except OSError:
-        pass
 
 
 def patch(module: Any, folder: str) -> None:

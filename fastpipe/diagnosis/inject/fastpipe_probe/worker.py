@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .fetching import Recorder, watch_fetcher
-from .files import Log, State, arm
+from .files import Log, State, arm, note
 from .machine import Looks
 from .objects import generators
 
@@ -35,14 +35,14 @@ class WorkerWatch:
             arm(self._folder)
             log.write({"id": worker_id, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
         except Exception as problem:
-            _complain(self._folder, problem)
+            note(self._folder, problem)
         if self._init is not None:
             self._init(worker_id)
         if log is not None and state is not None:
             try:
                 _watch_this_worker(log, state)
             except Exception as problem:
-                _complain(self._folder, problem)
+                note(self._folder, problem)
 
 
 def _watch_this_worker(log: Log, state: State) -> None:
@@ -76,11 +76,3 @@ def watch_without_workers(folder: str, loader: str, fetcher: Any, dataset: Any) 
 
 def _variables() -> dict[str, str]:
     return {name: os.environ[name] for name in _THREAD_VARIABLES if name in os.environ}
-
-
-def _complain(folder: str, problem: Exception) -> None:
-    try:
-        with open(os.path.join(folder, "trouble.txt"), "a", encoding="utf-8") as file:
-            file.write(f"{type(problem).__name__}: {problem}\n")
-    except OSError:
-        pass
