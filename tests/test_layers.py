@@ -13,7 +13,19 @@ PACKAGE = Path(__file__).resolve().parent.parent / "fastpipe"
 # From the bottom up, in the words of docs/architecture.md; L2 is a small stack of its own. An entry is a
 # module or a package of fastpipe/; `__init__` is the namespace `fastpipe` itself. It imports only from the
 # sets before its own, save that those of TOP may import one another without a cycle.
-TOP = {"pack", "bench", "demo", "doctor", "inspection", "preview", "sheet", "shuffle_score", "tables", "verify"}
+TOP = {
+    "pack",
+    "bench",
+    "demo",
+    "doctor",
+    "inspection",
+    "preview",
+    "progress",
+    "sheet",
+    "shuffle_score",
+    "tables",
+    "verify",
+}
 LAYERS: tuple[set[str], ...] = (
     {"cgroups", "errors", "format", "draws", "names", "limits", "shards"},  # L0
     {"cpus"},

@@ -1,4 +1,4 @@
-"""How far a pack is -> a bar in a terminal, or plain lines where there is none."""
+"""How far a pack is -> the words for it, with its speed of late."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from fastpipe.pack import job
+from fastpipe.progress import shown
 
-_LINE_EVERY_S = 10.0
 _SPEED_OVER_S = 5.0
 
 
@@ -41,36 +40,17 @@ def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
     """
     speed: _Speed | None = None
 
-    def words(now: job.Progress, rates: tuple[float, float]) -> str:
+    def words(now: job.Progress) -> str:
+        assert speed is not None
+        images, megabytes = speed.update(now)
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
-        return f"{now.files:,}/{now.total_files:,} files  {rates[0]:,.0f} images/s  {rates[1]:.1f} MB/s{rejected}"
+        return f"{now.files:,}/{now.total_files:,} files  {images:,.0f} images/s  {megabytes:.1f} MB/s{rejected}"
 
-    if not console.is_terminal:
-        last_line = 0.0
+    with shown(console, "packing", words) as show:
 
-        def line(now: job.Progress) -> None:
-            nonlocal speed, last_line
-            if speed is None:
-                speed, last_line = _Speed(now), time.monotonic()
-            elif time.monotonic() - last_line >= _LINE_EVERY_S:
-                last_line = time.monotonic()
-                console.print(f"packing: {words(now, speed.update(now))}", highlight=False)
-
-        yield line
-        return
-
-    columns = (TextColumn("packing"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("pack", total=None, words="")
-        last = 0.0
-
-        def move(now: job.Progress) -> None:
-            nonlocal speed, last
+        def update(now: job.Progress) -> None:
+            nonlocal speed
             speed = speed or _Speed(now)
-            if time.monotonic() - last < 0.1 and now.files < now.total_files:
-                return
-            last = time.monotonic()
-            text = words(now, speed.update(now))
-            bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=text)
+            show(now)
 
-        yield move
+        yield update

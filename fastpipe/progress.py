@@ -1,0 +1,69 @@
+"""How far a long piece of work is -> a bar in a terminal, or plain lines where there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+_LINE_EVERY_S = 10.0
+_MOVE_EVERY_S = 0.1
+
+
+class Work(Protocol):
+    """Work that is counted in bytes."""
+
+    @property
+    def bytes(self) -> int:
+        """Done."""
+
+    @property
+    def total_bytes(self) -> int:
+        """All that there is to do."""
+
+
+W = TypeVar("W", bound=Work)
+
+
+@contextlib.contextmanager
+def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[Callable[[W], None]]:
+    """Shows how far work is: a bar with time left, or a line now and then.
+
+    Args:
+        console: where to.
+        doing: what the line or the bar begins with.
+        words: says how far it is; asked only when that is shown.
+
+    Yields:
+        A function to call as often as there is something new.
+    """
+    last: float | None = None
+
+    if not console.is_terminal:
+
+        def line(now: W) -> None:
+            nonlocal last
+            if last is None:
+                last = time.monotonic()
+            elif time.monotonic() - last >= _LINE_EVERY_S:
+                last = time.monotonic()
+                console.print(f"{doing}: {words(now)}", highlight=False)
+
+        yield line
+        return
+
+    columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+        task = bar.add_task(doing, total=None, words="")
+
+        def move(now: W) -> None:
+            nonlocal last
+            if last is None or time.monotonic() - last >= _MOVE_EVERY_S or now.bytes == now.total_bytes:
+                last = time.monotonic()
+                bar.update(task, total=max(now.total_bytes, 1), completed=now.bytes, words=words(now))
+
+        yield move
