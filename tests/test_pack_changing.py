@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from faults.forks import Forks
 from faults.injector import Fault
-from faults.packs import faults_at_each, packs_of, small_source
+from faults.packs import SMALL, assert_as_packed_anew, faults_at_each, packs_of, small_source
 from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
 
@@ -21,21 +20,12 @@ from fastpipe.pack import job, reading
 from fastpipe.pack.job import PackOptions, Progress, pack
 from fastpipe.pack.sources import Listing, list_sources
 
-SHARDS = PackOptions(shard_size=100_000, workers=2)
 CHANGED = "class-1/05.jpg"
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return small_source(tmp_path / "source")
-
-
-def assert_as_packed_anew(source: Path, packed: Path) -> None:
-    """The bytes are those of an undisturbed pack of what is there now."""
-    fresh = packed.with_name("fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
-    pack(source, fresh, SHARDS)
-    assert digests(packed) == digests(fresh)
 
 
 def later() -> None:
@@ -106,12 +96,12 @@ def test_a_source_that_changes_before_it_is_read_stops_the_pack(
     with monkeypatch.context() as patched:
         patched.setattr(job, "list_sources", then_change)
         with pytest.raises(PackError, match=CHANGES[change]) as caught:
-            pack(source, packed, SHARDS)
+            pack(source, packed, SMALL)
     assert "run the same command again" in str(caught.value)
     assert not (packed / "dataset.json").exists()
     if change is lose:
         source.with_name("elsewhere").rename(source)
-    pack(source, packed, SHARDS)
+    pack(source, packed, SMALL)
     assert_as_packed_anew(source, packed)
     tried("source file that goes or changes before it is read", 1, OUTCOME)
 
@@ -138,10 +128,10 @@ def test_a_source_that_changes_while_it_is_read_stops_the_pack(
     with monkeypatch.context() as patched:
         change_while_reading(patched, source / CHANGED, change)
         with pytest.raises(PackError, match=CHANGES[change]):
-            pack(source, packed, SHARDS)
+            pack(source, packed, SMALL)
     if change is lose:
         source.with_name("elsewhere").rename(source)
-    pack(source, packed, SHARDS)
+    pack(source, packed, SMALL)
     assert_as_packed_anew(source, packed)
     tried("source file that changes while it is read", 1, OUTCOME)
 
@@ -152,10 +142,10 @@ def test_a_source_that_is_replaced_while_it_is_read_is_packed_as_it_was(
 ) -> None:
     """An open file stays what it is, whatever takes its name; the next pack sees the change."""
     packed = tmp_path / "packed"
-    pack(source, tmp_path / "before", SHARDS)
+    pack(source, tmp_path / "before", SMALL)
     with monkeypatch.context() as patched:
         change_while_reading(patched, source / CHANGED, change)
-        pack(source, packed, SHARDS)
+        pack(source, packed, SMALL)
     assert digests(packed) == digests(tmp_path / "before")
     assert_seen_by_the_next_pack(source, packed)
     tried("source file that is replaced while it is read", 1, "packed as it was; the next pack tells of the change")
@@ -163,7 +153,7 @@ def test_a_source_that_is_replaced_while_it_is_read_is_packed_as_it_was(
 
 def assert_seen_by_the_next_pack(source: Path, packed: Path) -> None:
     with pytest.raises(PackError, match=r"the source files have changed.*--overwrite"):
-        pack(source, packed, SHARDS)
+        pack(source, packed, SMALL)
     pack(source, packed, PackOptions(shard_size=100_000, overwrite=True))
     assert_as_packed_anew(source, packed)
 
@@ -177,7 +167,7 @@ def test_a_source_that_changes_after_it_was_read_is_seen_by_the_next_pack(
         if now.files == now.total_files:
             rewrite(source / first)
 
-    pack(source, tmp_path / "packed", SHARDS, on_progress=change)
+    pack(source, tmp_path / "packed", SMALL, on_progress=change)
     assert_seen_by_the_next_pack(source, tmp_path / "packed")
     tried("source file that changes after it was read, while the pack goes on", 1, "the next pack tells of the change")
 

@@ -10,29 +10,19 @@ from pathlib import Path
 
 import pytest
 import xxhash
-from faults.packs import small_source
+from faults.packs import SMALL, assert_as_packed_anew, small_source
 from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
 
 from fastpipe.errors import PackError
 from fastpipe.pack import job
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.pack.job import pack
 from fastpipe.pack.sources import list_sources
-
-SHARDS = PackOptions(shard_size=100_000, workers=2)
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     return small_source(tmp_path / "source")
-
-
-def assert_as_packed_anew(source: Path, packed: Path) -> None:
-    """The bytes are those of an undisturbed pack of what is there now."""
-    fresh = packed.with_name("fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
-    pack(source, fresh, SHARDS)
-    assert digests(packed) == digests(fresh)
 
 
 def vanish(file: Path) -> None:
@@ -60,7 +50,7 @@ def unfinished(source: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patched:
         patched.setattr(job, "publish_dataset", stop)
         with pytest.raises(KeyboardInterrupt):
-            pack(source, packed, SHARDS)
+            pack(source, packed, SMALL)
 
 
 def shrink(file: Path) -> None:
@@ -82,7 +72,7 @@ def test_only_what_a_change_concerns_is_packed_again(
         shutil.copytree(keep, source)
         unfinished(source, packed, monkeypatch)
         change(source / path)
-        resumed.append(pack(source, packed, SHARDS).resumed)
+        resumed.append(pack(source, packed, SMALL).resumed)
         assert_as_packed_anew(source, packed)
     assert resumed == sorted(resumed)  # the later in the order, the more stays
     assert (resumed[0], resumed[-1]) == (0, 2)
@@ -101,7 +91,7 @@ def test_files_that_come_after_a_pack_was_interrupted(
     last = max(range(200), key=lambda number: place_of(f"class-1/new-{number}.jpg"))
     (source / f"class-1/new-{last}.jpg").write_bytes(jpeg_bytes((20, 20)))
     assert list_sources(source, 0).sources[-1].path == f"class-1/new-{last}.jpg"
-    assert pack(source, packed, SHARDS).resumed == 2, "the last shard has room for it"
+    assert pack(source, packed, SMALL).resumed == 2, "the last shard has room for it"
     assert_as_packed_anew(source, packed)
 
 
@@ -118,7 +108,7 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
     other = small_source(tmp_path / "other")
     (other / "class-0" / "bad").unlink()
     with pytest.raises(PackError, match=rf"unfinished pack of other sources .*packed from {source} there, {other} now"):
-        pack(other, packed, SHARDS)
+        pack(other, packed, SMALL)
     assert digests(packed) == before
     source.rename(tmp_path / "moved")
-    assert pack(tmp_path / "moved", packed, SHARDS).resumed == 3, "the same files in another place are the same"
+    assert pack(tmp_path / "moved", packed, SMALL).resumed == 3, "the same files in another place are the same"

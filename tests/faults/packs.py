@@ -20,6 +20,7 @@ from soak import long_form
 
 from fastpipe.errors import DatasetError
 from fastpipe.index import Index
+from fastpipe.pack.job import PackOptions, pack
 
 # Of the calls that a packer makes, those that change something.
 CHANGING = tuple(call for call in WRITING if call != "open")
@@ -52,6 +53,17 @@ def small_source(root: Path) -> Path:
     write_large_folder(root, images=8)
     (root / "class-0" / "bad").write_bytes(b"bad")
     return root
+
+
+SMALL = PackOptions(shard_size=100_000, workers=2)
+
+
+def assert_as_packed_anew(source: Path, packed: Path) -> None:
+    """The bytes are those of an undisturbed pack of what is there now."""
+    fresh = packed.with_name("fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    pack(source, fresh, SMALL)
+    assert digests(packed) == digests(fresh)
 
 
 def small_shards(source: Path, destination: Path, *options: object) -> tuple[object, ...]:
