@@ -36,7 +36,7 @@ soak:
 
 format:
 	@scripts/bootstrap --tools
-	@.venv/bin/clang-format -i csrc/*.cc csrc/*.h tests/*.cc tests/fuzz/*.cc tests/fuzz/*.h tests/stress/*.cc tests/faults/*.c
+	@.venv/bin/clang-format -i $$(git ls-files '*.cc' '*.h' '*.c')
 	@.venv/bin/ruff check --quiet --select I --fix .
 	@.venv/bin/ruff format .
 

@@ -56,8 +56,9 @@ def extension() -> Pybind11Extension:
     warnings = ["-Wall", "-Wextra"] + (["-Werror"] if os.environ.get("FASTPIPE_WERROR") == "1" else [])
     return Pybind11Extension(
         "fastpipe._engine",
-        sources=sorted(str(path) for path in Path("csrc").glob("*.cc")),
-        depends=sorted(str(path) for path in Path("csrc").glob("*.h")),
+        sources=sorted(str(path) for path in Path("csrc").rglob("*.cc")),
+        depends=sorted(str(path) for path in Path("csrc").rglob("*.h")),
+        include_dirs=["csrc"],
         cxx_std=17,
         # A product and a sum made into one operation would round differently: the same weights on every machine.
         extra_compile_args=[*libjpeg("--cflags"), *warnings, *compile_args, "-ffp-contract=off", "-pthread"],

@@ -21,8 +21,7 @@ import numpy as np
 from turbojpeg import TJPF_RGB, TurboJPEG
 
 from fastpipe import _engine
-from fastpipe.config import RandomResizedCrop
-from fastpipe.crops import plan_crops
+from fastpipe.plan.crops import RandomResizedCrop, plan_crops
 
 WHOLE = "whole picture, libjpeg-turbo"
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastpipe
-from fastpipe.config import RandomResizedCrop
-from fastpipe.crops import plan_crops
+from fastpipe.plan.crops import RandomResizedCrop, plan_crops
 
 
 def reduced(index: fastpipe.Index, size: int, epoch: int) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from bench.roster import ROOT
 from bench.run import machine
 from bench.stall_data import FORMS, make
 from bench.stall_feeds import LABELS
-from fastpipe.cpus import granted_cpus
+from fastpipe.machine.cpus import granted_cpus
 
 _GRACE_S = 120.0
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import datasets
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
 
 _DISTINCT = 40
 _USUAL, _LARGE = (500, 375), (6000, 4000)  # pixels

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fastpipe
-from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import write_photos
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
 
 LEARN, TEST = 1000, 200
 SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 24, 0.01

@@ -7,22 +7,15 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate batches of 
 """
 
 from fastpipe.augment import Augment
-from fastpipe.config import CenterCrop, RandomResizedCrop, Resize
-from fastpipe.dataset import Dataset
 from fastpipe.diagnosis import diagnose
-from fastpipe.errors import (
-    ConfigError,
-    DatasetError,
-    EngineError,
-    FastpipeError,
-    ImageError,
-    PackError,
-    SampleError,
-)
-from fastpipe.index import Index, open
-from fastpipe.loader import Loader, loader
-from fastpipe.monitoring import monitor
-from fastpipe.stats import Stats
+from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError, DatasetError, EngineError, FastpipeError, ImageError, PackError, SampleError
+from fastpipe.format.index import Index, open
+from fastpipe.loading.factory import loader
+from fastpipe.loading.loader import Loader
+from fastpipe.monitoring.monitor import monitor
+from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.samples.dataset import Dataset
 
 __version__ = "0.1.0"
 

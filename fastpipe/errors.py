@@ -1,4 +1,4 @@
-"""The tree of everything fastpipe raises; imports no sibling.
+"""The tree of everything fastpipe raises, and names as messages show them; imports no sibling.
 
     FastpipeError
     ├── ConfigError (ValueError)     an argument or option is wrong
@@ -13,6 +13,8 @@ Each message says what was expected, what came, where, and what to do next.
 
 from __future__ import annotations
 
+import os
+
 __all__ = [
     "ConfigError",
     "DatasetError",
@@ -21,6 +23,7 @@ __all__ = [
     "ImageError",
     "PackError",
     "SampleError",
+    "readable",
 ]
 
 
@@ -85,3 +88,11 @@ class PackError(FastpipeError):
 
 class EngineError(FastpipeError, RuntimeError):
     """The native engine cannot start, has no memory, gets no answer, or was used after close or in another process."""
+
+
+def readable(name: str) -> str:
+    """A file system's name as text that every terminal and file can hold.
+
+    Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`.
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

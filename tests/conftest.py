@@ -16,14 +16,16 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from faults.packs import place, programs  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
 from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)
 
-from fastpipe.index import Index
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.format.index import Index
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
 
 # A shell starts what is to run in the background with Ctrl-C ignored, and the programs of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,7 +45,7 @@ settings.load_profile("fastpipe")
 # For tests of how much memory is in use: the address sanitizer keeps what was freed.
 frees_memory = pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer keeps memory")
 
-PHOTOS = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "photos"
+PHOTOS = ROOT.parent / "shared" / "data" / "photos"
 FLAT_CLASSES = ("ant", "bee", "cow")
 FLAT_IMAGES = 37
 

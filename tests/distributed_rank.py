@@ -1,4 +1,4 @@
-"""What each process of tests/test_distributed.py runs: trains two epochs and writes down what it saw.
+"""What each process of tests/loading/test_distributed.py runs: trains two epochs and writes down what it saw.
 
 torchrun ... distributed_rank.py DATA OUT [die AT]
 """

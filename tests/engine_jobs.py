@@ -7,10 +7,10 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.config import Resize
-from fastpipe.engine import Engine, Job
-from fastpipe.index import Index
-from fastpipe.plan import BatchPlan, EpochPlan, Recipe
+from fastpipe.engine.engine import Engine, Job
+from fastpipe.format.index import Index
+from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+from fastpipe.plan.crops import Resize
 
 SIZE = (16, 20)
 

@@ -38,7 +38,7 @@ import torch
 from rich.console import Console
 
 import fastpipe
-from fastpipe.limits import most_open_shards
+from fastpipe.engine.limits import most_open_shards
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -148,7 +148,7 @@ def outcome_of(case: dict[str, Any], dataset: Path, work: Path) -> dict[str, Any
     epochs, lines, said = case.get("epochs", 1), io.StringIO(), Said()
     logging.getLogger("fastpipe").addHandler(said)
     keep = {"return_value": case["open_shards"]} if "open_shards" in case else {"side_effect": most_open_shards}
-    with mock.patch("fastpipe.engine.most_open_shards", **keep):
+    with mock.patch("fastpipe.engine.engine.most_open_shards", **keep):
         loader = fastpipe.loader(data, **{**OPTIONS, **case.get("options", {})})
     with loader, fastpipe.monitor(loader, every=0.4, console=Console(file=lines, width=400)):
         try:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.pack.turbo import SUBSAMPLINGS
+from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 Pixels = NDArray[np.uint8]
 Region = tuple[int, int, int, int]

@@ -10,7 +10,7 @@ from typing import Any
 
 from faults.injector import Fault
 
-from fastpipe.index import Index
+from fastpipe.format.index import Index
 
 CHILD = Path(__file__).with_name("faulted_epochs.py")
 NUMBER = 8  # of the shard that things happen to; it has samples 16 and 17, which are batch 8

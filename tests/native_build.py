@@ -8,7 +8,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from checkout import ROOT
+
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 SANITIZED = ["-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
 
@@ -28,7 +29,7 @@ def build(sources: Path, folder: Path, sanitizers: str = "") -> Path:
     kind = [f"-fsanitize={sanitizers}", *SANITIZED] if sanitizers else []
     flags = ["-std=c++17", "-O1", *kind, *WARNINGS, "-ffp-contract=off", "-pthread", *_pkg_config("--cflags")]
     includes = [f"-I{ROOT / 'csrc'}", f"-I{sources}", f"-I{sources.parent}"]
-    files = [path for path in sorted((ROOT / "csrc").glob("*.cc")) if path.name != "bindings.cc"]
+    files = [path for path in sorted((ROOT / "csrc").rglob("*.cc")) if path.parent.name != "python"]
     files += sorted(sources.glob("*.cc"))
     objects = [folder / f"{file.parent.name}-{file.stem}.o" for file in files]
 

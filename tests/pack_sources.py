@@ -18,7 +18,7 @@ import turbojpeg
 from numpy.typing import NDArray
 from PIL import Image
 
-from fastpipe.pack.turbo import SUBSAMPLINGS
+from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 Pixels = NDArray[np.uint8]
 

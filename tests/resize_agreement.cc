@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "resize.h"
+#include "resize/resize.h"
 
 namespace {
 

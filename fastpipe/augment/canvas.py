@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastpipe.slots import SlotRing
+from fastpipe.engine.slots import SlotRing
 
 _KEEP = 3  # with the user, being made, one more while both are held for a moment
 

@@ -18,7 +18,7 @@ from fastpipe.augment import placement
 from fastpipe.augment.boxes import cut_out, inside
 from fastpipe.augment.operation import on_rows
 from fastpipe.augment.plan import Draws, Step
-from fastpipe.draws import Stream
+from fastpipe.plan.draws import Stream
 
 SCALE = (0.02, 0.33)  # share of the image's area
 RATIO = (0.3, 3.3)  # height divided by width

@@ -11,8 +11,8 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.generators import seeded
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
-from fastpipe.draws import Stream
 from fastpipe.errors import ConfigError
+from fastpipe.plan.draws import Stream
 
 
 class Foreign(Operation):

@@ -19,7 +19,7 @@ from torch import Tensor
 from fastpipe.augment import placement
 from fastpipe.augment.boxes import cut_out, inside
 from fastpipe.augment.plan import Draws, Step
-from fastpipe.draws import Stream
+from fastpipe.plan.draws import Stream
 
 
 def beta(u: NDArray[np.float64], v: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:

@@ -11,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe import config
-from fastpipe.augment import options as checks
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
 from fastpipe.augment.mixing import Mixing, soft_labels
+from fastpipe.augment.options import checked_dtype, checked_moments, checked_operations, compile_operations, number
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import AugmentPlan, Draws
 from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
 from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
+from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 
 
@@ -61,20 +61,18 @@ class Augment(torch.nn.Module):
         compile: bool = False,
     ) -> None:
         super().__init__()
-        stages = checks.checked_operations(operations, Augment)
-        if config.flag("compile", compile):
-            checks.compile_operations(stages)
+        stages = checked_operations(operations, Augment)
+        if flag("compile", compile):
+            compile_operations(stages)
         self.operations = torch.nn.ModuleList(stages)
-        self.label_smoothing = checks.number("label_smoothing", label_smoothing, most=1, below=True)
-        self.num_classes = (
-            None if num_classes is None else config.whole("num_classes", num_classes, least=1, most=2**31)
-        )
-        probability = checks.number("erasing", erasing, most=1)
-        alphas = checks.number("mixup", mixup), checks.number("cutmix", cutmix)
+        self.label_smoothing = number("label_smoothing", label_smoothing, most=1, below=True)
+        self.num_classes = None if num_classes is None else whole("num_classes", num_classes, least=1, most=2**31)
+        probability = number("erasing", erasing, most=1)
+        alphas = number("mixup", mixup), number("cutmix", cutmix)
         self._chain = Chain(
             tuple(stages),
-            checks.checked_dtype(dtype),
-            *checks.checked_moments(mean, std),
+            checked_dtype(dtype),
+            *checked_moments(mean, std),
             erasing=Erasing(probability) if probability else None,
             mixing=Mixing(*alphas) if any(alphas) else None,
         )
@@ -96,7 +94,7 @@ class Augment(torch.nn.Module):
             strength: of the jitter, from 0 to 2.5; the paper has 1 for ImageNet and 0.5 for CIFAR-10.
             options: those of Augment.
         """
-        strength = checks.number("strength", strength, most=2.5)
+        strength = number("strength", strength, most=2.5)
         return cls([ColourJitter(strength), Grayscale(), Blur()], **options)
 
     @classmethod
@@ -108,8 +106,8 @@ class Augment(torch.nn.Module):
             m: of 0 (least) to 30 (most).
             options: those of Augment.
         """
-        layers = config.whole("n", n, least=0, most=MOST_LAYERS)
-        return cls(Policy(RANDAUGMENT, layers, config.whole("m", m, least=0, most=LAST_BIN)), **options)
+        layers = whole("n", n, least=0, most=MOST_LAYERS)
+        return cls(Policy(RANDAUGMENT, layers, whole("m", m, least=0, most=LAST_BIN)), **options)
 
     @classmethod
     def trivial_augment(cls, **options: Any) -> Augment:
@@ -205,7 +203,7 @@ class Augment(torch.nn.Module):
         count = len(images)
         if labels is None and self.soft:
             raise ConfigError("Augment: mixup, cutmix and label_smoothing make soft labels; pass labels, (N,) int64")
-        number = config.whole("batch", batch, least=0, most=2**63 - 1)
+        number = whole("batch", batch, least=0, most=2**63 - 1)
         numbers = np.arange(count) + number * count if samples is None else np.asarray(samples)
         if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
             raise ConfigError(
@@ -214,8 +212,8 @@ class Augment(torch.nn.Module):
         plan = self.plan(
             numbers.astype(np.int64),
             (images.shape[2], images.shape[3]),
-            seed=config.whole("seed", seed, least=0, most=2**64 - 1),
-            epoch=config.whole("epoch", epoch, least=0, most=2**63 - 1),
+            seed=whole("seed", seed, least=0, most=2**64 - 1),
+            epoch=whole("epoch", epoch, least=0, most=2**63 - 1),
             batch=number,
         )
         tensors = {name: torch.from_numpy(array).to(images.device) for name, array in plan.arrays.items()}

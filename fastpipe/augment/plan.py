@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.draws import bits, key, uniform
+from fastpipe.plan.draws import bits, key, uniform
 
 Array = NDArray[Any]
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from torch import Tensor
 from fastpipe.augment import colour, tones, warp
 from fastpipe.augment.operation import Operation, on_rows
 from fastpipe.augment.plan import Array, Draws, Step
-from fastpipe.draws import Stream
+from fastpipe.plan.draws import Stream
 
 LAST_BIN = 30
 MOST_LAYERS = 16  # as many streams as a draw has

@@ -19,7 +19,7 @@ from fastpipe.augment import colour
 from fastpipe.augment.blur import gaussian_blur
 from fastpipe.augment.operation import Operation, on_rows
 from fastpipe.augment.plan import Draws, Step
-from fastpipe.draws import Stream
+from fastpipe.plan.draws import Stream
 
 _JITTERS = (
     (Stream.BRIGHTNESS, colour.brightness),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fastpipe.bench.contenders import Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
 from fastpipe.errors import FastpipeError
-from fastpipe.loader import Loader
+from fastpipe.loading.loader import Loader
 
 _MIN_BATCHES = 4
 

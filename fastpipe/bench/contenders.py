@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from fastpipe.index import Index
-from fastpipe.loader import Loader, loader
+from fastpipe.format.index import Index
+from fastpipe.loading.factory import loader
+from fastpipe.loading.loader import Loader
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -165,7 +166,7 @@ class _Cv2Dataset(_Shards):
         import cv2
         import turbojpeg
 
-        from fastpipe.pack.turbo_library import open_turbojpeg
+        from fastpipe.packing.picture.turbo_library import open_turbojpeg
 
         if self._turbo is None:
             cv2.setNumThreads(0)

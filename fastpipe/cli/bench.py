@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
-from fastpipe import tables
 from fastpipe.bench.child import Figures
 from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import compare
+from fastpipe.checks import whole
+from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
-from fastpipe.config import whole
-from fastpipe.cpus import granted_cpus
+from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.index import Index
+from fastpipe.format.index import Index
+from fastpipe.machine.cpus import granted_cpus
 
 _FEW_BATCHES = 8
 
@@ -52,8 +53,8 @@ def bench(
         if not as_json:
             out.print(
                 f"{len(index):,} samples, {index.jpeg_bytes / len(index) / 1e3:.0f} kB each; "
-                f"{tables.count(threads, 'worker')}, batches of {batch_size}, {size} x {size}; "
-                f"{tables.count(repeats, 'round')} of {seconds:g} s"
+                f"{count(threads, 'worker')}, batches of {batch_size}, {size} x {size}; "
+                f"{count(repeats, 'round')} of {seconds:g} s"
             )
             if len(index) < _FEW_BATCHES * batch_size:
                 out.print(
@@ -74,7 +75,7 @@ def bench(
                 }
             )
             return
-        tables.show(out, tables.throughput(results), tables.stages(results[0].median, threads, batch_size))
+        show(out, throughput_table(results), stages_table(results[0].median, threads, batch_size))
         for name, reason in skipped.items():
             out.print(f"not measured: {NAMES[name]}: {reason}")
 

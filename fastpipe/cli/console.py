@@ -14,8 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fastpipe.errors import ConfigError, FastpipeError
-from fastpipe.names import readable
+from fastpipe.errors import ConfigError, FastpipeError, readable
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)

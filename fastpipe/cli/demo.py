@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from fastpipe import tables
 from fastpipe.bench.child import Figures
 from fastpipe.bench.contenders import NAMES
+from fastpipe.checks import whole
+from fastpipe.cli.bench_tables import throughput_table
 from fastpipe.cli.console import err, exit_codes, out
-from fastpipe.config import whole
+from fastpipe.cli.pack_table import pack_table
+from fastpipe.cli.tables import show
 from fastpipe.demo.run import PHOTOS, run_demo
-from fastpipe.pack.progress import pack_progress
+from fastpipe.packing.pack_progress import pack_progress
 
 
 def demo(
@@ -37,13 +39,13 @@ def demo(
 
         done = run_demo(folder, photos=photos, say=say, packing=lambda: pack_progress(err), on_run=tell)
         if not done.summary.already_packed:
-            out.print(tables.packing(done.summary))
+            out.print(pack_table(done.summary))
         out.print(
             f"one epoch: {done.epoch_images:,} images in {done.epoch_s:.2f} s, threads' start included, "
             f"{done.epoch_images / done.epoch_s:,.0f} images/s"
         )
         out.print()
-        tables.show(out, tables.throughput(done.results))
+        show(out, throughput_table(done.results))
         for name, reason in done.skipped.items():
             out.print(f"not measured: {NAMES[name]}: {reason}")
         out.print(f"look at {done.sheet}: a training batch, as the model sees it")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastpipe import tables
+from fastpipe.checks import positive, whole
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
-from fastpipe.config import positive, whole
+from fastpipe.cli.doctor_table import doctor_table
+from fastpipe.cli.tables import show
 from fastpipe.doctor import Verdict, examine
-from fastpipe.errors import ConfigError
-from fastpipe.names import readable
+from fastpipe.errors import ConfigError, readable
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.command import Watched
@@ -57,7 +57,7 @@ def doctor(
         if as_json:
             print_json([asdict(check) for check in checks])
         else:
-            tables.show(out, tables.doctor(checks))
+            show(out, doctor_table(checks))
         if any(check.verdict is Verdict.BAD for check in checks):
             raise typer.Exit(1)
 

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from fastpipe import tables
+from fastpipe.checks import whole
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
-from fastpipe.config import whole
+from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
+from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.index import Index
-from fastpipe.inspection import inspect as inspect_index
-from fastpipe.inspection import write_contact_sheet
-from fastpipe.shuffle_score import shuffle_report
+from fastpipe.format.index import Index
+from fastpipe.show.inspection import inspect as inspect_index
+from fastpipe.show.inspection import write_contact_sheet
+from fastpipe.show.shuffle_score import shuffle_report
 
 
 def inspect(
@@ -51,13 +52,13 @@ def inspect(
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
             print_json({**found.as_dict(), **drawn, **({"shuffle": asdict(shuffled)} if shuffled else {})})
             return
-        out.print(tables.inspection(found, ascii_only=out.options.ascii_only))
+        out.print(inspection_tables(found, ascii_only=out.options.ascii_only))
         if shuffled is not None:
-            tables.show(out, tables.shuffle(shuffled))
+            show(out, shuffle_table(shuffled))
         if picture is not None:
-            out.print(f"{tables.count(shown, 'picture')} drawn to {picture}")
+            out.print(f"{count(shown, 'picture')} drawn to {picture}")
         if replaced:
             err.print(
-                f"fastpipe: {tables.count(replaced, 'picture')} could not be decoded; others are shown instead. "
+                f"fastpipe: {count(replaced, 'picture')} could not be decoded; others are shown instead. "
                 "The dataset is damaged: fastpipe verify says where, and --repair mends it"
             )

@@ -11,15 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
-from fastpipe import tables
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
-from fastpipe.errors import ConfigError
-from fastpipe.format import REJECTED_FILE
-from fastpipe.names import readable
-from fastpipe.pack.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
-from fastpipe.pack.job import PackOptions, Summary
-from fastpipe.pack.job import pack as run_pack
-from fastpipe.pack.progress import pack_progress
+from fastpipe.cli.pack_table import pack_table
+from fastpipe.cli.tables import count
+from fastpipe.errors import ConfigError, readable
+from fastpipe.format.layout import REJECTED_FILE
+from fastpipe.packing.job import Summary
+from fastpipe.packing.job import pack as run_pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.pack_progress import pack_progress
+from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
 
 
 class OnError(StrEnum):
@@ -161,14 +162,14 @@ def _tell_pack(summary: Summary, destination: Path) -> None:
         out.print(f"{destination} is already packed from these sources with these options; nothing to do")
         before = summary.info["counts"]["rejected"]
         if before:
-            out.print(f"{tables.count(before, 'file')} had been rejected: see {destination / REJECTED_FILE}")
+            out.print(f"{count(before, 'file')} had been rejected: see {destination / REJECTED_FILE}")
         return
     if summary.resumed:
-        out.print(f"went on after {tables.count(summary.resumed, 'shard')} of an earlier run")
-    out.print(tables.packing(summary))
+        out.print(f"went on after {count(summary.resumed, 'shard')} of an earlier run")
+    out.print(pack_table(summary))
     rejected = _rejected(summary, destination)
     if rejected:
-        out.print(f"rejected  {tables.count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
+        out.print(f"rejected  {count(len(rejected), 'file')}, listed in {destination / REJECTED_FILE}:")
         for entry in rejected[:5]:
             out.print(f"    {entry['path']}: {entry['reason']}")
         if len(rejected) > 5:

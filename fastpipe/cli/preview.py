@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fastpipe import tables
+from fastpipe.checks import whole
 from fastpipe.cli.console import Dataset, exit_codes, out
-from fastpipe.config import whole
-from fastpipe.preview import VARIANTS, write_preview
+from fastpipe.cli.tables import count
+from fastpipe.show.preview import VARIANTS, write_preview
 
 _MOST_ROWS = 100
 
@@ -40,4 +40,4 @@ def preview(
         whole("--rows", rows, least=1, most=_MOST_ROWS)
         whole("--seed", seed, least=0, most=2**64 - 1)
         shown = write_preview(data, out_file, preset=augment.value, rows=rows, seed=seed)
-        out.print(f"{tables.count(shown, 'photo')} with {VARIANTS} variants each drawn to {out_file}")
+        out.print(f"{count(shown, 'photo')} with {VARIANTS} variants each drawn to {out_file}")

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
-from fastpipe.names import readable
-from fastpipe.pack.progress import pack_progress
-from fastpipe.tables import count
-from fastpipe.verify.findings import Report
-from fastpipe.verify.job import verify as run_verify
-from fastpipe.verify.progress import verify_progress
+from fastpipe.cli.tables import count
+from fastpipe.errors import readable
+from fastpipe.packing.pack_progress import pack_progress
+from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
+from fastpipe.verify.verification import verify as run_verify
+from fastpipe.verify.verify_progress import verify_progress
 
 _SHOWN = 20
 

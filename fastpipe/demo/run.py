@@ -11,12 +11,13 @@ from pathlib import Path
 from fastpipe.bench.child import Figures
 from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import Result, compare
-from fastpipe.cpus import granted_cpus
 from fastpipe.demo.photos import is_photo_folder, write_photos
 from fastpipe.errors import ConfigError
-from fastpipe.inspection import write_contact_sheet
-from fastpipe.loader import loader
-from fastpipe.pack.job import PackOptions, Progress, Summary, pack
+from fastpipe.loading.factory import loader
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.job import Progress, Summary, pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.show.inspection import write_contact_sheet
 
 PHOTOS = 600
 _BATCH_SIZE = 64

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader
 
-from fastpipe.config import positive, whole
+from fastpipe.checks import positive, whole
 from fastpipe.errors import ConfigError
 
 if TYPE_CHECKING:

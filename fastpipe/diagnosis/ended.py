@@ -8,7 +8,7 @@ from typing import Any
 
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.machine import oom_kills
+from fastpipe.machine.state import oom_kills
 
 _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
 

@@ -14,6 +14,7 @@ from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.stages import Stages, stages
 from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import count
+from fastpipe.errors import readable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -77,9 +78,21 @@ class Diagnosis:
     __repr__ = __str__  # what a notebook and a prompt show
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from fastpipe.diagnosis.tables import parts
+        from rich.text import Text
 
-        yield from parts(self)
+        from fastpipe.diagnosis.tables import findings_text, memory_table, stacks_text, stages_table
+
+        arguments = ", ".join(f"{name}={value}" for name, value in self.options.items() if value is not None)
+        where = f"{readable(self.made_at)}: " if self.made_at else ""
+        yield Text(f"{where}DataLoader({arguments})")
+        yield Text(self.summary)
+        yield Text(f"{count(self.processes + 1, 'process')}, {count(self.threads, 'thread')} in all")
+        if self.stages is not None:
+            yield stages_table(self.stages, int(self.options["num_workers"]))
+        if self.memory:
+            yield memory_table(self.memory)
+        yield from findings_text(self.findings)
+        yield from stacks_text(self.stacks)
 
 
 def report(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastpipe.cpus import granted_cpus
-from fastpipe.machine import container_memory_bytes, memory_bytes, oom_kills
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.machine.state import container_memory_bytes, memory_bytes, oom_kills
 
 
 @dataclass(frozen=True)

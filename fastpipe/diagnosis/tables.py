@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -11,31 +10,22 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fastpipe.diagnosis.checks.memory import Growth
+from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.stacks import Stack
+from fastpipe.diagnosis.stages import Stages
 from fastpipe.diagnosis.words import count, milliseconds, size
-from fastpipe.names import readable
-
-if TYPE_CHECKING:
-    from fastpipe.diagnosis.report import Diagnosis
-    from fastpipe.diagnosis.stages import Stages
+from fastpipe.errors import readable
 
 _MOST_STACK_LINES = 30
 _MOST_PROCESSES = 9
 
 
-def parts(diagnosis: Diagnosis) -> Iterator[RenderableType]:
-    """Its options and one sentence; then stages, memory, findings and stacks."""
-    options = ", ".join(f"{name}={value}" for name, value in diagnosis.options.items() if value is not None)
-    where = f"{readable(diagnosis.made_at)}: " if diagnosis.made_at else ""
-    yield Text(f"{where}DataLoader({options})")
-    yield Text(diagnosis.summary)
-    yield Text(f"{count(diagnosis.processes + 1, 'process')}, {count(diagnosis.threads, 'thread')} in all")
-    if diagnosis.stages is not None:
-        yield _stages(diagnosis.stages, int(diagnosis.options["num_workers"]))
-    if diagnosis.memory:
-        yield _memory(diagnosis)
-    if not diagnosis.findings:
+def findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
+    """Each finding: its name, and what was seen, why, what to change and where."""
+    if not findings:
         yield Text("nothing found that makes it slow or stuck")
-    for number, finding in enumerate(diagnosis.findings, 1):
+    for number, finding in enumerate(findings, 1):
         yield Text(f"{number}. {finding.severity.value}: {finding.name}", style="bold")
         grid = Table.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
@@ -51,7 +41,11 @@ def parts(diagnosis: Diagnosis) -> Iterator[RenderableType]:
             if text:
                 grid.add_row(name, Text(readable(text)))
         yield Padding(grid, (0, 0, 1, 3))
-    for stack in diagnosis.stacks:
+
+
+def stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
+    """The Python stack of each process."""
+    for stack in stacks:
         yield Text(f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU", style="bold")
         lines = list(stack.lines) or ["no Python stack: the process did not answer, or had not begun to"]
         if len(lines) > _MOST_STACK_LINES:
@@ -68,7 +62,8 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _stages(found: Stages, workers: int) -> RenderableType:
+def stages_table(found: Stages, workers: int) -> RenderableType:
+    """Where the time of a batch goes."""
     table = _table("stage", "runs in", "a batch", "share of its time")
     loop_s = max(found.wait_s + (found.step_s or 0.0), 1e-9)
     # Shares of the workers' time add up to how busy they are; those of the loop to 1.
@@ -88,12 +83,13 @@ def _stages(found: Stages, workers: int) -> RenderableType:
     return table
 
 
-def _memory(diagnosis: Diagnosis) -> RenderableType:
+def memory_table(memory: Sequence[Growth]) -> RenderableType:
+    """How the memory of each process grew."""
     table = _table("memory of its own", "batches", "at first", "grew by", "an epoch")
-    for growth in diagnosis.memory[:_MOST_PROCESSES]:
+    for growth in memory[:_MOST_PROCESSES]:
         grown = f"{'+' if growth.grown_bytes >= 0 else '-'}{size(abs(growth.grown_bytes))}"
         an_epoch = "" if growth.epoch_bytes is None else f"+{size(growth.epoch_bytes)}"
         table.add_row(growth.process, f"{growth.batches:,}", size(growth.first_bytes), grown, an_epoch)
-    if len(diagnosis.memory) > _MOST_PROCESSES:
-        table.add_row(f"... and {len(diagnosis.memory) - _MOST_PROCESSES} more")
+    if len(memory) > _MOST_PROCESSES:
+        table.add_row(f"... and {len(memory) - _MOST_PROCESSES} more")
     return table

@@ -1,6 +1,6 @@
 """This machine, and a packed dataset -> a list of checks: what was found, whether it is well, and what to do."""
 
 from fastpipe.doctor.check import Check, Verdict
-from fastpipe.doctor.job import examine
+from fastpipe.doctor.examine import examine
 
 __all__ = ["Check", "Verdict", "examine"]

@@ -19,7 +19,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from fastpipe.engine import engine_facts, extension_file
+from fastpipe.engine.engine import engine_facts, extension_file
 
 _TIMEOUT_S = 60
 # Without the package, so without torch: that takes a fifth of a second. CPU time, the least of many: other programs on

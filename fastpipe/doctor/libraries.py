@@ -7,11 +7,11 @@ import os
 
 import torch
 
-from fastpipe.cpus import granted_cpus
 from fastpipe.doctor.check import Check, Verdict
 from fastpipe.doctor.jpeg_simd import jpeg_simd
 from fastpipe.doctor.threads import VARIABLES, thread_counts
-from fastpipe.engine import engine_facts
+from fastpipe.engine.engine import engine_facts
+from fastpipe.machine.cpus import granted_cpus
 
 _LEAST_SIMD_RATIO = 1.4  # 2 to 3 where SIMD is in use
 

@@ -7,16 +7,10 @@ import resource
 import shutil
 from pathlib import Path
 
-from fastpipe.cpus import cpu_quota, granted_cpus
 from fastpipe.doctor.check import Check, Verdict
 from fastpipe.doctor.kernel_log import last_killed
-from fastpipe.machine import (
-    container_memory_bytes,
-    container_oom_kills,
-    memory_bytes,
-    oom_kills,
-    swap_used_bytes,
-)
+from fastpipe.machine.cpus import cpu_quota, granted_cpus
+from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills, swap_used_bytes
 
 SHARED_MEMORY = Path("/dev/shm")
 _LEAST_SHARED_BYTES = 1 << 30

@@ -11,23 +11,23 @@ from typing import Any
 
 import xxhash
 
-from fastpipe.cpus import granted_cpus
-from fastpipe.errors import PackError
-from fastpipe.format import DATASET_FILE, INDEX_FILE, REJECTED_FILE
-from fastpipe.names import readable
-from fastpipe.pack.convert import Conversion
-from fastpipe.pack.dataset import index_head
-from fastpipe.pack.destination import check_apart
-from fastpipe.pack.files import cannot_write, publish, whole_file
-from fastpipe.pack.job import PackOptions, Progress
-from fastpipe.pack.journal import Journal
-from fastpipe.pack.listing import Listing, Source
-from fastpipe.pack.pipeline import converted
-from fastpipe.pack.shards import FinishedShard, ShardWriter
-from fastpipe.pack.sources import list_sources
-from fastpipe.verify.description import ShardFacts, describe
-from fastpipe.verify.findings import Report
-from fastpipe.verify.records import records_of
+from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.job import Progress
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.output.destination import check_apart
+from fastpipe.packing.output.files import cannot_write, publish, whole_file
+from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.publish import index_head
+from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
+from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.pipeline import converted
+from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.verify.damage import Report
+from fastpipe.verify.rebuild_records import records_of
+from fastpipe.verify.shard_facts import ShardFacts, describe
 from fastpipe.verify.spans import PIECE_BYTES
 
 _ANEW = "pack it anew: fastpipe pack SRC DST --overwrite"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format import sample_key
-from fastpipe.pack import tar
-from fastpipe.pack.members import BEFORE_BYTES
-from fastpipe.verify.description import ShardFacts
+from fastpipe.format import tar_writer as tar
+from fastpipe.format.layout import sample_key
+from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.verify.shard_facts import ShardFacts
 
 PIECE_BYTES = 4 << 20
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "failures.md").read_text()
 SECTIONS = dict(re.findall(r"^## (\d+\. .*)\n((?:(?!^## ).*\n)*)", PAGE, re.MULTILINE))
 PARTS = ("Symptom", "Cause", "See it", "With fastpipe", "If you stay with DataLoader")

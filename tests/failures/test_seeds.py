@@ -9,7 +9,8 @@ from children import run
 from conftest import smooth_noise
 
 import fastpipe
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
 
 _LOADER = """
     import json, random

@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastpipe
-from fastpipe import cgroups
+from fastpipe.machine import cgroups
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from pack_sources import digests, write_large_folder
 from soak import long_form
 
 from fastpipe.errors import DatasetError
-from fastpipe.index import Index
-from fastpipe.pack.job import PackOptions, pack
+from fastpipe.format.index import Index
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
 
 # Of the calls that a packer makes, those that change something.
 CHANGING = tuple(call for call in WRITING if call != "open")

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "image.h"
-#include "jpeg.h"
-#include "picture.h"
+#include "base/image.h"
+#include "engine/picture.h"
+#include "jpeg/decode/jpeg.h"
 
 namespace fuzz {
 

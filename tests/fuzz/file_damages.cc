@@ -1,7 +1,7 @@
 // What is done to headers, lengths and sizes, to the order of segments, and to the file's end.
 #include <algorithm>
 
-#include "markers.h"
+#include "jpeg/markers.h"
 #include "mutate.h"
 
 namespace fuzz {

@@ -1,6 +1,6 @@
 #include "layout.h"
 
-#include "markers.h"
+#include "jpeg/markers.h"
 
 namespace fuzz {
 namespace {

@@ -1,7 +1,7 @@
 // What is done to entropy-coded bytes, restart markers and tables.
 #include <algorithm>
 
-#include "markers.h"
+#include "jpeg/markers.h"
 #include "mutate.h"
 
 namespace fuzz {

@@ -6,12 +6,12 @@
 #include <memory>
 #include <string>
 
-#include "file.h"
-#include "jpeg.h"
+#include "engine/row.h"
+#include "io/file.h"
+#include "jpeg/decode/jpeg.h"
+#include "jpeg/transcode/transcode.h"
 #include "layout.h"
 #include "random.h"
-#include "row.h"
-#include "transcode.h"
 
 namespace fuzz {
 

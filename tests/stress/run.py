@@ -10,7 +10,7 @@ from pathlib import Path
 
 from native_build import build
 
-from fastpipe.index import Index
+from fastpipe.format.index import Index
 
 
 def write_rows(data: Path, file: Path) -> int:

@@ -19,10 +19,10 @@
 #include <thread>
 #include <vector>
 
-#include "engine.h"
+#include "base/xxh3.h"
+#include "engine/engine.h"
 #include "fuzz/random.h"
-#include "transcode.h"
-#include "xxh3.h"
+#include "jpeg/transcode/transcode.h"
 
 namespace {
 

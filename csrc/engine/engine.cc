@@ -1,0 +1,192 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "base/await.h"
+#include "base/clock.h"
+
+namespace fastpipe {
+namespace {
+
+// No exception leaves a worker: each becomes the row's status.
+Status run_row(RowWorker& worker, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+               StageFlag* stage) noexcept {
+  try {
+    return worker.run(task, options, out, counters, stage);
+  } catch (const std::bad_alloc&) {
+    return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
+  } catch (const std::exception& problem) {
+    return error(Code::internal, "%s", problem.what());
+  }
+}
+
+std::vector<RowWorker> make_workers(int count, FileCache* files) {
+  std::vector<RowWorker> workers;
+  workers.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) workers.emplace_back(files);
+  return workers;
+}
+
+}  // namespace
+
+Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options)
+    : tasks_(std::move(tasks)), images_(images), out_(out), options_(options) {
+  errors_.reserve(tasks_.size());  // a worker that reports an error must not need memory for it
+}
+
+Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
+    : files_(std::move(shards), max_open_files),
+      workers_(make_workers(threads, &files_)),
+      taken_(static_cast<std::size_t>(threads)),
+      stages_(static_cast<std::size_t>(threads)),
+      readahead_(&files_),
+      threads_(threads, [this](int number) { work(number); }, [this] { stop(); }) {}
+
+Engine::~Engine() { stop(); }
+
+bool Engine::submit(std::shared_ptr<Job> job) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stopping_) return false;
+    known_.erase(std::remove_if(known_.begin(), known_.end(), [](const auto& each) { return each.expired(); }),
+                 known_.end());
+    known_.push_back(job);
+    if (!job->tasks_.empty()) queue_.push_back(std::move(job));
+  }
+  work_came_.notify_all();
+  return true;
+}
+
+bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.done(); });
+}
+
+bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (; job.next_ < job.tasks_.size(); ++job.next_)
+    job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
+  queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
+               queue_.end());
+  return job.finished_.wait_for(lock, timeout, [&job] { return job.running_ == 0; });
+}
+
+std::vector<RowError> Engine::errors(const Job& job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::vector<RowError> sorted = job.errors_;
+  std::sort(sorted.begin(), sorted.end(), [](const RowError& a, const RowError& b) { return a.row < b.row; });
+  return sorted;
+}
+
+RowCounters Engine::counters() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  RowCounters sums = counters_;
+  sums.opened = files_.opened();
+  return sums;
+}
+
+Levels Engine::levels() {
+  Levels found;
+  found.threads = taken_.size();
+  found.hints_waiting = readahead_.waiting();
+  std::vector<std::shared_ptr<Job>> held;  // let go of without the mutex
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Taken& taken : taken_) found.threads_busy += taken.since_ns != 0;
+  for (const auto& each : known_) {
+    held.push_back(each.lock());
+    const Job* const job = held.back().get();
+    if (job == nullptr) continue;
+    found.rows_waiting += job->tasks_.size() - job->next_;
+    ++(job->done() ? found.jobs_finished : found.jobs_unfinished);
+  }
+  return found;
+}
+
+std::vector<Activity> Engine::activities() {
+  std::vector<Activity> found;
+  found.reserve(taken_.size());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::uint64_t now = now_ns();
+  for (std::size_t i = 0; i < taken_.size(); ++i) {
+    const Taken& taken = taken_[i];
+    if (taken.since_ns == 0) {
+      found.push_back({});
+    } else {
+      found.push_back({stages_[i].get(), taken.shard, taken.offset, now - taken.since_ns});
+    }
+  }
+  return found;
+}
+
+void Engine::stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+    for (const auto& job : queue_) {
+      for (; job->next_ < job->tasks_.size(); ++job->next_) {
+        job->errors_.push_back({job->next_, error(Code::cancelled, "%s", "")});
+      }
+      job->finished_.notify_all();
+    }
+    queue_.clear();
+  }
+  work_came_.notify_all();
+}
+
+bool Engine::stopping() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopping_;
+}
+
+bool Engine::close(std::chrono::milliseconds timeout) noexcept {
+  stop();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ended = [this] {
+      return std::all_of(taken_.begin(), taken_.end(), [](const Taken& each) { return each.since_ns == 0; });
+    };
+    if (!row_ended_.wait_for(lock, timeout, ended)) return false;
+  }
+  if (!readahead_.close(timeout)) return false;
+  threads_.join();
+  return true;
+}
+
+void Engine::work(int number) {
+  const auto self = static_cast<std::size_t>(number);
+  RowWorker& worker = workers_[self];
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    await(work_came_, lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    const std::shared_ptr<Job> job = queue_.front();
+    const std::size_t row = job->next_++;
+    ++job->running_;
+    if (job->next_ == job->tasks_.size()) queue_.pop_front();
+    const RowTask& task = job->tasks_[row];
+    taken_[self] = {task.shard, task.offset, now_ns()};
+    lock.unlock();
+
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * 3;
+    const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
+                           job->out_, stride};
+    RowCounters spent;
+    const Status status = run_row(worker, task, job->options_, out, &spent, &stages_[self]);
+
+    lock.lock();
+    taken_[self] = {};
+    counters_.add(spent);
+    if (!status.ok()) {
+      ++counters_.failed;
+      job->errors_.push_back({row, status});
+    }
+    --job->running_;
+    if (job->done()) job->finished_.notify_all();
+    if (stopping_) row_ended_.notify_all();
+  }
+}
+
+}  // namespace fastpipe

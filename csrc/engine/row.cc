@@ -1,0 +1,113 @@
+#include "engine/row.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/clock.h"
+
+namespace fastpipe {
+namespace {
+
+// libjpeg-turbo's reduced decodes at 1/2, 1/4 and 1/8 have SIMD code and save most of the work; those between have not.
+// One is used only where the output is still no larger than the reduced crop, in both directions.
+int denominator(const Box& box, Size out) {
+  int best = 1;
+  while (best < 8 && box.width >= 2.0 * best * out.width && box.height >= 2.0 * best * out.height) best *= 2;
+  return best;
+}
+
+Rect scale_down(const Rect& bounds, int by) {
+  const int right = ceil_div(bounds.x + bounds.width, by);
+  const int bottom = ceil_div(bounds.y + bounds.height, by);
+  return {bounds.x / by, bounds.y / by, right - bounds.x / by, bottom - bounds.y / by};
+}
+
+// The resizer as a sink of decoded rows, with its time kept apart.
+struct TimedSink {
+  Resizer* resizer;
+  std::uint64_t ns = 0;
+
+  static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+    auto* self = static_cast<TimedSink*>(context);
+    const std::uint64_t start = now_ns();
+    self->resizer->take(y, count, rgbx, stride);
+    self->ns += now_ns() - start;
+  }
+};
+
+}  // namespace
+
+void RowCounters::add(const RowCounters& other) {
+  opened += other.opened;
+  read += other.read;
+  bytes += other.bytes;
+  rows += other.rows;
+  failed += other.failed;
+  read_ns += other.read_ns;
+  decode_ns += other.decode_ns;
+  resize_ns += other.resize_ns;
+}
+
+Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage) {
+  // However it ends, what one giant picture needed is given back.
+  struct GiveBack {
+    RowWorker* worker;
+    StageFlag* stage;
+    ~GiveBack() {
+      stage->set(Stage::idle);
+      worker->jpeg_.give_back();
+      worker->resizer_.give_back();
+    }
+  };
+  const GiveBack at_the_end{this, stage};
+  return fill(task, options, out, counters, stage);
+}
+
+Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+                       StageFlag* stage) {
+  const std::uint64_t started = now_ns();
+  stage->set(Stage::opening);
+  std::shared_ptr<const File> file;
+  Status status = files_->get(task.shard, &file);
+  if (!status.ok()) return status;
+  stage->set(Stage::reading);
+  status = jpeg_.read(*file, task.offset, task.size);
+  if (!status.ok()) return status;
+  if (options.verify) {
+    status = jpeg_.check(task.xxh3_64);
+    if (!status.ok()) return status;
+  }
+
+  const std::uint64_t read = now_ns();
+  counters->read = 1;
+  counters->bytes = task.size;
+  counters->read_ns = read - started;
+  stage->set(Stage::decoding);
+  const Size size = {task.width, task.height};
+  status = jpeg_.open(size);
+  if (!status.ok()) return status;
+  Box box = {task.box[0], task.box[1], task.box[2], task.box[3]};
+  Rect bounds = {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]};
+  if (!bounds.inside(size) || !inside(box, bounds)) {
+    return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
+                 box.height, bounds.x, bounds.y, bounds.width, bounds.height, size.width, size.height);
+  }
+  const int by = options.exact ? 1 : denominator(box, out.size);
+  box = {box.x / by, box.y / by, box.width / by, box.height / by};
+  const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
+
+  TimedSink sink{&resizer_};
+  status = jpeg_.decode(by, region, {&sink, TimedSink::take});
+  if (!status.ok()) return status;
+  const std::uint64_t decoded = now_ns();
+  stage->set(Stage::resizing);
+  resizer_.finish(out);
+  const std::uint64_t finished = now_ns();
+
+  counters->rows = 1;
+  counters->decode_ns = decoded - read - sink.ns;
+  counters->resize_ns = finished - decoded + sink.ns;
+  return status;
+}
+
+}  // namespace fastpipe

@@ -1,0 +1,65 @@
+// One row of a batch: read -> decode -> resize -> the slot.
+#pragma once
+
+#include <cstdint>
+
+#include "base/image.h"
+#include "base/status.h"
+#include "engine/activity.h"
+#include "engine/stored_jpeg.h"
+#include "io/file.h"
+#include "resize/resize.h"
+
+namespace fastpipe {
+
+// What to do for one row. Mirrored by numpy through the bindings, so: plain data.
+struct RowTask {
+  double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
+  std::uint64_t offset;    // of the JPEG in the shard, in bytes
+  std::uint64_t xxh3_64;   // of the JPEG's bytes, as the index has it
+  std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
+  std::uint32_t size;      // of the JPEG, in bytes
+  std::uint32_t shard;
+  std::uint32_t out_row;  // which picture of the slot
+  std::uint16_t width;    // of the whole picture, as the index has it
+  std::uint16_t height;
+  std::uint8_t flip;  // 1: mirror left and right
+};
+
+// How all rows of a job are made.
+struct RowOptions {
+  bool exact;   // never decode at reduced size
+  bool verify;  // compare each JPEG's hash with the index's before it is decoded
+};
+
+// Time that a thread spent, and what it got done.
+struct RowCounters {
+  std::uint64_t opened = 0;  // shards; FileCache counts them
+  std::uint64_t read = 0;    // rows whose JPEG was read
+  std::uint64_t bytes = 0;   // of these
+  std::uint64_t rows = 0;    // decoded and resized: a thread does both at once, and the second cannot fail
+  std::uint64_t failed = 0;  // rows that could not be read or decoded; the engine counts them
+  std::uint64_t read_ns = 0;
+  std::uint64_t decode_ns = 0;
+  std::uint64_t resize_ns = 0;
+
+  void add(const RowCounters& other);
+};
+
+// A thread's scratch: reads, decodes and resizes one row at a time and reuses its memory.
+class RowWorker {
+ public:
+  explicit RowWorker(FileCache* files) : files_(files) {}
+
+  // `stage` is kept up to date. May throw only what allocation throws.
+  Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+
+ private:
+  Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+
+  FileCache* files_;
+  StoredJpeg jpeg_;
+  Resizer resizer_;
+};
+
+}  // namespace fastpipe

@@ -1,0 +1,74 @@
+// Entropy-coded bytes of a baseline scan -> DCT coefficients, for the MCUs that are wanted.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "jpeg/bit_stream.h"
+#include "jpeg/decode/idct.h"
+#include "jpeg/huffman.h"
+#include "jpeg/scan_header.h"
+
+namespace fastpipe {
+
+constexpr int kMostBlocks = 6;  // of an MCU
+
+// Where coefficients of one component go: rows of pairs of neighbouring blocks, in the layout of idct.h.
+struct CoefficientRows {
+  std::int16_t* first = nullptr;
+  int pairs = 0;  // a row
+
+  std::int16_t* block(int row, int column) const {
+    return first + (static_cast<std::ptrdiff_t>(row) * pairs + column / 2) * kPairStride + column % 2 * 8;
+  }
+
+  // Coefficients that a block does not have are written after the pair.
+  static constexpr int kPairStride = kPairCoefficients + 16;
+};
+
+// The blocks of an MCU, in the order of the scan.
+struct McuLayout {
+  struct Block {
+    int component;
+    int column;
+    int row;
+  };
+  std::array<Block, kMostBlocks> blocks;
+  int count = 0;
+  std::array<int, kMostComponents> across = {1, 1, 1};  // blocks of each component, sideways
+  std::array<int, kMostComponents> down = {1, 1, 1};
+};
+
+// Some MCUs of a stream, one after the other: `skip` that nobody wants, then `take` that go to `row` from `column` on.
+struct McuRun {
+  BitStream stream;
+  std::array<int, kMostComponents> dc = {};  // the last values
+  int skip = 0;
+  int take = 0;
+  int row = 0;
+  int column = 0;
+};
+
+class EntropyDecoder {
+ public:
+  // False where a table that is used is missing, or is not one.
+  bool build(const McuLayout& layout, const ScanTables& tables, int components);
+
+  // Reads all of the runs, whose streams are then where they ended. The coefficients must be zero before. False where
+  // the bytes are not what an encoder writes.
+  bool read(McuRun* runs, std::size_t count, const std::array<CoefficientRows, kMostComponents>& to) const;
+
+ private:
+  struct Lane;
+  static void step_both(Lane* a, Lane* b);
+  static void step_alone(Lane* lane);
+
+  McuLayout layout_;
+  std::array<DcTable, ScanTables::kMost> dc_;
+  std::array<AcTable, ScanTables::kMost> ac_;
+  std::array<const DcTable*, kMostComponents> dc_of_ = {};
+  std::array<const AcTable*, kMostComponents> ac_of_ = {};
+};
+
+}  // namespace fastpipe

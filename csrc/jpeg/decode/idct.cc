@@ -1,0 +1,293 @@
+#include "jpeg/decode/idct.h"
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define FASTPIPE_AVX2 __attribute__((target("avx2")))
+
+namespace fastpipe {
+namespace {
+
+constexpr int kConstBits = 13;
+constexpr int kPass1Bits = 2;
+
+// round(x * 2^13)
+constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899 = 7373, k1_175 = 9633, k1_501 = 12299;
+constexpr int k1_847 = 15137, k1_961 = 16069, k2_053 = 16819, k2_562 = 20995, k3_072 = 25172;
+
+// Multipliers of two interleaved 16-bit values.
+FASTPIPE_AVX2 inline __m256i pair(int first, int second) {
+  return _mm256_set1_epi32(
+      static_cast<int>(static_cast<unsigned>(second) << 16 | (static_cast<unsigned>(first) & 0xFFFF)));
+}
+
+// Half of the columns (the lower or the upper four of each block), in 32 bits.
+struct Half {
+  __m256i out[8];
+};
+
+template <int kShift>
+FASTPIPE_AVX2 inline void combine(__m256i tmp10, __m256i tmp11, __m256i tmp12, __m256i tmp13, __m256i odd0,
+                                  __m256i odd1, __m256i odd2, __m256i odd3, Half* half) {
+  const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
+  const __m256i a = _mm256_add_epi32(tmp10, round), b = _mm256_add_epi32(tmp11, round);
+  const __m256i c = _mm256_add_epi32(tmp12, round), d = _mm256_add_epi32(tmp13, round);
+  half->out[0] = _mm256_srai_epi32(_mm256_add_epi32(a, odd3), kShift);
+  half->out[7] = _mm256_srai_epi32(_mm256_sub_epi32(a, odd3), kShift);
+  half->out[1] = _mm256_srai_epi32(_mm256_add_epi32(b, odd2), kShift);
+  half->out[6] = _mm256_srai_epi32(_mm256_sub_epi32(b, odd2), kShift);
+  half->out[2] = _mm256_srai_epi32(_mm256_add_epi32(c, odd1), kShift);
+  half->out[5] = _mm256_srai_epi32(_mm256_sub_epi32(c, odd1), kShift);
+  half->out[3] = _mm256_srai_epi32(_mm256_add_epi32(d, odd0), kShift);
+  half->out[4] = _mm256_srai_epi32(_mm256_sub_epi32(d, odd0), kShift);
+}
+
+// `sum` and `difference` are inputs 0 + 4 and 0 - 4 in the upper halves of 32 bits; the others are two inputs (or sums
+// of inputs) interleaved: 2 and 6; 7 + 3 and 5 + 1; 7 and 1; 5 and 3.
+template <int kShift>
+FASTPIPE_AVX2 inline void transform_half(__m256i sum, __m256i difference, __m256i in26, __m256i sums, __m256i in71,
+                                         __m256i in53, Half* half) {
+  const __m256i even3 = _mm256_madd_epi16(in26, pair(k0_541 + k0_765, k0_541));
+  const __m256i even2 = _mm256_madd_epi16(in26, pair(k0_541, k0_541 - k1_847));
+  const __m256i even0 = _mm256_srai_epi32(sum, 16 - kConstBits);
+  const __m256i even1 = _mm256_srai_epi32(difference, 16 - kConstBits);
+  const __m256i z3 = _mm256_madd_epi16(sums, pair(k1_175 - k1_961, k1_175));
+  const __m256i z4 = _mm256_madd_epi16(sums, pair(k1_175, k1_175 - k0_390));
+  const __m256i odd0 = _mm256_add_epi32(_mm256_madd_epi16(in71, pair(k0_298 - k0_899, -k0_899)), z3);
+  const __m256i odd3 = _mm256_add_epi32(_mm256_madd_epi16(in71, pair(-k0_899, k1_501 - k0_899)), z4);
+  const __m256i odd1 = _mm256_add_epi32(_mm256_madd_epi16(in53, pair(k2_053 - k2_562, -k2_562)), z4);
+  const __m256i odd2 = _mm256_add_epi32(_mm256_madd_epi16(in53, pair(-k2_562, k3_072 - k2_562)), z3);
+  combine<kShift>(_mm256_add_epi32(even0, even3), _mm256_add_epi32(even1, even2), _mm256_sub_epi32(even1, even2),
+                  _mm256_sub_epi32(even0, even3), odd0, odd1, odd2, odd3, half);
+}
+
+// One pass over the first index of v, for all columns.
+template <int kShift>
+FASTPIPE_AVX2 inline void transform(__m256i v[8]) {
+  const __m256i zero = _mm256_setzero_si256();
+  const __m256i sum = _mm256_add_epi16(v[0], v[4]), difference = _mm256_sub_epi16(v[0], v[4]);
+  const __m256i z3 = _mm256_add_epi16(v[7], v[3]), z4 = _mm256_add_epi16(v[5], v[1]);
+  Half low, high;
+  transform_half<kShift>(_mm256_unpacklo_epi16(zero, sum), _mm256_unpacklo_epi16(zero, difference),
+                         _mm256_unpacklo_epi16(v[2], v[6]), _mm256_unpacklo_epi16(z3, z4),
+                         _mm256_unpacklo_epi16(v[7], v[1]), _mm256_unpacklo_epi16(v[5], v[3]), &low);
+  transform_half<kShift>(_mm256_unpackhi_epi16(zero, sum), _mm256_unpackhi_epi16(zero, difference),
+                         _mm256_unpackhi_epi16(v[2], v[6]), _mm256_unpackhi_epi16(z3, z4),
+                         _mm256_unpackhi_epi16(v[7], v[1]), _mm256_unpackhi_epi16(v[5], v[3]), &high);
+  for (int i = 0; i < 8; ++i) v[i] = _mm256_packs_epi32(low.out[i], high.out[i]);
+}
+
+// Each block for itself.
+FASTPIPE_AVX2 inline void transpose(__m256i v[8]) {
+  __m256i a[8], b[8];
+  for (int i = 0; i < 4; ++i) {
+    a[2 * i] = _mm256_unpacklo_epi16(v[2 * i], v[2 * i + 1]);
+    a[2 * i + 1] = _mm256_unpackhi_epi16(v[2 * i], v[2 * i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    b[4 * i] = _mm256_unpacklo_epi32(a[4 * i], a[4 * i + 2]);
+    b[4 * i + 1] = _mm256_unpackhi_epi32(a[4 * i], a[4 * i + 2]);
+    b[4 * i + 2] = _mm256_unpacklo_epi32(a[4 * i + 1], a[4 * i + 3]);
+    b[4 * i + 3] = _mm256_unpackhi_epi32(a[4 * i + 1], a[4 * i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = _mm256_unpacklo_epi64(b[i], b[i + 4]);
+    v[2 * i + 1] = _mm256_unpackhi_epi64(b[i], b[i + 4]);
+  }
+}
+
+// Two rows of both blocks: left row 0, left row 1, right row 0, right row 1.
+FASTPIPE_AVX2 inline void store_rows(__m256i rows, std::uint8_t* pixels, std::ptrdiff_t stride) {
+  const __m256i ordered = _mm256_permute4x64_epi64(rows, 0xD8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(pixels), _mm256_castsi256_si128(ordered));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(pixels + stride), _mm256_extracti128_si256(ordered, 1));
+}
+
+// Columns of 16-bit pixels around 0 -> rows of bytes.
+FASTPIPE_AVX2 inline void store_transposed(const __m256i v[8], std::uint8_t* pixels, std::ptrdiff_t stride) {
+  const __m256i middle = _mm256_set1_epi8(static_cast<char>(0x80));
+  const __m256i v02 = _mm256_xor_si256(_mm256_packs_epi16(v[0], v[2]), middle);
+  const __m256i v13 = _mm256_xor_si256(_mm256_packs_epi16(v[1], v[3]), middle);
+  const __m256i v46 = _mm256_xor_si256(_mm256_packs_epi16(v[4], v[6]), middle);
+  const __m256i v57 = _mm256_xor_si256(_mm256_packs_epi16(v[5], v[7]), middle);
+  const __m256i v01 = _mm256_unpacklo_epi8(v02, v13), v23 = _mm256_unpackhi_epi8(v02, v13);
+  const __m256i v45 = _mm256_unpacklo_epi8(v46, v57), v67 = _mm256_unpackhi_epi8(v46, v57);
+  const __m256i left_top = _mm256_unpacklo_epi16(v01, v23), left_bottom = _mm256_unpackhi_epi16(v01, v23);
+  const __m256i right_top = _mm256_unpacklo_epi16(v45, v67), right_bottom = _mm256_unpackhi_epi16(v45, v67);
+  store_rows(_mm256_unpacklo_epi32(left_top, right_top), pixels, stride);
+  store_rows(_mm256_unpackhi_epi32(left_top, right_top), pixels + 2 * stride, stride);
+  store_rows(_mm256_unpacklo_epi32(left_bottom, right_bottom), pixels + 4 * stride, stride);
+  store_rows(_mm256_unpackhi_epi32(left_bottom, right_bottom), pixels + 6 * stride, stride);
+}
+
+FASTPIPE_AVX2 inline __m256i dequantised(const std::int16_t* coefficients, const std::uint16_t* quant, int row) {
+  const __m256i values = _mm256_load_si256(reinterpret_cast<const __m256i*>(coefficients + 16 * row));
+  const __m128i steps = _mm_loadu_si128(reinterpret_cast<const __m128i*>(quant + 8 * row));
+  return _mm256_mullo_epi16(values, _mm256_broadcastsi128_si256(steps));
+}
+
+// What is over the limit, as something other than zero.
+FASTPIPE_AVX2 inline __m256i excess(__m256i values) {
+  return _mm256_subs_epu16(_mm256_abs_epi16(values), _mm256_set1_epi16(kMostCoefficient));
+}
+
+FASTPIPE_AVX2 bool idct_pair_8(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
+                               std::ptrdiff_t stride) {
+  __m256i v[8];
+  for (int i = 0; i < 8; ++i) v[i] = dequantised(coefficients, quant, i);
+  const __m256i over = excess(v[0]);
+  transform<kConstBits - kPass1Bits>(v);
+  transpose(v);
+  transform<kConstBits + kPass1Bits + 3>(v);
+  store_transposed(v, pixels, stride);
+  return _mm256_testz_si256(over, over) != 0;
+}
+
+// Multipliers of the reduced transforms, round(x * 2^13), of inputs 1, 3, 5, 7 (odd) and 2, 6 (even).
+constexpr int kHalf2 = 15137, kHalf6 = -6270;                                              // 4 outputs
+constexpr int kOuter1 = 20995, kOuter3 = 7373, kOuter5 = -4926, kOuter7 = -4176;           // of 4: the first and last
+constexpr int kInner1 = 8697, kInner3 = -17799, kInner5 = 11893, kInner7 = -1730;          // of 4: those between
+constexpr int kQuarter1 = 29692, kQuarter3 = -10426, kQuarter5 = 6967, kQuarter7 = -5906;  // 2 outputs
+
+template <int kShift>
+FASTPIPE_AVX2 inline void reduce_half(__m256i even, __m256i in26, __m256i in13, __m256i in57, __m256i out[4]) {
+  const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
+  const __m256i base = _mm256_add_epi32(even, round);
+  const __m256i swing = _mm256_madd_epi16(in26, pair(kHalf2, kHalf6));
+  const __m256i outer = _mm256_add_epi32(_mm256_madd_epi16(in13, pair(kOuter1, kOuter3)),
+                                         _mm256_madd_epi16(in57, pair(kOuter5, kOuter7)));
+  const __m256i inner = _mm256_add_epi32(_mm256_madd_epi16(in13, pair(kInner1, kInner3)),
+                                         _mm256_madd_epi16(in57, pair(kInner5, kInner7)));
+  const __m256i high = _mm256_add_epi32(base, swing), low = _mm256_sub_epi32(base, swing);
+  out[0] = _mm256_srai_epi32(_mm256_add_epi32(high, outer), kShift);
+  out[3] = _mm256_srai_epi32(_mm256_sub_epi32(high, outer), kShift);
+  out[1] = _mm256_srai_epi32(_mm256_add_epi32(low, inner), kShift);
+  out[2] = _mm256_srai_epi32(_mm256_sub_epi32(low, inner), kShift);
+}
+
+FASTPIPE_AVX2 inline __m256i eight(int a, int b, int c, int d, int e, int f, int g, int h) {
+  const auto s = [](int value) { return static_cast<short>(value); };
+  return _mm256_broadcastsi128_si256(_mm_setr_epi16(s(a), s(b), s(c), s(d), s(e), s(f), s(g), s(h)));
+}
+
+// Both blocks' row of 8 -> 4 sums each, in 32 bits.
+FASTPIPE_AVX2 inline __m256i reduce_row(__m256i row) {
+  constexpr int kOne = 1 << (kConstBits + 1);
+  const __m256i sum0 = _mm256_madd_epi16(row, eight(kOne, kOuter1, kHalf2, kOuter3, 0, kOuter5, kHalf6, kOuter7));
+  const __m256i sum1 = _mm256_madd_epi16(row, eight(kOne, kInner1, -kHalf2, kInner3, 0, kInner5, -kHalf6, kInner7));
+  const __m256i sum2 = _mm256_madd_epi16(row, eight(kOne, -kInner1, -kHalf2, -kInner3, 0, -kInner5, -kHalf6, -kInner7));
+  const __m256i sum3 = _mm256_madd_epi16(row, eight(kOne, -kOuter1, kHalf2, -kOuter3, 0, -kOuter5, kHalf6, -kOuter7));
+  const __m256i sums = _mm256_hadd_epi32(_mm256_hadd_epi32(sum0, sum1), _mm256_hadd_epi32(sum2, sum3));
+  constexpr int kShift = kConstBits + kPass1Bits + 3 + 1;
+  return _mm256_srai_epi32(_mm256_add_epi32(sums, _mm256_set1_epi32(1 << (kShift - 1))), kShift);
+}
+
+FASTPIPE_AVX2 bool idct_pair_4(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
+                               std::ptrdiff_t stride) {
+  __m256i v[8];
+  __m256i over = _mm256_setzero_si256();
+  for (int i = 0; i < 8; ++i) {
+    v[i] = dequantised(coefficients, quant, i);
+    over = _mm256_or_si256(over, excess(v[i]));
+  }
+  const __m256i zero = _mm256_setzero_si256();
+  constexpr int kToEven = 16 - (kConstBits + 1);
+  constexpr int kShift = kConstBits - kPass1Bits + 1;
+  __m256i low[4], high[4];
+  reduce_half<kShift>(_mm256_srai_epi32(_mm256_unpacklo_epi16(zero, v[0]), kToEven), _mm256_unpacklo_epi16(v[2], v[6]),
+                      _mm256_unpacklo_epi16(v[1], v[3]), _mm256_unpacklo_epi16(v[5], v[7]), low);
+  reduce_half<kShift>(_mm256_srai_epi32(_mm256_unpackhi_epi16(zero, v[0]), kToEven), _mm256_unpackhi_epi16(v[2], v[6]),
+                      _mm256_unpackhi_epi16(v[1], v[3]), _mm256_unpackhi_epi16(v[5], v[7]), high);
+  __m256i rows[4];
+  for (int i = 0; i < 4; ++i) rows[i] = reduce_row(_mm256_packs_epi32(low[i], high[i]));
+  const __m256i words01 = _mm256_packs_epi32(rows[0], rows[1]), words23 = _mm256_packs_epi32(rows[2], rows[3]);
+  const __m256i bytes =
+      _mm256_xor_si256(_mm256_packs_epi16(words01, words23), _mm256_set1_epi8(static_cast<char>(0x80)));
+  // Each block's 4 x 4 pixels -> 8 x 4.
+  const __m128i left = _mm256_castsi256_si128(bytes), right = _mm256_extracti128_si256(bytes, 1);
+  const __m128i top = _mm_unpacklo_epi32(left, right), bottom = _mm_unpackhi_epi32(left, right);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(pixels), top);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(pixels + stride), _mm_unpackhi_epi64(top, top));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(pixels + 2 * stride), bottom);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(pixels + 3 * stride), _mm_unpackhi_epi64(bottom, bottom));
+  return _mm256_testz_si256(over, over) != 0;
+}
+
+std::uint8_t pixel(int value) { return static_cast<std::uint8_t>(std::clamp(value + 128, 0, 255)); }
+
+int descale(int value, int bits) { return (value + (1 << (bits - 1))) >> bits; }
+
+// Inputs 0, 1, 3, 5, 7 -> the two outputs, before rounding.
+struct Two {
+  int first;
+  int second;
+};
+Two quarter(int in0, int in1, int in3, int in5, int in7) {
+  const int even = in0 * (1 << (kConstBits + 2));
+  const int odd = in1 * kQuarter1 + in3 * kQuarter3 + in5 * kQuarter5 + in7 * kQuarter7;
+  return {even + odd, even - odd};
+}
+
+bool idct_pair_2(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
+                 std::ptrdiff_t stride) {
+  constexpr int kUsed[5] = {0, 1, 3, 5, 7};
+  int most = 0;
+  for (int block = 0; block < 2; ++block) {
+    int between[2][8];
+    for (const int column : kUsed) {
+      int in[8];
+      for (const int row : kUsed) {
+        in[row] = coefficients[16 * row + 8 * block + column] * quant[8 * row + column];
+        most = std::max(most, in[row] < 0 ? -in[row] : in[row]);
+        if (most > kMostCoefficient) return false;
+      }
+      const Two two = quarter(in[0], in[1], in[3], in[5], in[7]);
+      constexpr int kShift = kConstBits - kPass1Bits + 2;
+      between[0][column] = std::clamp(descale(two.first, kShift), -32768, 32767);
+      between[1][column] = std::clamp(descale(two.second, kShift), -32768, 32767);
+    }
+    for (int row = 0; row < 2; ++row) {
+      const int* const in = between[row];
+      for (const int column : kUsed) {
+        if (in[column] < -2 * kMostCoefficient || in[column] > 2 * kMostCoefficient) return false;
+      }
+      const Two two = quarter(in[0], in[1], in[3], in[5], in[7]);
+      constexpr int kShift = kConstBits + kPass1Bits + 3 + 2;
+      std::uint8_t* const out = pixels + row * stride + 2 * block;
+      out[0] = pixel(descale(two.first, kShift));
+      out[1] = pixel(descale(two.second, kShift));
+    }
+  }
+  return true;
+}
+
+// Above this libjpeg's table of pixels begins again from black.
+constexpr int kMostAlone = 4091;
+
+bool idct_pair_1(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels, std::ptrdiff_t) {
+  const int left = coefficients[0] * quant[0], right = coefficients[8] * quant[0];
+  pixels[0] = pixel(descale(left, 3));
+  pixels[1] = pixel(descale(right, 3));
+  return std::max({left, -left, right, -right}) <= kMostAlone;
+}
+
+}  // namespace
+
+IdctPair idct_pair_avx2(int size) {
+  switch (size) {
+    case 1:
+      return idct_pair_1;
+    case 2:
+      return idct_pair_2;
+    case 4:
+      return idct_pair_4;
+    default:
+      return idct_pair_8;
+  }
+}
+
+}  // namespace fastpipe
+
+#endif

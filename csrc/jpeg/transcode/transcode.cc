@@ -1,0 +1,45 @@
+#include "jpeg/transcode/transcode.h"
+
+#include "jpeg/transcode/coefficients.h"
+#include "jpeg/transcode/tiling.h"
+
+namespace fastpipe {
+
+Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::vector<Segment>& segments,
+                       const TranscodeOptions& options, JpegInfo* info) {
+  *info = {};
+  writer_.clear();
+  tokens_.clear();
+  FrameHeader header;
+  if (read_common(data, size, options, info, &header)) {
+    if (!options.check_only) writer_.write(header, segments, tokens_);
+    tokens_.clear();
+    return {};
+  }
+  *info = {};
+  tokens_.clear();
+  header = {};
+  Status status = read_coefficients(data, size, options, info, &header, &tokens_);
+  if (!status.ok() || header.components == 0) return status;
+  writer_.write(header, segments, tokens_);
+  tokens_.clear();
+  // libjpeg can carry coefficients over for chroma layouts that it cannot decode; it says so when a decode begins.
+  status = decoder_.open(writer_.data(), writer_.size(), options.max_pixels);
+  if (!status.ok()) return status;
+  return decoder_.decode(1, {0, 0, 1, 1}, {nullptr, [](void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}});
+}
+
+// Reads what is common and in order. False for all else: libjpeg-turbo knows more kinds, and words for what is wrong.
+bool Transcoder::read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options,
+                             JpegInfo* info, FrameHeader* header) {
+  if (!StripDecoder::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
+  const auto [width, height] = scan_header_.size;
+  if (static_cast<std::int64_t>(width) * height > options.max_pixels) return false;
+  *header = FrameHeader(scan_header_);
+  header->interval = restart_interval(*header, options.tile_width, size - scan_header_.bytes);
+  if (!scan_.read(scan_header_, *header, data, size, &tokens_)) return false;
+  *info = {width, height, scan_header_.components, 8, false, false, false, !options.check_only};
+  return true;
+}
+
+}  // namespace fastpipe

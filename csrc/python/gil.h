@@ -1,0 +1,35 @@
+// When the GIL is let go of, and when it is kept.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#else
+#include <pthread.h>
+#endif
+#include <unistd.h>
+
+namespace fastpipe {
+
+// Note [the end of the program]
+// When the interpreter is being finalized, taking the GIL back ends a daemon thread by unwinding its stack, which must
+// not meet a destructor or anything else that is noexcept. So the GIL is let go of by plain calls; and destructors keep
+// it once the engine is stopping, which it is by then: no worker needs the GIL, so the wait is short and cannot
+// deadlock. An engine that dies unclosed lets the GIL go in the main thread alone, which is never ended so.
+inline bool in_main_thread() {
+#ifdef __linux__
+  return ::syscall(SYS_gettid) == ::getpid();
+#else
+  return ::pthread_main_np() != 0;
+#endif
+}
+
+template <typename Work>
+void without_gil(Work work) {
+  PyThreadState* const state = PyEval_SaveThread();
+  work();
+  PyEval_RestoreThread(state);
+}
+
+}  // namespace fastpipe

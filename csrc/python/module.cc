@@ -1,0 +1,28 @@
+// The extension `fastpipe._engine`: a list of its topics. They check what comes in, let the GIL go while C++ works, and
+// call one core function; nothing else in csrc/ knows Python.
+#include <pybind11/pybind11.h>
+
+#include <string>
+
+#include "base/status.h"
+#include "jpeg/decode/jpeg.h"
+#include "jpeg/jpeg_errors.h"
+#include "python/register.h"
+#include "resize/resize.h"
+
+PYBIND11_MODULE(_engine, m) {
+  using namespace fastpipe;
+
+  m.doc() = "The native engine; used by fastpipe.engine, fastpipe.format.records and fastpipe.packing.";
+  // What is found out about the machine once is found out now: a fork while another thread does would leave the child
+  // waiting for it.
+  best_kernels();
+  StripDecoder::available();
+  m.attr("MAX_PIXELS") = kMaxPixels;
+  m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
+  m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
+  register_engine(m);
+  register_pictures(m);
+  register_packing(m);
+  register_resize(m);
+}

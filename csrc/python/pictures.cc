@@ -1,0 +1,131 @@
+// Shards, hashes, and single pictures in whole or in part, for Python.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/xxh3.h"
+#include "engine/picture.h"
+#include "io/file.h"
+#include "jpeg/decode/jpeg.h"
+#include "python/gil.h"
+#include "python/register.h"
+#include "python/values.h"
+
+namespace fastpipe {
+namespace {
+
+std::uint64_t hash(const py::bytes& data, bool scalar) {
+  const Bytes bytes(data);
+  return scalar ? xxh3_64_scalar(bytes.data, bytes.size) : xxh3_64(bytes.data, bytes.size);
+}
+
+py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
+  const Bytes bytes(jpeg);
+  JpegDecoder decoder;
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  return py::make_tuple(decoder.size().width, decoder.size().height);
+}
+
+// An open shard. It holds a descriptor and nothing that changes, so any thread may read from it, also of a forked
+// child.
+class PyShard {
+ public:
+  PyShard(std::string path, std::uint64_t size_bytes) {
+    const Shard shard = {std::move(path), size_bytes};
+    Status status;
+    without_gil([&] { status = open(shard); });
+    raise_if(status);
+  }
+
+  // Fills `image` (height, width, 3) with the whole picture of that size.
+  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image) const {
+    if (image.ndim() != 3 || image.shape(0) < 1 || image.shape(1) < 1 || image.shape(2) != 3 ||
+        (image.flags() & py::array::c_style) == 0) {
+      throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
+    }
+    const PixelSpan span = span_of(image);  // throws if not writable
+    // Keeps its memory; Note [thread-local data].
+    thread_local const auto reader = std::make_unique<PictureReader>();
+    Status status;
+    without_gil([&] { status = reader->run(*file_, offset, size, span); });
+    raise_if(status);
+  }
+
+ private:
+  Status open(const Shard& shard) noexcept {
+    try {
+      return open_shard(shard, false, &file_);
+    } catch (const std::exception& problem) {
+      return error(Code::internal, "%s", problem.what());
+    }
+  }
+
+  std::shared_ptr<const File> file_;
+};
+
+// Those of this machine.
+std::vector<std::string> decode_methods() {
+  if (!StripDecoder::available()) return {"libjpeg"};
+  return {"strips", "libjpeg"};
+}
+
+DecodeMethod method_named(const std::string& name) {
+  if (name.empty()) return DecodeMethod::best;
+  const std::vector<std::string> known = decode_methods();
+  if (std::find(known.begin(), known.end(), name) == known.end()) {
+    throw py::value_error("this machine has no way of decoding named " + name);
+  }
+  return name == "strips" ? DecodeMethod::strips : DecodeMethod::libjpeg;
+}
+
+Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,
+              std::int64_t max_pixels, const std::string& method) {
+  const DecodeMethod by = method_named(method);
+  if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
+    throw py::value_error("denominator: expected 1, 2, 4 or 8");
+  }
+  const Bytes bytes(jpeg);
+  JpegDecoder decoder;
+  raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
+  const Size whole = decoder.scaled_size(denominator);
+  Rect rect = {0, 0, whole.width, whole.height};
+  if (region) rect = {(*region)[0], (*region)[1], (*region)[2], (*region)[3]};
+  if (!rect.inside(whole)) throw py::value_error(words(Code::bad_crop));
+  Pixels image = new_image(rect.height, rect.width);
+  const PixelSpan span = span_of(image);
+  Status status;
+  {
+    const py::gil_scoped_release release;  // `jpeg` and `image` are held by this call
+    status = decoder.decode(denominator, rect, rgb_rows(&span), by);
+  }
+  raise_if(status);
+  return image;
+}
+
+}  // namespace
+
+void register_pictures(py::module_& m) {
+  using namespace py::literals;
+
+  py::class_<Descriptor>(m, "Descriptor").def(py::init<int>(), "number"_a).def("number", &Descriptor::get);
+
+  py::class_<PyShard>(m, "Shard")
+      .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)
+      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert());
+
+  m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
+  m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
+  m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
+        "method"_a = "");
+  m.def("decode_methods", &decode_methods);
+}
+
+}  // namespace fastpipe

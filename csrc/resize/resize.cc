@@ -1,0 +1,77 @@
+#include "resize/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace fastpipe {
+namespace {
+
+constexpr int kRowsAtOnce = 4;  // between the passes, if down is first
+
+// A vector that shrank and grew again would be filled with zeros that nobody reads.
+void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) {
+  if (buffer->size() < static_cast<std::size_t>(size)) buffer->resize(static_cast<std::size_t>(size));
+}
+
+}  // namespace
+
+Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
+  columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, *kernels_);
+  rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, *kernels_);
+  const Rect region = {columns_.first_needed(), rows_.first_needed(), columns_.count_needed(), rows_.count_needed()};
+
+  // Pillow's rule, for all of what lies in the bounds as it would be resized.
+  const long less_high = bounds.height - std::lround(out.height * (bounds.height / box.height));
+  const long less_wide = bounds.width - std::lround(out.width * (bounds.width / box.width));
+  down_first_ = less_high > 0 && less_high > 2 * less_wide;
+  region_bytes_ = static_cast<std::ptrdiff_t>(region.width) * 4;
+  output_bytes_ = static_cast<std::ptrdiff_t>(ceil_div(out.width, kOutputGroup) * kOutputGroup) * 3;
+  between_stride_ = (down_first_ ? region_bytes_ : output_bytes_) + kWrittenBeyond;
+  const int rows = std::max(region.height, rows_.weights().taps);
+  grow(&between_, between_stride_ * rows + kReadBeyond);
+  if (down_first_) {
+    grow(&lines_, between_stride_ * kRowsAtOnce + kReadBeyond);
+    grow(&outputs_, (output_bytes_ + kWrittenBeyond) * kRowsAtOnce);
+  }
+  return region;
+}
+
+void Resizer::take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+  std::uint8_t* const rows = between_.data() + y * between_stride_;
+  if (!down_first_) {
+    kernels_->horizontal(rgbx, stride, count, rows, between_stride_, columns_.weights());
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(rows + i * between_stride_, rgbx + i * stride, static_cast<std::size_t>(region_bytes_));
+  }
+}
+
+void Resizer::finish(PixelSpan out) {
+  if (down_first_) {
+    finish_down_first(out);
+  } else {
+    for (int y = 0; y < out.size.height; ++y) down(y, out.row(y), out.size.width * 3);
+  }
+}
+
+void Resizer::finish_down_first(PixelSpan out) {
+  const std::ptrdiff_t stride = output_bytes_ + kWrittenBeyond;
+  for (int y = 0; y < out.size.height; y += kRowsAtOnce) {
+    const int count = std::min(kRowsAtOnce, out.size.height - y);
+    for (int i = 0; i < count; ++i) down(y + i, lines_.data() + i * between_stride_, static_cast<int>(region_bytes_));
+    kernels_->horizontal(lines_.data(), between_stride_, count, outputs_.data(), stride, columns_.weights());
+    for (int i = 0; i < count; ++i) {
+      std::memcpy(out.row(y + i), outputs_.data() + i * stride, static_cast<std::size_t>(out.size.width) * 3);
+    }
+  }
+}
+
+void Resizer::down(int y, std::uint8_t* out, int bytes) {
+  const Weights weights = rows_.weights();
+  const std::uint8_t* rows = between_.data() + weights.first[y] * between_stride_;
+  kernels_->vertical(rows, between_stride_, weights.of(y), weights.taps, out, bytes);
+}
+
+}  // namespace fastpipe

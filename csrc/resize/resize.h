@@ -1,0 +1,56 @@
+// Rows of a picture's region -> one resized RGB picture: Pillow's antialiased BILINEAR, bit by bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/image.h"
+#include "base/status.h"
+#include "resize/resize_axis.h"
+#include "resize/resize_kernels.h"
+
+namespace fastpipe {
+
+// Resizes one picture at a time; a thread keeps one and reuses its memory.
+//   plan()    says which region of the picture the output needs
+//   take()    is given the region's rows, top down, and resizes each across at once, while it is in the cache
+//   finish()  puts the output's rows together from those
+// Where the height shrinks by far more than the width, resizing down comes first, as in Pillow 13: take() then keeps
+// the rows. The order matters by at most a bit, since the result of the first pass is rounded to bytes.
+class Resizer {
+ public:
+  explicit Resizer(const ResizeKernels* kernels = best_kernels()) : kernels_(kernels) {}
+
+  // `box` is what becomes the output; no pixel outside `bounds` has a part in it (bounds = box crops and then resizes,
+  // bounds = picture resizes and then crops). `flip` mirrors left and right. The box lies inside the bounds.
+  // Returns the region needed, which lies inside the bounds.
+  Rect plan(Box box, Rect bounds, Size out, bool flip);
+
+  // Rows as jpeg.h's RowSink gives them.
+  void take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
+
+  // Writes the output; `out` has the size that was planned.
+  void finish(PixelSpan out);
+
+  // Lets go of memory that only a giant picture needs.
+  void give_back() { give_back_if_giant(&between_); }
+
+ private:
+  const ResizeKernels* kernels_;
+  ResizeAxis columns_;
+  ResizeAxis rows_;
+  bool down_first_ = false;
+  std::ptrdiff_t region_bytes_ = 0;    // of a row of the region, RGBX
+  std::ptrdiff_t output_bytes_ = 0;    // of a row of the output, to whole groups
+  std::vector<std::uint8_t> between_;  // (rows, between_stride_): after the first pass, or before both
+  std::ptrdiff_t between_stride_ = 0;
+  std::vector<std::uint8_t> lines_;    // rows of RGBX between the passes, if down is first
+  std::vector<std::uint8_t> outputs_;  // rows of RGB, if down is first
+
+  void finish_down_first(PixelSpan out);
+  // Output row `y` of the pass down.
+  void down(int y, std::uint8_t* out, int bytes);
+};
+
+}  // namespace fastpipe

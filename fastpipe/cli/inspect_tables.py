@@ -1,0 +1,73 @@
+"""Figures about a dataset -> tables: its size, classes and histograms, and how well an epoch is shuffled."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fastpipe.cli.tables import count, new_table
+from fastpipe.errors import readable
+from fastpipe.show.inspection import Histogram, Inspection
+from fastpipe.show.shuffle_score import ShuffleReport
+
+_BAR_WIDTH = 30
+_MOST_CLASSES = 20
+
+
+def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
+    """Counts, classes and histograms of a dataset; ascii_only: for terminals that have no block characters."""
+    head = Table.grid(padding=(0, 2))
+    head.add_row("dataset", readable(found.path))
+    head.add_row("samples", f"{found.samples:,} in {count(found.shards, 'shard')}, {found.size_bytes:,} bytes")
+    head.add_row("fingerprint", found.fingerprint)
+    head.add_row("rejected", f"{found.counts['rejected']:,} at packing")
+    classes = new_table("class", "samples", title=count(len(found.class_counts), "class"))
+    ordered = list(found.class_counts.items())
+    for name, samples in ordered[:_MOST_CLASSES]:
+        classes.add_row(readable(name), f"{samples:,}")
+    if len(ordered) > _MOST_CLASSES:
+        rest = ordered[_MOST_CLASSES:]
+        low, high = min(samples for _, samples in rest), max(samples for _, samples in rest)
+        classes.add_row(f"... {len(rest):,} more", f"{low:,} to {high:,} each")
+    bar = "#" if ascii_only else "█"
+    return Group(
+        head,
+        Text(),
+        classes,
+        _histogram("size in kB", found.bytes, 1e-3, bar),
+        _histogram("width in pixels", found.width, 1, bar),
+        _histogram("height in pixels", found.height, 1, bar),
+        _histogram("megapixels", found.megapixels, 1, bar),
+    )
+
+
+def shuffle_table(report: ShuffleReport) -> RenderableType:
+    """How an epoch is shuffled, beside what it is compared with."""
+    title = f"shuffle: {report.samples:,} samples in batches of {report.batch_size:,}"
+    table = new_table("order", "class mix", "neighbours kept", "displacement", title=title)
+    rows = (("an epoch", report.epoch), ("uniform permutation", report.uniform), ("as in the shards", report.shards))
+    for name, score in rows:
+        table.add_row(name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}")
+    return table
+
+
+def _histogram(title: str, spread: Histogram, unit: float, bar: str) -> RenderableType:
+    def number(value: float) -> str:
+        scaled = value * unit
+        return f"{scaled:,.0f}" if scaled >= 10 or scaled == round(scaled) else f"{scaled:.2f}"
+
+    low, tenth, half, ninetieth, high = spread.percentiles.values()
+    title += (
+        f": mean {number(spread.mean)}, median {number(half)}, 10 to 90 % {number(tenth)} to {number(ninetieth)}, "
+        f"all {number(low)} to {number(high)}"
+    )
+    table = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    most = max(spread.counts)
+    for left, right, samples in zip(spread.edges, spread.edges[1:], spread.counts, strict=False):
+        length = -(-samples * _BAR_WIDTH // most)
+        table.add_row(f"{number(left)} to {number(right)}", f"{samples:,}", bar * length)
+    return Group(table, Text())

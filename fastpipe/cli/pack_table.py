@@ -1,0 +1,50 @@
+"""A pack's summary -> a table of what became of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from fastpipe.cli.tables import count
+from fastpipe.errors import readable
+from fastpipe.packing.job import Summary
+
+
+def pack_table(summary: Summary) -> RenderableType:
+    """What packing did."""
+    info, tally = summary.info, summary.tally
+    files = info["source"]["files"]
+    table = Table.grid(padding=(0, 2))
+    table.add_row("packed", f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}")
+    shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
+    table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
+    if tally.source_bytes:
+        share = tally.packed_bytes / tally.source_bytes
+        table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes (as JPEG)")
+        speed = summary.files / max(summary.seconds, 1e-9)
+        table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
+    changes = info["counts"]["reencoded"]
+    if changes:
+        kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())
+        table.add_row("encoded anew", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
+    if info["counts"]["exif_oriented"]:
+        turned = "turned upright" if info["pack"]["apply_exif"] else "left as stored (--exif apply turns them upright)"
+        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} carry one; {turned}")
+    if info["counts"]["stray_bytes"]:
+        table.add_row("stray bytes", f"{info['counts']['stray_bytes']:,} had bytes of no segment; left out")
+    empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
+    if empty:
+        table.add_row("empty classes", _names(empty))
+    if summary.stray:
+        where = f"{count(len(summary.stray), 'file')} beside the class folders, left out"
+        table.add_row("no class", f"{where}: {_names(summary.stray)}")
+    if summary.dropped:
+        kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
+        table.add_row("left out", f"{kinds}: members that are neither picture nor label")
+    return table
+
+
+def _names(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(readable(name) for name in names[:most]) + (" ..." if len(names) > most else "")

@@ -1,0 +1,1 @@
+"""Batches in host memory -> batches on a device."""

@@ -1,0 +1,145 @@
+"""Batches in host memory -> batches on the device, augmented, in the order in which they are handed out."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.augment import Augment
+from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.staging import Arrays, pack, unpack
+from fastpipe.device.streams import Mark, Stream
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+HostMemory = tuple[NDArray[np.uint8], ...]
+
+# Batches that the training loop may have queued work for and not done. More would only take the device's memory.
+_MOST_UNDONE = 4
+_STEP_UNDONE = (
+    f"has not done the training step of {_MOST_UNDONE} batches ago; look at what the program has it do, and, with "
+    "several ranks, at what the others are at"
+)
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """A batch whose way to the device, and what is done with it there, is queued.
+
+    Attributes:
+        images, labels, valid: on the device; to be used after `ready` only.
+        ready: when they hold what they should.
+    """
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    valid: torch.Tensor
+    ready: Mark
+
+
+class Transfer:
+    """Queues copies and augmentation on a stream, and gives host memory back once it has been copied.
+
+    Args:
+        stream: where.
+        augment: what is done with each batch; None: it stays uint8.
+        seed: of the loader; decides the augmentation together with epoch, batch and samples.
+        classes: in the dataset.
+        stats: transfer_s, augment_s and device_s are added to.
+        watchdog: of waits for the training loop's own work.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        augment: Augment | None,
+        *,
+        seed: int,
+        classes: int,
+        stats: Stats,
+        watchdog: Watchdog,
+    ) -> None:
+        self._stream = stream
+        self._augment = augment
+        self._seed = seed
+        self._classes = classes
+        self._stats = stats
+        self._watchdog = watchdog
+        self._copying: deque[tuple[Mark, HostMemory]] = deque()
+        self._working: deque[tuple[Mark, Mark]] = deque()
+        self._users: deque[Mark] = deque()
+
+    @property
+    def lookahead(self) -> int:
+        """Batches to queue before the one before them is handed out."""
+        return self._stream.lookahead
+
+    def under_way(self) -> int:
+        """Batches that are queued and not done. Any thread may ask."""
+        return sum(not ready.done() for _, ready in list(self._working))
+
+    def begin(self, batch: HostBatch) -> StagedBatch:
+        """Queues a batch. Its slot is not lent again before it has been copied."""
+        self._collect()
+        started = time.perf_counter()
+        plan = None
+        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "valid": batch.plan.valid}
+        if self._augment is not None:
+            size = (batch.images.shape[1], batch.images.shape[2])
+            plan = self._augment.plan(batch.plan.samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
+            arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
+        planned = time.perf_counter()
+        with self._stream.work():
+            first = self._stream.mark()
+            images, tensors, held = self._copy(batch, arrays)
+            self._copying.append((self._stream.mark(), held))
+            copied = time.perf_counter()
+            labels, valid = tensors.pop("labels"), tensors.pop("valid")
+            if self._augment is not None and plan is not None:
+                drawn = {name.removeprefix("augment."): tensor for name, tensor in tensors.items()}
+                images, labels = self._augment.carry_out(images, labels, plan, drawn, num_classes=self._classes)
+            ready = self._stream.mark()
+        self._working.append((first, ready))
+        self._stats.transfer_s += copied - planned
+        self._stats.augment_s += planned - started + time.perf_counter() - copied
+        return StagedBatch(images, labels, valid, ready)
+
+    def hand_over(self, staged: StagedBatch) -> Batch:
+        """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
+
+        A loop that queues work faster than the device does it waits here, for the step of some batches ago.
+        """
+        self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
+        if len(self._users) > _MOST_UNDONE:
+            self._wait(self._users.popleft())
+        return staged.images, staged.labels
+
+    def _wait(self, step: Mark) -> None:
+        started = time.perf_counter()
+        self._watchdog.begin()
+        while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
+            self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
+
+    def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], HostMemory]:
+        """The batch's images (n, 3, height, width) and the arrays on the device, and the memory that is copied."""
+        host = torch.from_numpy(batch.images)[: len(batch.labels)]  # sliced by torch: see SlotRing.take
+        if not self._stream.copies:
+            return host.permute(0, 3, 1, 2), {name: torch.from_numpy(array) for name, array in arrays.items()}, ()
+        buffer = pack(arrays, self._stream.buffer)
+        tensors = unpack(self._stream.copy(torch.from_numpy(buffer)), arrays)
+        return self._stream.copy(host).permute(0, 3, 1, 2), tensors, (batch.images, buffer)
+
+    def _collect(self) -> None:
+        """Lets go of host memory that has been copied, and counts what the device has done."""
+        while self._copying and self._copying[0][0].done():
+            self._copying.popleft()
+        while self._working and self._working[0][1].done():
+            first, ready = self._working.popleft()
+            self._stats.device_s += ready.since(first)

@@ -1,0 +1,102 @@
+"""A packed dataset -> checks: its files, how fast it decodes on this machine, and whether the disk keeps up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from fastpipe.doctor.check import Check, Verdict
+from fastpipe.engine.engine import Engine
+from fastpipe.errors import DatasetError
+from fastpipe.format.index import Index
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.verify.verification import verify
+
+_READ_BYTES = 64 << 20
+_DECODED = 256
+
+
+def dataset(path: Path) -> Iterator[Check]:
+    """What is wrong with its files, as far as that can be told in seconds; then how fast it is.
+
+    Raises:
+        DatasetError: there is no dataset, or it is unfinished.
+    """
+    report = verify(path, quick=True)
+    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
+    if report.sound:
+        yield Check("dataset", f"{found}; the index and all sizes are as packed", Verdict.OK)
+    else:
+        more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
+        advice = f"mend it: fastpipe verify {path} --repair SRC"
+        yield Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
+    try:
+        index = Index(path)
+    except DatasetError:  # that is what was found
+        return
+    if len(index) == 0:
+        return
+    rate, errors = _decode(index)
+    found = f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
+    if not errors:
+        yield Check("decoding", found, Verdict.OK)
+    else:
+        of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
+        yield Check("decoding", of_all, Verdict.BAD, f"all that are damaged: fastpipe verify {path}")
+    yield _reading(index, rate * index.jpeg_bytes / len(index))
+
+
+def _decode(index: Index) -> tuple[float, list[str]]:
+    """Images/s, of some random crops from files in the page cache; what is wrong with those that failed."""
+    count = min(_DECODED, len(index))
+    plan = EpochPlan(index, Recipe(count, (224, 224), RandomResizedCrop(), 0.5, True, True, 0), 0).batch(0)
+    images = np.empty((count, 224, 224, 3), dtype=np.uint8)
+    engine = Engine(index, granted_cpus())
+    try:
+        engine.decode(plan, images)  # reads the files
+        started = time.perf_counter()
+        errors = engine.decode(plan, images)
+        taken = time.perf_counter() - started
+    finally:
+        engine.close()
+    return count / taken, [f"{_place(index, int(plan.samples[row]))}: {reason}" for row, reason in errors]
+
+
+def _place(index: Index, sample: int) -> str:
+    path, key, offset = index.where(sample)
+    return f"sample {sample} (key {key}) at byte {offset} of {path}"
+
+
+def _reading(index: Index, needed: float) -> Check:
+    """Reads the end of the last shard past the page cache."""
+    path = index.shards[-1].path
+    try:
+        rate = _read_rate(path)
+    except OSError as problem:
+        return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "look at the disk")
+    found = f"{rate / 1e6:,.0f} MB/s; decoding that fast needs {needed / 1e6:,.0f} MB/s"
+    if rate >= needed:
+        return Check("reading", found, Verdict.OK)
+    return Check("reading", found, Verdict.NOTE, "put the dataset on a faster disk, unless the page cache can hold it")
+
+
+def _read_rate(path: Path) -> float:
+    """Bytes/s."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        size = min(_READ_BYTES, os.fstat(handle).st_size)
+        begin = os.fstat(handle).st_size - size
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(handle, begin, size, os.POSIX_FADV_DONTNEED)
+        started, read = time.perf_counter(), 0
+        while read < size and (piece := len(os.pread(handle, 1 << 20, begin + read))):
+            read += piece
+        return read / (time.perf_counter() - started)
+    finally:
+        os.close(handle)

@@ -1,0 +1,34 @@
+"""A dataset's folder, or none -> all checks, in the order of the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastpipe.doctor import dataset_checks as dataset
+from fastpipe.doctor import libraries, system
+from fastpipe.doctor.check import Check
+
+
+def examine(data: Path | None = None) -> list[Check]:
+    """Looks at the machine and, if one is given, at a dataset. Changes nothing.
+
+    Raises:
+        DatasetError: `data` holds no finished dataset.
+    """
+    checks = [
+        system.cpus(),
+        system.memory(),
+        system.swap(),
+        system.killed_for_memory(),
+        system.shared_memory(),
+        system.open_files(),
+        libraries.worker_processes(),
+        libraries.threads(),
+        libraries.threads_in_workers(),
+        libraries.engine(),
+        libraries.libjpeg(),
+        libraries.gpu(),
+    ]
+    if data is not None:
+        checks += dataset.dataset(data)
+    return checks

@@ -1,0 +1,1 @@
+"""Plans -> pixels, by the native engine's threads."""

@@ -1,0 +1,207 @@
+"""Batch plans -> pixels in a slot, by the native engine's threads."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe import _engine
+from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.watchdog import Activity
+from fastpipe.errors import EngineError
+from fastpipe.format.index import Index
+from fastpipe.plan.batch import BatchPlan
+
+# What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
+# file system answers.
+_PATIENCE_S = 10.0
+_CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What the engine runs on.
+
+    Attributes:
+        libjpeg_turbo: version it was built with.
+        resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
+        decode: what decodes common JPEGs: "strips", our own decoder, or "libjpeg".
+    """
+
+    libjpeg_turbo: str
+    resize: str
+    decode: str
+
+
+def engine_facts() -> EngineFacts:
+    """What the engine was built with and which instructions this machine has for it."""
+    number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
+    version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
+    decode = "strips" if "strips" in _engine.decode_methods() else "libjpeg"
+    return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
+
+
+def extension_file() -> str:
+    """Where the native engine lies."""
+    return _engine.__file__
+
+
+class Job:
+    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
+
+    def __init__(self, job: _engine.Job) -> None:
+        self._job = job
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
+        return self._job.wait(timeout_s)
+
+    def cancel(self) -> None:
+        """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
+        system holds a read for ever. The memory of those that are held is never used again.
+        """
+        self._job.cancel(_PATIENCE_S)
+
+    def errors(self) -> list[tuple[int, str]]:
+        """(position in the plan, reason) of each row that failed, in the order of the plan."""
+        return self._job.errors()
+
+
+def lacks_memory(reason: str) -> bool:
+    """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
+    return reason.startswith(_engine.OUT_OF_MEMORY)
+
+
+class Engine:
+    """A fixed set of C++ threads that read, decode, crop, resize and collate, and never touch Python.
+
+    Args:
+        index: the dataset to read.
+        num_workers: threads, at least 1.
+        verify: compare each sample's hash with the index's; one that differs is a row that failed.
+
+    Raises:
+        EngineError: the system refuses the threads.
+    """
+
+    def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
+        self._verify = verify
+        # Absolute: shards are opened when they are needed, and programs change their folder.
+        folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
+        try:
+            self._engine = _engine.Engine(shards, num_workers, most_open_shards())
+        except (RuntimeError, MemoryError) as problem:
+            raise EngineError(
+                f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "
+                "processes and memory (ulimit -u and -v, or the container's)"
+            ) from problem
+        self._process = os.getpid()
+        # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
+        # and by _close_all; see Note [callbacks] in slots.py.
+        _live.add(weakref.ref(self._engine, _live.discard))
+
+    def submit(
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        *,
+        exact: bool,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Job:
+        """Begins a batch.
+
+        Args:
+            plan: n rows.
+            images: (N, height, width, 3) uint8, C-contiguous: where the rows go.
+            exact: never decode at reduced size.
+            rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
+        """
+        self.check_usable()
+        try:
+            return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact, self._verify))
+        except RuntimeError as problem:  # closed by another thread meanwhile
+            raise EngineError(_CLOSED) from problem
+
+    def decode(self, plan: BatchPlan, images: NDArray[np.uint8]) -> list[tuple[int, str]]:
+        """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
+        job = self.submit(plan, images, exact=True)
+        while not job.wait(1.0):
+            self.check_usable()
+        return job.errors()
+
+    def read_ahead(self, ranges: NDArray[np.void], *, restart: bool) -> None:
+        """Has the kernel read ranges into its page cache, in order, while the threads are at other things.
+
+        Never waits and never fails for what the disk does: reading the samples will tell.
+
+        Args:
+            ranges: (n,) of readahead.RANGE_DTYPE.
+            restart: drop what was asked for before and has not been begun.
+        """
+        if not len(ranges) and not restart:
+            return
+        native = np.empty(len(ranges), dtype=_engine.RANGE_DTYPE)
+        for name in ("shard", "offset", "size"):
+            native[name] = ranges[name]
+        self._engine.read_ahead(native, restart)
+
+    def counters(self) -> dict[str, Any]:
+        """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
+        return self._engine.counters() if not self.is_foreign() else {}
+
+    def levels(self) -> dict[str, int]:
+        """What is waiting where at the moment, by the names of Stats."""
+        return self._engine.levels() if not self.is_foreign() else {}
+
+    def activities(self) -> list[Activity]:
+        """What each thread is at."""
+        return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
+
+    def close(self) -> None:
+        """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
+        forked child, where it does nothing.
+        """
+        self._engine.close(_PATIENCE_S)
+
+    def is_foreign(self) -> bool:
+        """Whether this process is a forked child of the one that made the engine: its threads are not here."""
+        return os.getpid() != self._process
+
+    def check_usable(self) -> None:
+        """Raises EngineError if the engine is closed or belongs to the parent process."""
+        if self.is_foreign():
+            raise EngineError(
+                f"this loader was made in process {self._process} and is used in its forked child {os.getpid()}, "
+                "where its threads do not exist; make the loader in the process that iterates it"
+            )
+        if self._engine.closed():
+            raise EngineError(_CLOSED)
+
+
+_live: set[weakref.ref[_engine.Engine]] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    for reference in list(_live):
+        engine = reference()
+        if engine is not None:
+            engine.close(_PATIENCE_S)
+
+
+def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
+    tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
+    for name in ("shard", "offset", "size", "width", "height", "xxh3_64"):
+        tasks[name] = plan.records[name]
+    tasks["box"] = plan.crops.boxes
+    tasks["bounds"] = plan.crops.bounds
+    tasks["flip"] = plan.flips
+    tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks

@@ -1,0 +1,100 @@
+"""Sample numbers -> index records and whole pictures, read and decoded on the calling thread."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe import _engine
+from fastpipe.engine.limits import most_open_shards
+from fastpipe.format.index import Index
+
+_MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
+
+
+class Pictures:
+    """One process's open files of a dataset. It has no threads, and no lock that a fork could leave held.
+
+    Args:
+        index: of the dataset.
+
+    Raises:
+        DatasetError: the index cannot be opened, or another dataset is there by now.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        self._most_open = most_open_shards()
+        self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
+        self._rows = index.open_rows()
+
+    def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """The index records of some samples.
+
+        Args:
+            samples: (n,) sample numbers in [0, samples of the dataset).
+
+        Returns:
+            (n,) of INDEX_DTYPE.
+
+        Raises:
+            DatasetError: the index cannot be read, or a record is impossible.
+        """
+        return self._index.read(samples, self._rows)
+
+    def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
+        """The whole picture of a sample, in memory of its own.
+
+        Args:
+            sample: its number.
+            record: its index record.
+
+        Returns:
+            (height, width, 3) uint8, RGB.
+
+        Raises:
+            SampleError: it cannot be read or decoded.
+        """
+        shard, offset, size, width, height, _, _ = record.item()
+        picture = np.empty((height, width, 3), dtype=np.uint8)
+        try:
+            self._shard(shard).read_picture(offset, size, picture)
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
+        return picture
+
+    def _shard(self, number: int) -> _engine.Shard:
+        """The open shard. Single operations on the table, so that threads need no lock; one too many is soon closed."""
+        shard = self._shards.pop(number, None)
+        if shard is None:
+            described = self._index.shards[number]
+            shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes)
+            while len(self._shards) >= self._most_open:
+                try:
+                    self._shards.popitem(last=False)
+                except KeyError:  # another thread was quicker
+                    break
+        self._shards[number] = shard
+        return shard
+
+
+def size_of(jpeg: bytes) -> tuple[int, int]:
+    """Width and height of a JPEG in pixels, from its header; of any that the format can hold.
+
+    Raises:
+        ValueError: it has none.
+    """
+    return _engine.jpeg_size(jpeg, _MOST_PIXELS)
+
+
+def flaw(jpeg: bytes) -> str | None:
+    """Why a JPEG cannot be decoded; None if it can. All of it is decoded."""
+    try:
+        _engine.decode(jpeg, max_pixels=_MOST_PIXELS)
+    except ValueError as problem:
+        return str(problem)
+    return None

@@ -1,0 +1,129 @@
+"""A wait for a batch that takes too long -> a warning, later an error, that say which thread is stuck at what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastpipe.errors import DatasetError, EngineError
+from fastpipe.format.index import Index
+from fastpipe.machine.state import machine_state
+
+_LOG = logging.getLogger("fastpipe")
+_TIMES_UNTIL_ERROR = 10
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What a thread of the engine is at.
+
+    Attributes:
+        stage: "idle", "opening", "reading", "decoding" or "resizing".
+        shard: number of the shard.
+        offset: byte of the JPEG in it.
+        seconds: it has been at this row.
+    """
+
+    stage: str
+    shard: int
+    offset: int
+    seconds: float
+
+
+class Watchdog:
+    """Watches one wait after the other.
+
+    Args:
+        timeout_s: seconds without a batch until it warns; it raises after ten times as many.
+        index: the dataset.
+        activities: asks the engine what its threads are at.
+    """
+
+    def __init__(self, timeout_s: float, index: Index, activities: Callable[[], Sequence[Activity]]) -> None:
+        self._timeout_s = timeout_s
+        self._index = index
+        self._activities = activities
+        self._warned = False
+
+    def begin(self) -> None:
+        """A wait begins."""
+        self._warned = False
+
+    def patience_s(self, waited_s: float) -> float:
+        """Seconds until `look` or `look_outside` should be called again, at most 1."""
+        limit = self._timeout_s * (_TIMES_UNTIL_ERROR if self._warned else 1)
+        return min(1.0, max(limit - waited_s, 0.01))
+
+    def look(self, waited_s: float) -> None:
+        """Warns in the log, or raises, if the wait has been too long.
+
+        Args:
+            waited_s: seconds that this wait has taken.
+
+        Raises:
+            EngineError: ten times the time has passed.
+        """
+        if waited_s >= self._timeout_s * _TIMES_UNTIL_ERROR:
+            raise EngineError(self._report(waited_s))
+        if waited_s >= self._timeout_s and not self._warned:
+            self._warned = True
+            _LOG.warning(
+                "%s\nwaiting on; an error comes after %g s (stall_timeout sets a tenth of that)",
+                self._report(waited_s),
+                self._timeout_s * _TIMES_UNTIL_ERROR,
+            )
+
+    def look_outside(self, waited_s: float, stuck: str) -> None:
+        """Warns in the log if a wait for the program's own work has been too long. Never raises: how long a training
+        step may take (one that waits for another rank's checkpoint, say) is not for the loader to decide.
+
+        Args:
+            waited_s: seconds that this wait has taken.
+            stuck: what is waited for.
+        """
+        if waited_s >= self._timeout_s and not self._warned:
+            self._warned = True
+            _LOG.warning("%s\nwaiting on", self._report(waited_s, stuck))
+
+    def _report(self, waited_s: float, stuck: str = "") -> str:
+        activities = list(self._activities())
+        busy = [each for each in activities if each.stage != "idle"]
+        lines = [f"no batch for {waited_s:.0f} s: {stuck or self._stuck(busy)}"]
+        for number, each in enumerate(activities):
+            lines.append(f"  thread {number}: {self._words(each)}")
+        lines.append(f"  machine: {machine_state()}")
+        return "\n".join(lines)
+
+    def _stuck(self, busy: Sequence[Activity]) -> str:
+        if not busy:
+            return "the threads have nothing to do; the program itself does not come to ask for more"
+        slowest = max(busy, key=lambda each: each.seconds)
+        advice = {
+            "opening": "the file system does not answer; look at the disk or the network",
+            "reading": "the disk or the network does not answer; look at it, or copy the dataset to a local disk",
+            "decoding": "this picture is slow to decode, or the CPUs are taken by others",
+            "resizing": "the CPUs are taken by others, or the output is very large",
+        }[slowest.stage]
+        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s by now. {advice}"
+
+    def _words(self, activity: Activity) -> str:
+        if activity.stage == "idle":
+            return "idle"
+        return f"{activity.stage} {self._place(activity)}, {activity.seconds:.1f} s"
+
+    def _place(self, activity: Activity) -> str:
+        """Shard, key and offset of a row."""
+        shard = self._index.shards[activity.shard]
+        first = int(self._index.shard_starts[activity.shard])
+        try:
+            offsets = self._index.rows(np.arange(first, first + shard.samples))["offset"]
+            place = int(np.searchsorted(offsets, activity.offset))
+            if place < len(offsets) and int(offsets[place]) == activity.offset:
+                path, key, offset = self._index.where(first + place)
+                return f"sample {first + place} (key {key}) at byte {offset} of {path}"
+        except DatasetError:  # what it is about matters more than that the index is gone, too
+            pass
+        return f"byte {activity.offset} of {shard.path}"

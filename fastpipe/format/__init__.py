@@ -1,0 +1,1 @@
+"""The bytes of a packed dataset, and what reads and writes them (docs/format.md)."""

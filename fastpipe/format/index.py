@@ -1,0 +1,272 @@
+"""A packed dataset's folder -> its description and its memory-mapped index."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_FILE, sample_key
+from fastpipe.format.records import Rows, map_records
+from fastpipe.format.shard_list import ShardColumns, count, text
+
+_REPACK = "pack the source again, with --overwrite"
+
+
+class Index:
+    """What a packed dataset holds, without its pixels. Made by `fastpipe.open`.
+
+    Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
+    dataset of a billion samples opens at once. `read` and `rows` read them from the file; see Note [rows of the index]
+    in rows.py. `records` is for a look at many of them.
+
+    Args:
+        path: the dataset's folder.
+        max_pixels: records of larger pictures are refused when they are asked for; None: as large as they say.
+
+    Attributes:
+        path: the dataset's folder.
+        classes: class names; a label is a position in it.
+        class_counts: samples a class.
+        counts: what packing counted: "rejected" files and others; docs/format.md lists them.
+        shards: the tar files.
+        shard_sizes: (shards,) uint64: their sizes in bytes.
+        shard_starts: (shards,) int64: their first samples.
+        records: one record a sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
+        fingerprint: hex digest that names this dataset's content and order.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
+        self.path = Path(path)
+        self._max_pixels = max_pixels
+        self._folder = Path(os.path.abspath(path))  # programs change their folder
+        columns = ShardColumns()
+        info = read_info(self.path, columns.take)
+        try:
+            self.classes = [text(name) for name in _list(info["classes"])]
+            self.fingerprint = text(info["fingerprint"])
+            self.jpeg_bytes = count(info["jpeg_bytes"])
+            self.shards = columns.of(self.path, info["shards"])
+            samples = count(info["samples"])
+            self.class_counts = [count(each) for each in _list(info["class_counts"])]
+            self.counts: dict[str, Any] = info["counts"]
+            count(self.counts["rejected"])
+            if len(self.class_counts) != len(self.classes):
+                raise ValueError("class_counts is not as long as classes")
+            if samples != self.shards.samples:
+                raise ValueError("samples is not the sum of the shards' samples")
+        except (KeyError, TypeError, ValueError) as problem:
+            raise DatasetError(
+                f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
+            ) from problem
+        self.shard_sizes = self.shards.sizes
+        self.shard_starts = self.shards.starts
+        self._records_file = _identity(self.path / INDEX_FILE)
+        self.records = map_records(self.path / INDEX_FILE, samples, _REPACK)
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """The content of dataset.json, read again when it is asked for: most of it is of no use to a loader.
+
+        Raises:
+            DatasetError: another dataset is there by now.
+        """
+        info = read_info(self._folder)
+        refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
+        return info
+
+    def open_rows(self) -> Rows:
+        """index.npy, opened anew.
+
+        Raises:
+            DatasetError: the file cannot be opened, or another dataset is there by now.
+        """
+        rows = Rows(self._folder / INDEX_FILE, self.records.offset)
+        if _identity(rows.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+            refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
+        return rows
+
+    @cached_property
+    def _rows(self) -> Rows:
+        """Opened when it is first read, and of use to forked children, too."""
+        return self.open_rows()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return (
+            f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "
+            f"{len(self.classes)} classes, {len(self.shards)} shards>"
+        )
+
+    def read(self, samples: NDArray[np.int64], rows: Rows | None = None) -> NDArray[np.void]:
+        """Copies the records of some samples and checks that they can be true.
+
+        Args:
+            samples: (n,) sample numbers in [0, len(self)).
+            rows: to read them from; None: the index's own.
+
+        Returns:
+            (n,) records of dtype INDEX_DTYPE.
+
+        Raises:
+            DatasetError: the index cannot be read, or a record points outside its shard, or holds an impossible size
+                or label.
+        """
+        near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
+        return self.checked(samples, (rows or self._rows).of(near))
+
+    def rows(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copies the records of some samples, unchecked; see `Rows.of`."""
+        return self._rows.of(samples)
+
+    def checked(self, samples: NDArray[np.int64], near: NDArray[np.void]) -> NDArray[np.void]:
+        """Returns the records of some samples if they can be true; raises as `read` does.
+
+        A record tells the truth of no other one: samples lie in their shards one behind the other, so one that points
+        at another sample's bytes does not fit between its neighbours.
+
+        Args:
+            samples: (n,) sample numbers.
+            near: (3, n) records: of the samples before these, of these, and of those behind. At the ends of the index
+                any record will do.
+        """
+        before: NDArray[np.void] = near[0]
+        records: NDArray[np.void] = near[1]
+        behind: NDArray[np.void] = near[2]
+        shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
+        first = samples == self.shard_starts[shard]
+        last = np.searchsorted(self.shard_starts, samples + 1, side="right") - 1 != shard
+        last |= samples == len(self) - 1
+        size_bytes = self.shard_sizes[shard]
+        placed = (records["shard"] == shard) & _inside(records, size_bytes)
+        # A neighbour that lies about its own place says nothing about this one's.
+        placed &= first | ~_inside(before, size_bytes) | (before["offset"] + before["size"] <= records["offset"])
+        placed &= last | ~_inside(behind, size_bytes) | (records["offset"] + records["size"] <= behind["offset"])
+        width, height = records["width"].astype(np.int64), records["height"].astype(np.int64)
+        # A block of 8 x 8 pixels takes two bits at least: no memory is made for a picture that cannot be there.
+        blocks = (width + 7) // 8 * ((height + 7) // 8)
+        real = (width > 0) & (height > 0) & (blocks <= 4 * records["size"].astype(np.int64))
+        labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))
+        good = placed & real & labelled
+        if not good.all():
+            at = int(np.flatnonzero(~good)[0])
+            raise DatasetError(
+                f"{self.path / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
+                f"{_words(records[at])}; expected shard {int(shard[at])}, a range inside it and between the samples "
+                f"before and behind, a size of at least 1 x 1 that so many bytes can hold, and a label below "
+                f"{len(self.classes)}. The index is damaged: {_REPACK}"
+            )
+        if self._max_pixels is not None and (width * height > self._max_pixels).any():
+            at = int(np.argmax(width * height))
+            raise DatasetError(
+                f"{self.path / INDEX_FILE}: sample {int(samples[at])} has {width[at]} x {height[at]} pixels; "
+                f"expected at most {self._max_pixels:,}. If you trust the dataset, pass a larger max_pixels"
+            )
+        return records
+
+    def where(self, sample: int) -> tuple[str, str, int]:
+        """Shard path, WebDataset key and byte offset of a sample, for messages."""
+        record = self.rows(np.array(sample))[()]
+        return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
+
+    def sample_error(self, sample: int, reason: str) -> SampleError:
+        """The error for a sample that cannot be read or decoded."""
+        shard, key, offset = self.where(sample)
+        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+
+
+def refuse_other(path: Path, expected: str, found: object) -> None:
+    """Raises DatasetError if the fingerprints differ: what was read of the one dataset says nothing about the other."""
+    if found != expected:
+        raise DatasetError(
+            f"{path} holds another dataset than before: expected fingerprint {expected}, got {found}. "
+            "Open it anew, and pack into another folder while one is in use"
+        )
+
+
+def open(path: str | os.PathLike[str]) -> Index:
+    """Opens a packed dataset to look at it.
+
+    Args:
+        path: the folder that `fastpipe pack` wrote.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+    """
+    return Index(path)
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected a list, got {value!r}")
+    return value
+
+
+def _words(record: np.void) -> str:
+    return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
+
+
+def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """The content of dataset.json; the hook is json's object_hook.
+
+    Raises:
+        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+    """
+    file = path / DATASET_FILE
+    try:
+        info = json.loads(file.read_bytes(), object_hook=hook)
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise DatasetError(_explain_missing(path)) from problem
+    except OSError as problem:
+        raise DatasetError(f"{file} cannot be read: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
+    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
+    if info.get("version") != DATASET_VERSION:
+        raise DatasetError(
+            f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
+            f"Install the fastpipe that packed it, or {_REPACK}"
+        )
+    return info
+
+
+def _explain_missing(path: Path) -> str:
+    if not path.exists():
+        return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
+    if not path.is_dir():
+        return f"{path} is a file; expected a folder that `fastpipe pack` wrote"
+    if any(path.glob("shard-*.tar")) or (path / ".pack").exists():
+        return (
+            f"{path} holds an unfinished pack: {DATASET_FILE} is written last and is not there. "
+            "Run the same `fastpipe pack` again; it goes on where it stopped"
+        )
+    return (
+        f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
+        f"If it holds photos, pack them first: fastpipe pack {path} DST"
+    )
+
+
+def _identity(file: Path | int) -> tuple[int, ...] | None:
+    """What a file has of its own; None if it is not there."""
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _inside(records: NDArray[np.void], size_bytes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Whether each has bytes, inside a shard of that size."""
+    offset, size = records["offset"], records["size"]
+    inside: NDArray[np.bool_] = (size > 0) & (offset <= size_bytes) & (size <= size_bytes - offset)
+    return inside

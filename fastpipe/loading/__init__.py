@@ -1,0 +1,1 @@
+"""A packed dataset -> the batches that a training loop iterates."""

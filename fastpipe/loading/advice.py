@@ -1,0 +1,117 @@
+"""How long a training loop waits for its batches -> advice: which stage holds it up, and what to change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from fastpipe.engine.stats import Stats
+
+_LOG = logging.getLogger("fastpipe")
+_BATCHES = 50
+_MOST_RATIO = 0.1
+# Below this there is no training step to speak of: a loop that only reads batches waits for them all the time.
+_LEAST_STEP_S = 1e-3
+_STAGES = ("plan_s", "wait_s", "transfer_s", "augment_s")
+_THREADS = ("read_s", "decode_s", "resize_s")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user could change.
+
+    Attributes:
+        workers: threads of the loader.
+        cpus: granted to the process, or its share of them where several ranks run on the machine.
+        device: of the batches, "cpu" or "cuda".
+        exact: always decode at full size.
+        compiled: the augmentation is compiled.
+    """
+
+    workers: int
+    cpus: int
+    device: str
+    exact: bool
+    compiled: bool
+
+
+class LoadWatch:
+    """Watches 50 batches at a time; says once, in the log "fastpipe", if the loop waited over a tenth of its steps.
+
+    Args:
+        snapshot: gives the loader's figures.
+        settings: of the loader.
+    """
+
+    def __init__(self, snapshot: Callable[[], Stats], settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._settings = settings
+        self._before: Stats | None = None
+        self._batches = 0
+        self._load_s = self._step_s = 0.0
+        self._told = False
+
+    def add(self, load_s: float, step_s: float) -> None:
+        """Counts a batch: seconds in the loader, and of the training step before it."""
+        if self._told:
+            return
+        if self._before is None:
+            self._before = self._snapshot()
+        self._batches += 1
+        self._load_s += load_s
+        self._step_s += step_s
+        if self._batches < _BATCHES:
+            return
+        if self._load_s > _MOST_RATIO * self._step_s and self._step_s > _BATCHES * _LEAST_STEP_S:
+            self._told = True
+            ratio = self._load_s / self._step_s
+            _LOG.warning("%s", advice(self._before, self._snapshot(), self._settings, ratio))
+        self._before = None
+        self._batches = 0
+        self._load_s = self._step_s = 0.0
+
+
+def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
+    """What holds a training loop up and what to change.
+
+    Args:
+        before, after: the loader's figures at two times.
+        settings: of the loader.
+        ratio: seconds in the loader to seconds of training between them.
+    """
+    spent = asdict(after.since(before))
+    slowest = max(_STAGES, key=spent.__getitem__)
+    text = f"the training loop waited for data for {ratio:.0%} of its steps' time over {_BATCHES} batches"
+    share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)
+    if slowest == "wait_s":
+        busiest = max(_THREADS, key=spent.__getitem__)
+        threads_share = spent[busiest] / max(sum(spent[name] for name in _THREADS), 1e-9)
+        stage = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing"}[busiest]
+        whose = f"{threads_share:.0%} of the threads' time"
+        return f"{text}; the bottleneck is {stage} ({whose}): {_for(busiest, settings)}"
+    stage = {"plan_s": "planning batches", "transfer_s": "copying to the device", "augment_s": "augmentation"}[slowest]
+    return f"{text}; the bottleneck is {stage} ({share:.0%} of the wait): {_for(slowest, settings)}"
+
+
+def _for(stage: str, settings: Settings) -> str:
+    if stage == "plan_s":
+        return "pass a larger batch_size, or look for what else keeps the training loop's thread from running"
+    if stage == "transfer_s":
+        return "look for a warning about pinned memory, or pass a smaller size"
+    if stage == "augment_s":
+        if settings.device == "cpu":
+            return 'pass device="cuda", where there is one, or choose a lighter augment'
+        return "choose a lighter augment" if settings.compiled else "pass Augment(..., compile=True), or a lighter one"
+    if stage == "read_s":
+        return (
+            f"put the shards on a faster disk, or pass more num_workers than {settings.workers}: "
+            "threads that wait for the disk take no CPU"
+        )
+    if settings.workers < settings.cpus:
+        return f"pass num_workers={settings.cpus} (now {settings.workers}; {settings.cpus} CPUs are granted)"
+    smaller = "pass exact=False, or pack" if settings.exact and stage == "decode_s" else "pack"
+    return (
+        f"all {settings.cpus} CPUs granted are in use; ask for more of them, {smaller} the photos again with "
+        "--max-size (--max-size 500 does for outputs of 224)"
+    )

@@ -1,0 +1,53 @@
+"""Epoch after epoch, set_epoch and states -> which works come next, and where a loader stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.state import Position
+from fastpipe.loading.upcoming import Upcoming
+
+
+class Course:
+    """Keeps count of a loader's epochs. It knows nothing of the loader, so that dropping that ends the threads.
+
+    Args:
+        upcoming: makes works.
+        batches: an epoch.
+    """
+
+    def __init__(self, upcoming: Upcoming, batches: int) -> None:
+        self._upcoming = upcoming
+        self._batches = batches
+        self._next = Position()  # where the next iteration begins
+        self._begun = 0
+        self.position = Position()  # where the loader stands
+
+    @property
+    def left(self) -> int:
+        """Batches that the next iteration will give."""
+        return self._batches - self._next.batches
+
+    def begin(self) -> tuple[EpochWorks, Position]:
+        """The next iteration's works, and the position that it keeps up to date from now on."""
+        start = self._next
+        works = self._upcoming.take(start.epoch, start.batches)
+        # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
+        if self._begun > 0:
+            works.follow_with(partial(self._upcoming.begin, start.epoch + 1))
+        self._begun += 1
+        self.position, self._next = replace(start), Position(start.epoch + 1)
+        return works, self.position
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
+        if epoch != self._next.epoch:
+            self._next = Position(epoch)
+        self.position = replace(self._next)
+
+    def go_on_at(self, position: Position) -> None:
+        """The next iteration begins there."""
+        self._next = position
+        self.position = replace(position)

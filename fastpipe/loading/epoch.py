@@ -1,0 +1,167 @@
+"""The plan of an epoch -> its batches in host memory, made ahead by the engine, in order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.device.host_batch import HostBatch
+from fastpipe.engine.engine import Engine, Job, lacks_memory
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
+from fastpipe.errors import EngineError
+from fastpipe.format.index import Index
+from fastpipe.plan.batch import BatchPlan, EpochPlan
+
+_REPLACE_ATTEMPTS = 16
+
+
+class EpochWorks:
+    """One pass over an epoch, or the rest of one: keeps `ahead` batches in the works and gives them out in order.
+
+    Args:
+        first: the batch to begin with; those before it are neither planned nor decoded.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        plan: EpochPlan,
+        engine: Engine,
+        slots: SlotRing,
+        stats: Stats,
+        *,
+        first: int,
+        ahead: int,
+        exact: bool,
+        replace_bad: bool,
+        watchdog: Watchdog,
+    ) -> None:
+        self._index = index
+        self._plan = plan
+        self._engine = engine
+        self._slots = slots
+        self._stats = stats
+        self._ahead = ahead
+        self._exact = exact
+        self._replace_bad = replace_bad
+        self._watchdog = watchdog
+        self._first = first
+        self._submitted = self._taken = first  # up to these batches
+        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
+        self._follow: Callable[[int], None] | None = None
+
+    def __len__(self) -> int:
+        """Batches not taken yet."""
+        return len(self._plan) - self._taken
+
+    def begin(self, batches: int) -> None:
+        """Puts the first batches in the works, as far as they fit and have not been."""
+        self._submit_up_to(min(batches, self._ahead))
+
+    def follow_with(self, begin: Callable[[int], None]) -> None:
+        """Once all of this epoch is in the works, calls `begin` with the number of batches that there is room for."""
+        self._follow = begin
+
+    def check_usable(self) -> None:
+        """Raises EngineError if the engine is closed or belongs to the parent process."""
+        self._engine.check_usable()
+
+    def cancel(self) -> None:
+        """Takes back what has not begun; nothing can be taken afterwards."""
+        while self._works:
+            self._works.popleft()[2].cancel()
+
+    def take(self) -> HostBatch:
+        """Waits for the next batch; keeps the threads at those after it."""
+        self.check_usable()
+        self._submit_up_to(self._ahead + 1)
+        plan, images, job = self._works[0]
+        room = self._ahead + 1 - len(self._works)
+        if room > 0 and self._follow is not None:
+            self._follow(room)
+        self._wait(job)
+        labels = plan.labels
+        errors = job.errors()
+        if errors:
+            self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
+            self._handle(plan, images, labels, errors)
+        self._works.popleft()
+        self._taken += 1
+        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, labels)
+
+    def _submit_up_to(self, count: int) -> None:
+        while len(self._works) < count and self._submitted < len(self._plan):
+            started = time.perf_counter()
+            try:
+                self._submit()
+            except MemoryError as problem:
+                raise EngineError(
+                    f"no memory for batch {self._submitted} of epoch {self._plan.epoch}: {problem}. Pass a smaller "
+                    "batch_size, size or prefetch_factor, keep fewer batches, or raise the limit on memory (ulimit -v, "
+                    "or the container's)"
+                ) from problem
+            self._stats.plan_s += time.perf_counter() - started
+
+    def _submit(self) -> None:
+        """Puts the next batch in the works."""
+        plan = self._plan.batch(self._submitted)
+        first = self._submitted == self._first
+        self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
+        images = self._slots.take()
+        self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+        self._submitted += 1
+
+    def _wait(self, job: Job) -> None:
+        started = time.perf_counter()
+        self._watchdog.begin()
+        while not job.wait(self._watchdog.patience_s(time.perf_counter() - started)):
+            self._engine.check_usable()
+            self._watchdog.look(time.perf_counter() - started)
+        self._stats.wait_s += time.perf_counter() - started
+
+    def _handle(
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        labels: NDArray[np.int64],
+        errors: list[tuple[int, str]],
+    ) -> None:
+        """Raises for the first bad row, or fills all bad rows with other samples."""
+        self._check_memory(plan, errors)
+        first_row, reason = errors[0]
+        rows = np.array([row for row, _ in errors], dtype=np.int64)
+        wanted = len(rows)
+        attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
+        for attempt in range(attempts):
+            others = self._plan.replacements(plan.samples[rows], attempt)
+            job = self._engine.submit(others, images, exact=self._exact, rows=rows)
+            self._wait(job)
+            self._engine.check_usable()
+            labels[rows] = others.labels
+            errors = job.errors()
+            self._check_memory(others, errors)
+            rows = rows[[row for row, _ in errors]]
+            if not len(rows):
+                self._stats.replaced += wanted
+                return
+        if attempts:
+            reason += f" (and {attempts} other samples tried in its place failed too)"
+        elif self._replace_bad:
+            reason += " (and the dataset has no other sample to put in its place)"
+        raise self._index.sample_error(int(plan.samples[first_row]), reason)
+
+    def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
+        """A lack of memory is no fault of a sample: to replace it would make batches depend on the moment."""
+        for row, reason in errors:
+            if lacks_memory(reason):
+                shard, key, offset = self._index.where(int(plan.samples[row]))
+                raise EngineError(
+                    f"{reason} (sample {plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a smaller "
+                    "num_workers, or raise the limit on memory (ulimit -v, or the container's)"
+                )

@@ -1,0 +1,217 @@
+"""A packed dataset -> batches of tensors, in a seeded order, decoded ahead by C++ threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import torch
+
+from fastpipe.augment import Augment
+from fastpipe.checks import whole
+from fastpipe.device.streams import Stream
+from fastpipe.device.transfer import Batch, Transfer
+from fastpipe.engine.engine import Engine
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
+from fastpipe.errors import ConfigError, EngineError
+from fastpipe.format.index import Index
+from fastpipe.loading.advice import LoadWatch, Settings
+from fastpipe.loading.course import Course
+from fastpipe.loading.delivery import Delivery
+from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.state import position_in, state_of
+from fastpipe.loading.upcoming import Upcoming
+from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan.crops import RandomResizedCrop
+
+
+class Loader:
+    """Batches of a packed dataset. Made by `fastpipe.loader`; iterate it once an epoch.
+
+    Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
+    RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are what that makes of them. Both are on `device`,
+    ready for the stream that is current when they are handed out. A batch's memory is its own for as long as a tensor
+    refers to it.
+
+    A context manager: leaving it ends the threads. So does `close`, dropping the loader, or the end of the program.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        recipe: Recipe,
+        *,
+        num_workers: int,
+        cpus: int,
+        prefetch_factor: int,
+        stream: Stream,
+        augment: Augment | None,
+        exact: bool,
+        on_error: str,
+        stall_timeout_s: float,
+        verify: bool,
+    ) -> None:
+        if len(index) == 0:
+            raise ConfigError(f"{index.path} has no samples; pack a source that has")
+        if batches_per_epoch(len(index), recipe) == 0:
+            raise ConfigError(
+                f"batch_size={recipe.batch_size} with drop_last=True leaves no batch: {index.path} has "
+                f"{len(index)} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or drop_last=False"
+            )
+        if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
+            raise ConfigError(
+                f"batch_size={recipe.batch_size}: expected one that, times world_size={recipe.ranks.world_size}, is a "
+                f"multiple of the {recipe.sequences} canonical nodes, which give as many samples each to every batch"
+            )
+        if len(index) < recipe.sequences:
+            raise ConfigError(
+                f"{index.path} has {len(index)} samples, fewer than the {recipe.sequences} canonical nodes; "
+                'pass partition="sample"'
+            )
+        self._index = index
+        self._recipe = recipe
+        self._stats = stats = Stats()
+        height, width = recipe.size
+        # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
+        # being filled.
+        keep = prefetch_factor + 2 + stream.lookahead
+        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
+        self._engine = engine = Engine(index, num_workers, verify=verify)
+        watchdog = Watchdog(stall_timeout_s, index, engine.activities)
+        full_size = exact or not isinstance(recipe.crop, RandomResizedCrop)
+
+        # What follows knows nothing of the loader, so that dropping that ends the threads.
+        def make(epoch: int, first: int) -> EpochWorks:
+            return EpochWorks(
+                index,
+                EpochPlan(index, recipe, epoch),
+                engine,
+                slots,
+                stats,
+                first=first,
+                ahead=prefetch_factor,
+                exact=full_size,
+                replace_bad=on_error == "replace",
+                watchdog=watchdog,
+            )
+
+        def snapshot() -> Stats:
+            return replace(
+                stats,
+                **engine.counters(),
+                **engine.levels(),
+                batches_copying=transfer.under_way(),
+                slots_lent=slots.lent,
+                slots_idle=slots.idle,
+            )
+
+        self._snapshot = snapshot
+        transfer = Transfer(
+            stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats, watchdog=watchdog
+        )
+        self._transfer = transfer
+        compiled = augment is not None and augment.compiled
+        settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
+        self._watch = LoadWatch(snapshot, settings)
+        self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; a label is a position in it."""
+        return list(self._index.classes)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return batches_per_epoch(len(self._index), self._recipe)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begins the next epoch: the one that `set_epoch` named, else one more than the last. After
+        `load_state_dict`, goes on where that says.
+
+        A look at one batch, next(iter(loader)), takes an epoch too. An iterator that raised is over: later calls raise
+        EngineError, never StopIteration, so that no epoch is cut short unnoticed.
+        """
+        self._engine.check_usable()
+        return Delivery(self._course, self._transfer, self._stats, on_batch=self._watch.add)
+
+    @property
+    def valid(self) -> torch.Tensor:
+        """Rows of the last batch handed out that count: (N,) bool, on the loader's device.
+
+        All do, save in an epoch's last batch where several ranks share what is left and drop_last is False: all ranks
+        have as many rows then, and those that are False repeat a sample that counts elsewhere.
+
+        Raises:
+            EngineError: no batch of this epoch has been handed out.
+        """
+        valid = self._course.position.valid
+        if valid is None:
+            raise EngineError("loader.valid is that of a batch, and none of this epoch has been handed out")
+        return valid
+
+    def set_epoch(self, epoch: int) -> None:
+        """Names the epoch that the next iteration gives; later ones count on from it. Optional.
+
+        After `load_state_dict`, naming the epoch that was loaded goes on within it; any other begins anew.
+        """
+        self._course.set_epoch(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: a small dictionary fit for JSON and torch.save, the same on all ranks.
+
+        It counts batches handed out, not those made ahead. With it a loader in another process gives the rest of the
+        batches, with any num_workers and prefetch_factor, and with any world_size if the global batch stays the same.
+        """
+        return state_of(self._course.position, self._index.fingerprint, self._order())
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Has the next iteration go on where `state_dict` was asked. What was handed out by then is not decoded again.
+
+        Raises:
+            ConfigError: the state is that of another dataset, or of another order of the samples.
+        """
+        self._course.go_on_at(position_in(state, self._index.fingerprint, self._order(), len(self)))
+
+    def _order(self) -> dict[str, Any]:
+        """The options that decide which samples are in which global batch."""
+        recipe = self._recipe
+        return {
+            "seed": recipe.seed,
+            "shuffle": recipe.shuffle,
+            "drop_last": recipe.drop_last,
+            "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
+            "sequences": recipe.sequences,
+        }
+
+    def stats(self) -> Stats:
+        """A snapshot of what the loader has done since it was made, and of what is waiting in it now. Any thread may
+        ask; it takes 0.01 ms and holds nobody up.
+        """
+        return self._snapshot()
+
+    def close(self) -> None:
+        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid.
+
+        Waits for the rows that threads are at, a few milliseconds; a read that does not end is let be after 10 s.
+        """
+        self._engine.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise EngineError(
+            "a loader owns threads and cannot be copied or pickled; "
+            "call fastpipe.loader(...) in the process that iterates it"
+        )
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _for_ranks(recipe: Recipe) -> str:
+    world_size = recipe.ranks.world_size
+    return f", and a batch of {world_size} ranks takes {world_size * recipe.batch_size}" if world_size > 1 else ""

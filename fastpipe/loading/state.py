@@ -1,0 +1,86 @@
+"""Where a loader stands -> a small dictionary fit for JSON, and back, refused where it belongs to something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fastpipe.checks import whole
+from fastpipe.errors import ConfigError
+
+STATE_VERSION = 1
+
+
+@dataclass
+class Position:
+    """A place in a loader's batches.
+
+    Attributes:
+        epoch: its number.
+        batches: of it that have been handed out.
+        valid: (n,) bool of the last one handed out, on its device; None: there was none.
+    """
+
+    epoch: int = 0
+    batches: int = 0
+    valid: torch.Tensor | None = None
+
+
+def state_of(position: Position, fingerprint: str, order: Mapping[str, Any]) -> dict[str, Any]:
+    """What a checkpoint needs of a loader.
+
+    Args:
+        position: where it stands.
+        fingerprint: of the dataset.
+        order: the options that decide which samples are in which batch.
+    """
+    return {
+        "version": STATE_VERSION,
+        "dataset": fingerprint,
+        "order": dict(order),
+        "epoch": position.epoch,
+        "batches": position.batches,
+    }
+
+
+def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batches_per_epoch: int) -> Position:
+    """Where a state says that a loader stood.
+
+    Args:
+        state: from `state_of`, perhaps by way of JSON.
+        fingerprint, order: of the loader that is to go on.
+        batches_per_epoch: of that loader.
+
+    Raises:
+        ConfigError: it is no state, or that of another dataset or order.
+    """
+    if not isinstance(state, Mapping) or not {"version", "dataset", "order", "epoch", "batches"} <= state.keys():
+        raise ConfigError(f"load_state_dict: expected what state_dict() gave, got {_short(state)}")
+    if state["version"] != STATE_VERSION:
+        raise ConfigError(
+            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads {STATE_VERSION}; "
+            "use the fastpipe that saved it"
+        )
+    if state["dataset"] != fingerprint:
+        raise ConfigError(
+            f"load_state_dict: the state is that of dataset {state['dataset']!r}, this one is {fingerprint!r}; open "
+            "the dataset that it was saved with, or begin without the state"
+        )
+    saved = state["order"] if isinstance(state["order"], Mapping) else {}
+    differing = [name for name in (*order, *(saved.keys() - order.keys())) if saved.get(name) != order.get(name)]
+    if differing:
+        pairs = ", ".join(f"{name} was {saved.get(name)!r} and is {order.get(name)!r}" for name in differing)
+        raise ConfigError(
+            f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader as it was "
+            "(global_batch_size is batch_size times world_size), or begin without the state"
+        )
+    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
+    return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=batches_per_epoch))
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

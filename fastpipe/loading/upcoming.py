@@ -1,0 +1,46 @@
+"""The epoch after the one that is being iterated, begun while that one's last batches are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastpipe.errors import FastpipeError
+from fastpipe.loading.epoch import EpochWorks
+
+
+class Upcoming:
+    """Keeps the threads at work between two epochs.
+
+    An epoch is a pure function of its number, so beginning it early changes nothing in it; if another one is asked
+    for, what was begun is dropped.
+
+    Args:
+        make: (epoch number, first batch) -> its works, nothing of which has begun.
+    """
+
+    def __init__(self, make: Callable[[int, int], EpochWorks]) -> None:
+        self._make = make
+        self._last = -1  # the epoch taken last
+        self._begun: tuple[int, EpochWorks] | None = None
+
+    def begin(self, epoch: int, batches: int) -> None:
+        """Puts the first `batches` of the epoch in the works, unless the one before it is not the last that was taken.
+
+        Whatever is wrong with them will be said when they are asked for: the epoch at hand is not their concern.
+        """
+        if epoch != self._last + 1:
+            return
+        # Not kept while it is being begun: an interrupt in the middle leaves nothing half begun behind.
+        begun, self._begun = self._begun, None
+        try:
+            begun = begun or (epoch, self._make(epoch, 0))
+            begun[1].begin(batches)
+        except (FastpipeError, MemoryError):
+            return
+        self._begun = begun
+
+    def take(self, epoch: int, first: int) -> EpochWorks:
+        """The epoch's works from batch `first` on, begun or not."""
+        begun, self._begun = self._begun, None
+        self._last = epoch
+        return begun[1] if begun is not None and begun[0] == epoch and first == 0 else self._make(epoch, first)

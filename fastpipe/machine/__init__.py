@@ -1,0 +1,1 @@
+"""This machine: its CPUs, its limits, what it is short of."""

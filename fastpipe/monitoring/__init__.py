@@ -1,0 +1,1 @@
+"""A loader's figures -> a line in a terminal, metrics for Prometheus."""

@@ -1,0 +1,134 @@
+"""Loaders' figures -> Prometheus's metrics, for the package prometheus_client (the extra `fastpipe[prometheus]`).
+
+    from fastpipe.prometheus import LoaderCollector
+
+    prometheus_client.REGISTRY.register(LoaderCollector({"train": train, "val": val}))
+    prometheus_client.start_http_server(9400)
+
+Names and units follow Prometheus's guide (prometheus.io/docs/practices/naming).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+
+from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError
+from fastpipe.loading.loader import Loader
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError as missing:
+    raise ImportError("fastpipe.prometheus needs prometheus_client: pip install 'fastpipe[prometheus]'") from missing
+
+_Family = CounterMetricFamily | GaugeMetricFamily
+
+# Name without "fastpipe_", what it is, and the field of Stats; or a label, and a field for each of its values.
+_Row = tuple[str, str, str | tuple[str, dict[str, str]]]
+_COUNTERS: tuple[_Row, ...] = (
+    ("batches", "Batches handed out.", "batches"),
+    ("samples", "Samples handed out.", "samples"),
+    ("samples_replaced", "Samples that could not be decoded and were replaced by others.", "replaced"),
+    ("step_seconds", "Time between a batch handed out and the next asked for: the training steps.", "step_s"),
+    ("load_seconds", "Time that the training loop spent in the loader.", "load_s"),
+    (
+        "stage_seconds",
+        "The time in the loader by what it was for; device: a GPU's own time for copies and augmentation.",
+        (
+            "stage",
+            {
+                "plan": "plan_s",
+                "wait": "wait_s",
+                "transfer": "transfer_s",
+                "augment": "augment_s",
+                "device": "device_s",
+            },
+        ),
+    ),
+    (
+        "thread_seconds",
+        "Time that the engine's threads spent in each stage, summed over threads.",
+        ("stage", {"read": "read_s", "decode": "decode_s", "resize": "resize_s"}),
+    ),
+    (
+        "images",
+        "Images that came through each stage of the engine, prefetched ones included.",
+        ("stage", {"read": "images_read", "decode": "images_decoded"}),
+    ),
+    ("images_failed", "Images that could not be read or decoded.", "images_failed"),
+    ("read_bytes", "Compressed bytes read.", "bytes_read"),
+    ("shards_opened", "Shards opened.", "shards_opened"),
+)
+_GAUGES: tuple[_Row, ...] = (
+    ("epoch", "Epoch of the latest iteration; -1 before the first.", "epoch"),
+    ("threads", "Threads of the engine.", "threads"),
+    ("threads_busy", "Threads of the engine that are at an image.", "threads_busy"),
+    (
+        "queue_depth",
+        "What is waiting: rows for a thread, batches that are being made, ready, or on the way to the device, "
+        "ranges that the kernel is to read ahead.",
+        (
+            "queue",
+            {
+                "rows_waiting": "rows_waiting",
+                "batches_making": "batches_making",
+                "batches_ready": "batches_ready",
+                "batches_copying": "batches_copying",
+                "hints_waiting": "hints_waiting",
+            },
+        ),
+    ),
+    ("slots", "Batch buffers in use and free.", ("state", {"lent": "slots_lent", "idle": "slots_idle"})),
+)
+
+
+class LoaderCollector(Collector):
+    """What some loaders have done and are at, told apart by the label `loader`; to be registered once for all of them,
+    since a registry takes each metric's name only once.
+
+    It keeps no loader alive: one that is gone is left out from then on. Counters begin at 0 with each loader.
+
+    Args:
+        loaders: by the values of the label.
+
+    Raises:
+        ConfigError: `loaders` is no mapping of names to loaders.
+    """
+
+    def __init__(self, loaders: Mapping[str, Loader]) -> None:
+        if not isinstance(loaders, Mapping) or not all(
+            isinstance(name, str) and isinstance(loader, Loader) for name, loader in loaders.items()
+        ):
+            raise ConfigError(f'loaders: expected names and loaders, like {{"train": loader}}; got {loaders!r}')
+        self._loaders = {name: weakref.ref(loader) for name, loader in loaders.items()}
+
+    def collect(self) -> Iterator[_Family]:
+        """The metrics of the moment; called by prometheus_client, in a thread of its own."""
+        found = {name: loader.stats() for name, reference in self._loaders.items() if (loader := reference())}
+        for row in _COUNTERS:
+            yield _filled(CounterMetricFamily, row, found)
+        for row in _GAUGES:
+            yield _filled(GaugeMetricFamily, row, found)
+        ratio = GaugeMetricFamily(
+            "fastpipe_load_ratio",
+            "Time in the loader by time of the steps since the loader was made; for a while of it, divide the rates of "
+            "fastpipe_load_seconds_total and fastpipe_step_seconds_total.",
+            labels=["loader"],
+        )
+        for name, stats in found.items():
+            ratio.add_metric([name], stats.load_ratio)
+        yield ratio
+
+
+def _filled(family: type[_Family], row: _Row, found: Mapping[str, Stats]) -> _Family:
+    name, words, source = row
+    label, fields = ("", {"": source}) if isinstance(source, str) else source
+    metric = family(f"fastpipe_{name}", words, labels=["loader", *([label] if label else [])])
+    for loader, stats in found.items():
+        values = asdict(stats)
+        for value, field in fields.items():
+            metric.add_metric([loader, *([value] if label else [])], values[field])
+    return metric

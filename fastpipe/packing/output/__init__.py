@@ -1,0 +1,1 @@
+"""Packed pictures -> shards, index and dataset.json in the destination, each whole or not there."""

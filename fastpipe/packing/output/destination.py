@@ -1,0 +1,147 @@
+"""What is in the destination folder -> whether a pack begins, goes on, has nothing to do, or must not touch it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+
+from fastpipe import _engine
+from fastpipe.errors import ConfigError, DatasetError, PackError
+from fastpipe.format.description import damage, is_dataset
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.source.listing import Listing
+
+
+def check_apart(source: Path, destination: Path) -> None:
+    """Refuses a destination in the source: the next pack would take it for a class; and the other way round."""
+    inner, outer = destination.resolve(), source.resolve()
+    if inner == outer or outer in inner.parents or inner in outer.parents:
+        raise ConfigError(
+            f"SRC {source} and DST {destination} must not contain one another; choose another DST, "
+            f"for example {outer.with_name(outer.name + '-packed')}"
+        )
+
+
+def check_ours(destination: Path) -> None:
+    """Refuses folders that hold something else: packing never touches files that are not its own."""
+    if not destination.exists():
+        return
+    if not destination.is_dir():
+        raise PackError(f"{destination} is a file; expected a folder to pack into")
+    ours = is_dataset(destination / DATASET_FILE) or (destination / WORK_FOLDER / "plan.json").exists()
+    if not ours and any(entry.name != WORK_FOLDER for entry in destination.iterdir()):
+        raise PackError(
+            f"{destination} is not empty and holds no packed dataset that can be told as one; "
+            "choose a new or empty folder"
+        )
+
+
+def settle(
+    journal: Journal, listing: Listing, shaping: dict[str, Any], *, overwrite: bool, fail_fast: bool
+) -> Index | None:
+    """Decides what there is to do, and writes down the plan if there is something.
+
+    Args:
+        journal: of the destination, locked.
+        listing: of the source.
+        shaping: the options that decide the dataset's bytes.
+        overwrite: another dataset, or a damaged one, may be replaced. It stays until the first new shard is there.
+        fail_fast: rejected files are not acceptable.
+
+    Returns:
+        The dataset, if it is there, whole, and what this pack would make; None where there is something to do.
+
+    Raises:
+        PackError: the destination holds something else.
+    """
+    destination = journal.destination
+    replaces = (destination / DATASET_FILE).exists()
+    if replaces:
+        problem = None
+        try:
+            index = Index(destination)
+            problem = _difference(index, listing, shaping) or damage(index)
+        except DatasetError as broken:
+            problem = str(broken)
+        if problem is None:
+            _check_rejected(index, fail_fast=fail_fast)
+            return index
+        if not overwrite:
+            raise PackError(
+                f"{destination} holds another dataset, or a damaged one: {problem}. "
+                "Choose another folder, or pass --overwrite to replace it"
+            )
+    plan = {
+        "source": str(listing.root.resolve()),
+        "listing": listing.digest_with_times(),
+        "options": shaping,
+        "made_with": _versions(),
+    }
+    unfinished = journal.read_plan()
+    if unfinished is None or replaces:  # what a pack has left beside a finished dataset is of that, and goes with it
+        journal.begin(plan)
+        return None
+    differs = {name for name in plan if unfinished.get(name) != plan[name]}
+    if differs <= {"source"}:  # the same files, perhaps in another place
+        return None
+    if differs == {"listing"}:  # files of the same folder have come, gone or changed
+        journal.begin(plan, keep=_as_they_were(journal, listing))
+        return None
+    if not overwrite:
+        raise PackError(
+            f"{destination} holds an unfinished pack of other sources or options ({_changed(unfinished, plan)}). "
+            "Run that one again to finish it, "
+            "choose another folder, or pass --overwrite to start anew"
+        )
+    journal.begin(plan)
+    return None
+
+
+def _as_they_were(journal: Journal, listing: Listing) -> int:
+    """How many of the finished shards an undisturbed pack would make of these sources, too."""
+    kept = start = 0
+    for shard in journal.finished():
+        if listing.digest_with_times(start, shard.next_source + 1) != shard.sources:
+            break
+        kept, start = kept + 1, shard.next_source
+    return kept
+
+
+def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
+    for name, words in (("made_with", "made with"), ("source", "packed from")):
+        if unfinished.get(name) != plan[name] and unfinished.get("options") == plan["options"]:
+            return f"{words} {unfinished.get(name)} there, {plan[name]} now"
+    return _words(unfinished.get("options"), plan["options"])
+
+
+def _difference(index: Index, listing: Listing, shaping: dict[str, Any]) -> str | None:
+    source = index.info.get("source")
+    same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
+    written_ns = (index.path / DATASET_FILE).stat().st_mtime_ns
+    if index.info.get("pack") == shaping and same_source and listing.last_change_ns() <= written_ns:
+        return None
+    return _words(index.info.get("pack"), shaping)
+
+
+def _words(there: object, shaping: dict[str, Any]) -> str:
+    old = there if isinstance(there, dict) else {}
+    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in shaping.items() if old.get(name) != new]
+    return "; ".join(changed) or "the source files have changed"
+
+
+def _check_rejected(index: Index, *, fail_fast: bool) -> None:
+    rejected = index.counts["rejected"]
+    if fail_fast and rejected:
+        raise PackError(
+            f"{index.path} is packed, but {rejected:,} files were left out: see rejected.jsonl there. "
+            "Mend or remove them in the source and pack with --overwrite, or pack without --on-error fail"
+        )
+
+
+def _versions() -> dict[str, str]:
+    """What decides the bytes besides sources and options: a pack does not go on with another encoder."""
+    return {"engine": _engine.LIBJPEG_TURBO_VERSION, "cv2": cv2.__version__}

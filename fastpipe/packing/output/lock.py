@@ -1,0 +1,76 @@
+"""A destination -> its work folder, which one pack holds at a time, and which is gone when no work is left in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from fastpipe.errors import PackError
+from fastpipe.format.layout import WORK_FOLDER
+from fastpipe.packing.output.files import no_link
+
+LOCK_FILE = "lock"
+
+
+class WorkFolder:
+    """DST/.pack, locked until `release`.
+
+    Args:
+        destination: the dataset's folder; made if it is not there.
+
+    Attributes:
+        path: of the work folder.
+
+    Raises:
+        PackError: another pack holds it, or it cannot be made or locked.
+    """
+
+    def __init__(self, destination: Path) -> None:
+        self.path = destination / WORK_FOLDER
+        self._file = self.path / LOCK_FILE
+        if self.path.is_symlink():
+            raise PackError(f"{self.path} is a link; expected a folder: packing writes into {destination} alone")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise _cannot_write(destination, problem) from problem
+        try:
+            self._lock: BinaryIO = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
+        except FileNotFoundError as problem:  # the pack that made the folder has just ended and removed it
+            raise _another(destination) from problem
+        except OSError as problem:
+            raise _cannot_write(destination, problem) from problem
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(self._lock.fileno()), os.stat(self._file)):
+                raise BlockingIOError  # the pack that made it has just ended and removed it
+        except (BlockingIOError, FileNotFoundError) as problem:
+            self._lock.close()
+            raise _another(destination) from problem
+        except OSError as problem:
+            self._lock.close()
+            raise PackError(
+                f"cannot lock {self._file}: {problem.strerror}; DST must be on a file system that knows flock"
+            ) from problem
+
+    def release(self) -> None:
+        """Lets go of the lock, and removes the folder if there is nothing else in it."""
+        with contextlib.suppress(OSError):
+            if [file.name for file in self.path.iterdir()] == [LOCK_FILE]:
+                self._file.unlink()
+                self.path.rmdir()
+        self._lock.close()
+
+
+def _another(destination: Path) -> PackError:
+    return PackError(f"another pack is writing to {destination}; wait for it, or choose another folder")
+
+
+def _cannot_write(destination: Path, problem: OSError) -> PackError:
+    return PackError(
+        f"cannot write to {destination}: {problem.strerror}. Make room, mend the disk or allow writing, "
+        "then run the same command again; or choose another folder"
+    )

@@ -1,0 +1,115 @@
+"""Finished shards -> index.npy, rejected.jsonl and, last of all, dataset.json."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from fastpipe.errors import readable
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.self_checksum import fingerprint, sealed
+from fastpipe.packing.output.files import whole_file
+from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
+from fastpipe.packing.source.listing import Listing
+
+
+def publish_dataset(
+    journal: Journal, shards: Sequence[ShardEntry], listing: Listing, tally: Tally, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Writes what turns the shards into a dataset.
+
+    Returns:
+        The content of dataset.json.
+    """
+    index_hash, index_file_hash, class_counts = _write_index(journal, shards)
+    _write_rejected(journal, tally)
+    info: dict[str, Any] = {
+        "format": DATASET_FORMAT,
+        "version": DATASET_VERSION,
+        "samples": sum(shard.samples for shard in shards),
+        "jpeg_bytes": tally.packed_bytes,
+        "classes": listing.classes,
+        "class_counts": [class_counts[label] for label in range(len(listing.classes))],
+        "shards": [
+            {
+                "name": shard.name,
+                "samples": shard.samples,
+                "size_bytes": shard.size_bytes,
+                "xxh3_64": shard.xxh3_64,
+            }
+            for shard in shards
+        ],
+        "index": {"name": INDEX_FILE, "xxh3_64": index_hash, "file_xxh3_64": index_file_hash},
+        "source": {
+            "files": len(listing.sources),
+            "bytes": tally.source_bytes,
+            "xxh3_128": listing.digest(),
+        },
+        "counts": {
+            "rejected": len(tally.rejected),
+            "reencoded": dict(sorted(tally.changes.items())),
+            "exif_oriented": tally.oriented,
+            "stray_bytes": tally.stray_bytes,
+        },
+        "pack": options,
+    }
+    info["fingerprint"] = fingerprint(info)
+    info, data = sealed(info)
+    with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
+        file.write(data)
+        file.flush()
+        # Its time is that of the listing: a source that changes later, also while the pack goes on, is newer than it.
+        listed_ns = max(listing.taken_ns, listing.last_change_ns())  # another machine's clock may be ahead
+        with contextlib.suppress(OSError):  # a network's file system may let nobody set times
+            os.utime(file.fileno(), ns=(listed_ns, listed_ns))
+    return info
+
+
+def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, str, Counter[int]]:
+    """Strings the shards' records together; a shard's at a time, for the index may be larger than memory.
+
+    Returns:
+        The hash of the records, that of the whole file, and samples by label.
+    """
+    labels: Counter[int] = Counter()
+    digest = xxhash.xxh3_64()
+    head = index_head(sum(shard.samples for shard in shards))
+    whole = xxhash.xxh3_64(head)
+    with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
+        file.write(head)
+        for records in journal.records(len(shards)):
+            data = records.tobytes()
+            digest.update(data)
+            whole.update(data)
+            file.write(data)
+            found, counts = np.unique(records["label"], return_counts=True)
+            labels.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    return digest.hexdigest(), whole.hexdigest(), labels
+
+
+def index_head(samples: int) -> bytes:
+    """What stands before the records in index.npy."""
+    head = io.BytesIO()
+    described = np.lib.format.dtype_to_descr(INDEX_DTYPE)
+    np.lib.format.write_array_header_1_0(head, {"descr": described, "fortran_order": False, "shape": (samples,)})
+    return head.getvalue()
+
+
+def _write_rejected(journal: Journal, tally: Tally) -> None:
+    final: Path = journal.destination / REJECTED_FILE
+    if not tally.rejected:
+        final.unlink(missing_ok=True)
+        return
+    with whole_file(final, journal.folder) as file:
+        for path, reason in sorted(tally.rejected):
+            entry = {"path": readable(path), "reason": reason}
+            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")

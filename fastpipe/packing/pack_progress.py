@@ -1,0 +1,56 @@
+"""How far a pack is -> the words for it, with its speed of late."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+
+from fastpipe.packing import job
+from fastpipe.progress import shown
+
+_SPEED_OVER_S = 5.0
+
+
+class _Speed:
+    """Rates over the last few seconds, of files and bytes."""
+
+    def __init__(self, start: job.Progress) -> None:
+        self._points = [(time.monotonic(), start.files, start.bytes)]
+
+    def update(self, now: job.Progress) -> tuple[float, float]:
+        """Files and MB a second."""
+        time_s = time.monotonic()
+        self._points.append((time_s, now.files, now.bytes))
+        while len(self._points) > 2 and time_s - self._points[1][0] > _SPEED_OVER_S:
+            self._points.pop(0)
+        then_s, files_then, bytes_then = self._points[0]
+        span_s = max(time_s - then_s, 1e-6)
+        return (now.files - files_then) / span_s, (now.bytes - bytes_then) / span_s / 1e6
+
+
+@contextlib.contextmanager
+def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
+    """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then.
+
+    Yields:
+        A function to call with each job.Progress.
+    """
+    speed: _Speed | None = None
+
+    def words(now: job.Progress) -> str:
+        assert speed is not None
+        images, megabytes = speed.update(now)
+        rejected = f"  {now.rejected} rejected" if now.rejected else ""
+        return f"{now.files:,}/{now.total_files:,} files  {images:,.0f} images/s  {megabytes:.1f} MB/s{rejected}"
+
+    with shown(console, "packing", words) as show:
+
+        def update(now: job.Progress) -> None:
+            nonlocal speed
+            speed = speed or _Speed(now)
+            show(now)
+
+        yield update

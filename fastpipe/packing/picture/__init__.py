@@ -1,0 +1,1 @@
+"""The bytes of one image file -> the JPEG that a shard holds."""

@@ -1,0 +1,61 @@
+"""A folder in ImageFolder layout -> its classes and files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from fastpipe.errors import PackError
+from fastpipe.packing.source.listing import Listing, Source
+
+
+def list_folder(root: Path, classes: list[str], stray: list[str]) -> Listing:
+    """Lists `root/class/**/file`, in no order. Symbolic links are followed, cycles are not.
+
+    Args:
+        root: the folder.
+        classes: names of its folders, sorted.
+        stray: of what else is in it.
+
+    Raises:
+        PackError: a folder cannot be listed.
+    """
+    sources = [_source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)]
+    return Listing(root, classes, sources, stray)
+
+
+def _files(root: Path, name: str) -> Iterator[str]:
+    """Paths of all files below root/name, relative to root.
+
+    A link back to a folder that is being walked, or to one that holds the source folder, is not followed: it would
+    bring the same files again, under the wrong class.
+    """
+    top = root.resolve()
+    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, (top, *top.parents))}
+
+    def refuse(problem: OSError) -> None:
+        raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
+
+    for folder, folders, files in os.walk(root / name, followlinks=True, onerror=refuse):
+        info = os.stat(folder)
+        if (info.st_dev, info.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        folders.sort()
+        prefix = os.path.relpath(folder, root).replace(os.sep, "/")
+        for file in sorted(files):
+            yield f"{prefix}/{file}"
+
+
+def _source(root: Path, path: str, label: int) -> Source:
+    try:
+        info = os.stat(root / path)
+    except OSError as problem:
+        return Source(path, label, 0, 0, 0, f"cannot be read: {problem.strerror}")
+    if not stat.S_ISREG(info.st_mode):
+        why = "not a regular file (a pipe, socket or device)"
+        return Source(path, label, 0, info.st_mtime_ns, info.st_ctime_ns, why)
+    return Source(path, label, info.st_size, info.st_mtime_ns, info.st_ctime_ns)

@@ -1,0 +1,98 @@
+"""SRC of a pack, a folder of images or tar files -> the list of its files, in packing order; and the bytes of each."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.packing.source.folders import list_folder
+from fastpipe.packing.source.listing import Listing, Source, put_in_order
+from fastpipe.packing.source.reading import read_as_listed, read_member
+from fastpipe.packing.source.tars import list_archives, list_dataset
+
+__all__ = ["Listing", "Source", "list_sources", "read_source"]
+
+_EXPECTED = "expected a folder with one folder of images a class, a tar file, or a folder of tar files"
+_COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
+
+
+def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
+    """Lists what is to be packed.
+
+    The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
+    among the others when some come or go.
+
+    Args:
+        root: a folder of class folders; or a tar file, a folder of tar files, or a packed dataset.
+        seed: picks the order.
+        shuffle: False: by class, then path.
+
+    Raises:
+        PackError: there is nothing of that kind, or a tar is damaged.
+        DatasetError: the dataset is unfinished or damaged.
+    """
+    taken_ns = time.time_ns()
+    listing = _list(root)
+    put_in_order(listing.sources, seed, shuffle=shuffle)
+    return replace(listing, taken_ns=taken_ns)
+
+
+def _list(root: Path) -> Listing:
+    if not root.exists():
+        hint = ""
+        if _ADDRESS.match(str(root)):
+            hint = ". Nothing is fetched and no command is run: download the tars first, and give their folder"
+        elif "{" in str(root):
+            hint = ". Braces are not filled in: give the folder that the tars are in"
+        raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
+    if not root.is_dir():
+        return list_archives(root, [""])
+    try:
+        with os.scandir(root) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        folders = [entry.name for entry in listed if entry.is_dir()]
+    except OSError as problem:
+        raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
+    others = [entry.name for entry in listed if not entry.is_dir()]
+    described = root / DATASET_FILE
+    try:
+        ours = is_dataset(described)
+    except OSError as problem:
+        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
+    damaged = not folders and described.name in others and not is_foreign(described)
+    if ours or damaged or WORK_FOLDER in folders:
+        return list_dataset(root)
+    if folders:
+        return list_folder(root, folders, others)
+    compressed = next((name for name in others if _COMPRESSED.search(name)), None)
+    if compressed is not None:
+        raise PackError(
+            f"{readable(str(root / compressed))} is compressed, so that its members have no place in it; unpack the "
+            "tars (gunzip, zstd -d, xz -d) and pack them or their files"
+        )
+    tars = [name for name in others if name.lower().endswith(".tar")]
+    if not tars:
+        raise PackError(
+            f"{root} holds no folders and no tar files; expected one folder of images a class ({root.name}/cat/1.jpg, "
+            f"{root.name}/dog/2.jpg), or tars. For images without classes put them into a single folder"
+        )
+    return list_archives(root, tars, stray=[name for name in others if name not in tars])
+
+
+def read_source(root: Path, source: Source) -> bytes:
+    """The whole content of a source file, which must be as it was listed.
+
+    Raises:
+        OSError: it cannot be read.
+        PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
+    """
+    if source.archive is None:
+        return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
+    return read_member(root / source.archive, source.offset_bytes, source.size_bytes, source.mtime_ns)

@@ -1,0 +1,112 @@
+"""A source file, or a member of a tar, as it was listed -> its bytes; one that has changed since is an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+
+# What opening a file says that was there when it was listed.
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+
+
+def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> bytes:
+    """The whole content of a file, which must have the size and time that it was listed with, before reading and after.
+
+    So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
+    sources is true of what was packed. (Not ctime: backups and indexers change that of files that stay the same.)
+
+    Args:
+        root: the source folder.
+        path: of the file in it.
+        size_bytes, mtime_ns: as the file was listed.
+
+    Raises:
+        OSError: it cannot be read.
+        PackError: it has changed, or is gone.
+    """
+
+    def changed(now: str) -> PackError:
+        if root.is_dir():
+            file = readable(str(root / path))
+            what = f"{file} has changed while packing: it had {size_bytes:,} bytes when it was listed, and {now}"
+        else:
+            what = f"the source folder {readable(str(root))} is gone"
+        return PackError(
+            f"{what}. What was finished is kept; bring the source folder to rest, then run the same command again: "
+            "it goes on with what is there then"
+        )
+
+    def check(now: os.stat_result) -> None:
+        if not stat.S_ISREG(now.st_mode):
+            raise changed("is no regular file now")
+        if now.st_size != size_bytes:
+            raise changed(f"has {now.st_size:,} now")
+        if now.st_mtime_ns != mtime_ns:
+            raise changed("has been written again since, to the same size")
+
+    try:
+        handle = os.open(root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe by now? No waiting for it
+    except OSError as problem:
+        if problem.errno not in _GONE:
+            raise
+        raise changed(f"is gone now ({problem.strerror})") from problem
+    try:
+        check(os.fstat(handle))
+        data = _read(handle, size_bytes)
+        check(os.fstat(handle))
+    finally:
+        os.close(handle)
+    if len(data) != size_bytes:
+        raise changed(f"ends after {len(data):,} now")
+    return data
+
+
+def read_member(tar: Path, offset_bytes: int, size_bytes: int, mtime_ns: int) -> bytes:
+    """The bytes of a tar's member. The tar must have the time that it was listed with, before reading and after.
+
+    Args:
+        tar: the file.
+        offset_bytes: of the member's first byte in it.
+        size_bytes: of the member.
+        mtime_ns: of the tar, as it was listed.
+
+    Raises:
+        PackError: the tar cannot be read, or has changed.
+    """
+    try:
+        handle = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            unchanged = os.fstat(handle).st_mtime_ns == mtime_ns
+            os.lseek(handle, offset_bytes, os.SEEK_SET)
+            data = _read(handle, size_bytes) if unchanged else b""
+            unchanged &= os.fstat(handle).st_mtime_ns == mtime_ns
+        finally:
+            os.close(handle)
+    except OSError as problem:
+        raise PackError(
+            f"cannot read {readable(str(tar))}: {problem.strerror}. What was finished is kept; "
+            "mend the cause, then run the same command again: it goes on from there"
+        ) from problem
+    if not unchanged or len(data) != size_bytes:
+        raise PackError(
+            f"{readable(str(tar))} has changed since it was listed, so that its members may be elsewhere. What was "
+            "finished is kept; bring the source to rest, then run the same command again: it goes on with what is "
+            "there then"
+        )
+    return data
+
+
+def _read(handle: int, size_bytes: int) -> bytes:
+    """So many bytes, or fewer where the file ends."""
+    data = os.read(handle, size_bytes)
+    if len(data) == size_bytes:
+        return data
+    pieces, missing = [data], size_bytes - len(data)
+    while missing > 0 and (data := os.read(handle, missing)):
+        pieces.append(data)
+        missing -= len(data)
+    return b"".join(pieces)

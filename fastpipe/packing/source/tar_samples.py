@@ -1,0 +1,217 @@
+"""A tar's members -> sources: a WebDataset's samples, with their labels, or the files of an image folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fastpipe.packing.source.listing import Source
+from fastpipe.packing.source.tar_reader import Member, TarFile, shown
+
+LABEL = "cls"
+PICTURES = frozenset(["jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "dib", "tif", "tiff"])
+MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
+MOST_NAME_CHARACTERS = 1024
+
+_MOST_KINDS = 100  # of members that are counted one by one
+_MOST_DIGITS = 64
+_NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
+_NOTE = re.compile("__[^/]*__($|/)")
+# A terminal acts on control characters, and some programs take a backslash for a slash.
+_STRANGE = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+# Most names have none of that, nor a part that is empty, "." or "..".
+_ODD = re.compile(_STRANGE.pattern + r"|(^|/)\.{0,2}(/|$)")
+
+
+@dataclass
+class Gathered:
+    """What the members of the tars came to so far.
+
+    Attributes:
+        sources: samples, and members that cannot be any, with the reason.
+        folders: those that files lie in, or that are members, as their first two names or their only one.
+        dropped: members that are neither picture nor label: how many, by extension.
+    """
+
+    sources: list[Source] = field(default_factory=list)
+    folders: set[tuple[str, ...]] = field(default_factory=set)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, extension: str) -> None:
+        """Counts a member that is left out."""
+        kind = extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
+        self.dropped[kind] = self.dropped.get(kind, 0) + 1
+
+
+def split_key(name: str) -> tuple[str, str] | None:
+    """WebDataset's key of a member and its extension in small letters: cut at the first dot after the last slash.
+
+    None if it has no extension, or is one of WebDataset's notes about the shard (__name__).
+    """
+    folder, slash, file = name.rpartition("/")
+    stem, dot, extension = file.partition(".")
+    if not stem or not dot or (name.startswith("__") and _NOTE.match(name)):
+        return None
+    return folder + slash + stem, extension.lower()
+
+
+def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
+    """Adds all members as files, under their own names, as of an image folder.
+
+    Args:
+        tar: open.
+        archive: its path, relative to the source.
+        gathered: what is added to.
+
+    Returns:
+        Whether it came to the end: False at the first label, for then the tars are a WebDataset.
+    """
+    seen: set[str] = set()
+    for member, path in _usable(tar, archive, gathered):
+        folders = path.split("/", 2)
+        if not member.is_folder:
+            folders.pop()
+        if folders and path:  # not the source itself, "./"
+            gathered.folders.add(tuple(folders[:2]))
+        if member.is_folder:
+            continue
+        parts = split_key(path)
+        if parts is not None and parts[1] == LABEL:
+            return False
+        _add(gathered, tar, archive, path, member, seen)
+    return True
+
+
+def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int | None) -> None:
+    """Adds the samples of a WebDataset: members of one key, one behind the other.
+
+    Args:
+        tar: open.
+        archive: its path, relative to the source.
+        gathered: what is added to.
+        classes: labels are below this; None: below MOST_CLASSES.
+    """
+    sample, seen = _Sample(""), set[str]()
+    for member, path in _usable(tar, archive, gathered):
+        if member.is_folder:
+            continue
+        parts = split_key(path)
+        if parts is None:
+            gathered.drop("without extension")
+            continue
+        key, extension = parts
+        if key != sample.key:
+            sample.end(tar, archive, gathered, classes, seen)
+            sample = _Sample(key)
+        if extension == LABEL:
+            sample.labels += 1
+            sample.label = sample.label or (path, member)
+        elif extension in PICTURES:
+            sample.pictures += 1
+            sample.picture = sample.picture or (path, member)
+        else:
+            gathered.drop(shown(extension, 20))
+    sample.end(tar, archive, gathered, classes, seen)
+
+
+@dataclass
+class _Sample:
+    """Members of one key, as far as they matter.
+
+    Attributes:
+        key: theirs.
+        pictures, labels: how many.
+        picture, label: the first, and its path.
+    """
+
+    key: str
+    pictures: int = 0
+    labels: int = 0
+    picture: tuple[str, Member] | None = None
+    label: tuple[str, Member] | None = None
+
+    def end(self, tar: TarFile, archive: str, gathered: Gathered, classes: int | None, seen: set[str]) -> None:
+        """Adds it to the sources, or why it is none."""
+        first = self.picture or self.label
+        if first is None:
+            return
+        path, member = first
+        if self.pictures == self.labels == 1 and self.label is not None:
+            label = _label(tar, self.label[1], classes)
+            if isinstance(label, int):
+                _add(gathered, tar, archive, path, member, seen, label)
+                return
+            problem = label
+        elif not self.pictures:
+            problem = "a label without a picture; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
+        elif not self.labels:
+            problem = "a picture without a label; expected KEY.cls next to it"
+        else:
+            problem = (
+                f"expected one picture and one label next to it, got {self.pictures} and {self.labels} of this key"
+            )
+        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+
+
+def _label(tar: TarFile, member: Member, classes: int | None) -> int | str:
+    """The number in a KEY.cls, or why it is none."""
+    text = tar.read(member.offset_bytes, min(member.size_bytes, _MOST_DIGITS))
+    number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
+    if number is None:
+        return f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 in decimal digits"
+    label, most = int(number[1]), MOST_CLASSES if classes is None else classes
+    return label if label < most else f"its label is {label}; expected one below {most:,}, a position in the classes"
+
+
+def _usable(tar: TarFile, archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
+    """Members and their paths. Those that are no files, or have a name that none must have, become rejected sources."""
+    for member in tar.members():
+        path, problem = member.name, member.problem
+        if problem is None and (len(path) > MOST_NAME_CHARACTERS or _ODD.search(path)):
+            problem = _flaw(member)
+            path = "/".join(part for part in path.split("/") if part not in ("", "."))
+        if problem is None:
+            yield member, path
+        else:
+            gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+
+
+def _told(member: Member) -> str:
+    """The name of a rejected member. It is no other one's path."""
+    return f"{shown(member.name)} (at byte {member.header_bytes})"
+
+
+def _flaw(member: Member) -> str | None:
+    """What is wrong with a name. Nothing is ever written under it; but what leads out of a folder is no picture."""
+    name = member.name
+    if name.startswith("/"):
+        return "an absolute name; expected one relative to the tar"
+    if ".." in name.split("/"):
+        return 'a name with ".."; expected one that stays in its folder'
+    if len(name) > MOST_NAME_CHARACTERS:
+        return f"a name of {len(name):,} characters; expected at most {MOST_NAME_CHARACTERS:,}"
+    if (strange := _STRANGE.search(name)) is not None:
+        return f"a name with {strange[0]!a}; expected no control characters and no backslashes"
+    if not member.is_folder and name.rpartition("/")[2] in ("", "."):
+        return "a file with the name of a folder"
+    return None
+
+
+def _add(
+    gathered: Gathered, tar: TarFile, archive: str, path: str, member: Member, seen: set[str], label: int = 0
+) -> None:
+    """Adds a picture, if it is the first of its path in its tar."""
+    if path in seen:
+        problem = "a member of this name was there before: unpacking the tar would overwrite it"
+        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+    else:
+        seen.add(path)
+        gathered.sources.append(_source(tar, archive, path, member, label))
+
+
+def _source(
+    tar: TarFile, archive: str, path: str, member: Member, label: int = 0, problem: str | None = None
+) -> Source:
+    whole = f"{archive}/{path}" if archive else path
+    return Source(whole, label, member.size_bytes, tar.mtime_ns, tar.ctime_ns, problem, archive, member.offset_bytes)

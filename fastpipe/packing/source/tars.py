@@ -1,0 +1,107 @@
+"""The tar files of a source -> their samples and classes: of a WebDataset, an image folder, or a packed dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastpipe.errors import PackError, readable
+from fastpipe.format.description import damage
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.self_checksum import read_seal
+from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.tar_reader import TarFile
+from fastpipe.packing.source.tar_samples import Gathered, gather_files, gather_samples
+
+
+def list_archives(root: Path, tars: list[str], stray: list[str] | None = None) -> Listing:
+    """Lists what is in tar files, in no order.
+
+    If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
+    called after them. Else they hold an image folder, and the classes are its folders.
+
+    Args:
+        root: a folder, or the tar file itself.
+        tars: their names in it; [""] for the file itself.
+        stray: names of other files in the folder.
+
+    Raises:
+        PackError: a tar is damaged or none, or there is neither label nor folder.
+    """
+    gathered = Gathered()
+    for name in tars:
+        with TarFile(root / name) as tar:
+            if not gather_files(tar, name, gathered):
+                return _list_samples(root, tars, stray or [], None)
+    return _image_folder(root, gathered, stray or [])
+
+
+def list_dataset(root: Path) -> Listing:
+    """Lists the samples of a packed dataset, from its shards. It has their classes' names.
+
+    Raises:
+        PackError: dataset.json or a shard is not as it was packed.
+        DatasetError: the dataset is unfinished or damaged.
+    """
+    index = Index(root)
+    seal = read_seal((root / DATASET_FILE).read_bytes())
+    problem = damage(index)
+    if seal is not None and seal[0] != seal[1]:
+        problem = f"{DATASET_FILE} is not as it was written: its own hash is {seal[0]}, that of its bytes {seal[1]}"
+    if problem is not None:
+        raise PackError(f"{root} is damaged: {problem}. fastpipe verify says what is; mend that first")
+    return _list_samples(root, [shard.name for shard in index.shards], [], index.classes)
+
+
+def _list_samples(root: Path, tars: list[str], stray: list[str], classes: list[str] | None) -> Listing:
+    gathered = Gathered()
+    for name in tars:
+        with TarFile(root / name) as tar:
+            gather_samples(tar, name, gathered, None if classes is None else len(classes))
+    if classes is None:
+        labels = (source.label for source in gathered.sources if source.problem is None)
+        classes = [str(label) for label in range(max(labels, default=-1) + 1)]
+    return Listing(root, classes, gathered.sources, stray, gathered.dropped)
+
+
+def _image_folder(root: Path, gathered: Gathered, stray: list[str]) -> Listing:
+    """As if the tars had been unpacked. A single folder around all the others stands for the source."""
+    folders = gathered.folders
+    depth = int(len({folder[0] for folder in folders}) == 1 and any(len(folder) == 2 for folder in folders))
+    classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
+    if not classes:
+        raise PackError(
+            f"{readable(str(root))}: no member of the tars is a label (KEY.cls), and none lies in a folder; expected "
+            "WebDataset shards, or an image folder in tars (cat/1.jpg, dog/2.jpg)"
+        )
+    labels = {name: label for label, name in enumerate(classes)}
+    sources = gathered.sources
+    kept = 0
+    for source in sources:  # in place: there may be millions
+        placed = _placed(source, depth, labels)
+        if placed is None:
+            stray.append(source.path)
+        else:
+            sources[kept] = placed
+            kept += 1
+    del sources[kept:]
+    return Listing(root, classes, sources, stray)
+
+
+def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None:
+    """A file with its label and its path below the image folder; None where it lies beside the class folders."""
+    if source.problem is not None:
+        return source
+    prefix = f"{source.archive}/" if source.archive else ""
+    parts = source.path[len(prefix) :].split("/")[depth:]
+    if len(parts) < 2:
+        return None
+    return Source(
+        prefix + "/".join(parts),
+        labels[parts[0]],
+        source.size_bytes,
+        source.mtime_ns,
+        source.ctime_ns,
+        archive=source.archive,
+        offset_bytes=source.offset_bytes,
+    )

@@ -1,0 +1,165 @@
+"""(index, options, seed, epoch, batch) -> the plan of that batch: which samples, which crop of each, which mirrored.
+
+Every random choice is made here, ahead of the engine, as arrays: results cannot depend on threads or timing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.plan.crops import Crop, Crops, plan_crops
+from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.order import EpochOrder, samples_per_chunk
+from fastpipe.plan.partition import ALONE, Partition, Ranks
+from fastpipe.plan.readahead import run_ranges, sample_ranges
+
+_NO_RUNS = np.empty((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What decides a loader's batches, checked; nothing else does.
+
+    Attributes:
+        batch_size: samples a batch, of each rank.
+        size: (height, width) of the output in pixels.
+        crop: how a picture becomes its row.
+        flip: probability of mirroring left and right.
+        shuffle: a new order each epoch; False gives shard order.
+        drop_last: leave out a last global batch that is not full.
+        seed: in [0, 2**64).
+        ranks: who shares an epoch.
+        sequences: that an epoch's order is cut into; see Note [partition].
+    """
+
+    batch_size: int
+    size: tuple[int, int]
+    crop: Crop
+    flip: float
+    shuffle: bool
+    drop_last: bool
+    seed: int
+    ranks: Ranks = ALONE
+    sequences: int = 1
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """What the engine has to do for n rows.
+
+    Attributes:
+        samples: (n,) int64 sample numbers.
+        records: (n,) their index records.
+        crops: their crops.
+        flips: (n,) bool: mirror left and right.
+        valid: (n,) bool: rows that count; the others repeat samples, so that all ranks' batches are of one size.
+    """
+
+    samples: NDArray[np.int64]
+    records: NDArray[np.void]
+    crops: Crops
+    flips: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """(n,) int64, a copy."""
+        return self.records["label"].astype(np.int64)
+
+
+def partition_of(samples: int, recipe: Recipe) -> Partition:
+    """Who takes what of an epoch."""
+    return Partition(
+        samples, recipe.batch_size, drop_last=recipe.drop_last, ranks=recipe.ranks, sequences=recipe.sequences
+    )
+
+
+def batches_per_epoch(samples: int, recipe: Recipe) -> int:
+    """How many batches each rank's epoch has."""
+    return partition_of(samples, recipe).batches
+
+
+class EpochPlan:
+    """Plans the batches of one rank's epoch, any of them, in any order.
+
+    Attributes:
+        epoch: its number.
+        orders: of each sequence that the rank's node reads: its first sample, and the order of its samples.
+    """
+
+    def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
+        self._index = index
+        self._recipe = recipe
+        self.epoch = epoch
+        self._partition = partition_of(len(index), recipe)
+        chunk = samples_per_chunk(len(index), index.jpeg_bytes)
+        self.orders: dict[int, tuple[int, EpochOrder]] = {}
+        for number, first, samples in self._partition.sequences:
+            seed = recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE)
+            order = EpochOrder(samples, chunk, seed=seed, epoch=epoch, shuffle=recipe.shuffle)
+            self.orders[number] = (first, order)
+
+    def __len__(self) -> int:
+        return self._partition.batches
+
+    def batch(self, number: int) -> BatchPlan:
+        """The plan of batch `number`, 0 <= number < len(self)."""
+        share = self._partition.share(number)
+        taken = []
+        for sequence, start, stop in share.spans:
+            first, order = self.orders[sequence]
+            taken.append(order.take(start, stop) + first)
+        return self._plan(np.concatenate(taken)[share.rows], share.valid)
+
+    def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
+        """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
+
+        Args:
+            number: of the batch.
+            plan: of the batch.
+            first: no batch was before it. Then its own samples come first of all, so that it need not wait for a
+                whole window.
+
+        Returns:
+            (n,) of readahead.RANGE_DTYPE.
+        """
+        runs = [_NO_RUNS]
+        for sequence, start, stop in self._partition.spans(number):
+            base, order = self.orders[sequence]
+            if start < stop:
+                runs.append(order.reads(start, stop, first=first) + base)
+        ranges = run_ranges(self._index, np.concatenate(runs))
+        return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
+
+    def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
+        """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
+        count = len(self._index)
+        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
+        distance = 1 + (draw * (count - 1)).astype(np.int64)
+        return self.of((samples + distance) % count)
+
+    def of(self, samples: NDArray[np.int64]) -> BatchPlan:
+        """The plan of some samples, as this epoch has them in whatever batch."""
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_))
+
+    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_]) -> BatchPlan:
+        recipe = self._recipe
+        records = self._index.read(samples)
+        crops = plan_crops(
+            recipe.crop,
+            recipe.size,
+            records["width"].astype(np.int64),
+            records["height"].astype(np.int64),
+            seed=recipe.seed,
+            epoch=self.epoch,
+            samples=samples,
+        )
+        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
+        return BatchPlan(samples, records, crops, flips, valid)

@@ -1,0 +1,159 @@
+"""Kinds of crops, pictures' sizes and draws -> which part of each picture becomes its row of the batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.checks import pair, whole
+from fastpipe.plan.draws import Stream, key, uniform
+
+MAX_OUTPUT_PIXELS = 16384  # a side of the output
+
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop:
+    """A random part of the picture, resized: torchvision's transform of that name, by its sampling rule.
+
+    Args:
+        scale: least and greatest share of the picture's area, in (0, 1].
+        ratio: least and greatest width divided by height.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", pair("scale", self.scale, most=1.0))
+        object.__setattr__(self, "ratio", pair("ratio", self.ratio))
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """The shorter side resized to `resize`, then the middle cut out: torchvision's Resize and CenterCrop.
+
+    Args:
+        resize: pixels of the shorter side before the cut; None: size * 256 / 224, rounded.
+    """
+
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.resize is not None:
+            whole("resize", self.resize, least=1, most=MAX_OUTPUT_PIXELS)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The whole picture, resized to the output's size; its proportions are not kept."""
+
+
+Crop = RandomResizedCrop | CenterCrop | Resize
+
+
+@dataclass(frozen=True)
+class Crops:
+    """The crops of n pictures, in pixels of each picture.
+
+    Attributes:
+        boxes: (n, 4) float64: x, y, width, height of what becomes the row.
+        bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
+            picture is cropped and then resized, the picture where it is resized and then cropped.
+    """
+
+    boxes: NDArray[np.float64]
+    bounds: NDArray[np.int32]
+
+
+def plan_crops(
+    crop: Crop,
+    size: tuple[int, int],
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    *,
+    seed: int,
+    epoch: int,
+    samples: NDArray[np.int64],
+) -> Crops:
+    """Plans one crop a picture.
+
+    Args:
+        crop: a checked crop; CenterCrop's resize is filled in.
+        size: (height, width) of the output in pixels.
+        widths, heights: (n,) of the pictures in pixels, at least 1.
+        seed, epoch, samples: name the draws; samples is (n,).
+    """
+    if isinstance(crop, RandomResizedCrop):
+        boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
+        return Crops(boxes.astype(np.float64), boxes.astype(np.int32))
+    zeros = np.zeros_like(widths)
+    bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
+    if isinstance(crop, CenterCrop):
+        assert crop.resize is not None
+        return Crops(_centered(crop.resize, size, widths, heights), bounds)
+    return Crops(bounds.astype(np.float64), bounds)
+
+
+def _random_resized(
+    crop: RandomResizedCrop,
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    *,
+    seed: int,
+    epoch: int,
+    samples: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle."""
+
+    def draw(stream: int, which: NDArray[np.int64]) -> NDArray[np.float64]:
+        return uniform(key(seed, epoch, stream), which)
+
+    log_ratio = math.log(crop.ratio[0]), math.log(crop.ratio[1])
+    out = _middle(crop.ratio, widths, heights)
+    todo = np.arange(len(samples))
+    for attempt in range(_TRIES):
+        if not len(todo):
+            break
+        which, width, height = samples[todo], widths[todo], heights[todo]
+        share = crop.scale[0] + (crop.scale[1] - crop.scale[0]) * draw(Stream.CROP_AREA + attempt, which)
+        area = (width * height) * share
+        ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draw(Stream.CROP_RATIO + attempt, which))
+        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+        x = (draw(Stream.CROP_X, which) * (width - w + 1)).astype(np.int64)
+        y = (draw(Stream.CROP_Y, which) * (height - h + 1)).astype(np.int64)
+        out[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
+        todo = todo[~fits]
+    return out
+
+
+def _middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As much of the middle as the nearest allowed ratio leaves."""
+    too_tall = widths / heights < ratio[0]
+    too_wide = widths / heights > ratio[1]
+    w = np.where(too_wide, np.rint(heights * ratio[1]).astype(np.int64), widths)
+    h = np.where(too_tall, np.rint(widths / ratio[0]).astype(np.int64), heights)
+    w, h = np.clip(w, 1, widths), np.clip(h, 1, heights)
+    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)
+
+
+def _centered(
+    resize: int, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """torchvision's Resize(resize) and CenterCrop(size), as the box of the picture that the cut shows.
+
+    The longer side is cut to a whole pixel (int), the cut's edge rounded half to even (Python's round), as there.
+    """
+    shorter = np.minimum(widths, heights)
+    resized_w = np.where(widths <= heights, resize, resize * widths // shorter)
+    resized_h = np.where(widths <= heights, resize * heights // shorter, resize)
+    left = np.rint((resized_w - size[1]) / 2.0)
+    top = np.rint((resized_h - size[0]) / 2.0)
+    scale_x, scale_y = widths / resized_w, heights / resized_h
+    return np.stack([left * scale_x, top * scale_y, size[1] * scale_x, size[0] * scale_y], axis=1)

@@ -1,0 +1,145 @@
+"""(samples, seed, epoch) -> the sequence of sample numbers of that epoch, any stretch of it at a time.
+
+Note [chunked shuffle]
+Reading a shard front to back is many times faster than reading at random, and a full permutation of a billion samples
+needs 8 GB. So an epoch permutes chunks (runs of neighbouring samples, about 8 MB), takes them a window at a time, and
+shuffles the samples inside the window. Nothing larger than a window is ever stored: the permutation of chunks is
+computed (a Feistel cipher), that of a window is sorted out when it is reached. `pack` shuffled the samples once, so a
+chunk is already a fair mix of classes. A dataset that fits one window gets a uniform shuffle.
+All chunks are rotated by a random distance each epoch, so that neighbours which share a chunk change, and so that the
+one chunk that is short, always the last, does not always hold the same samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.plan.draws import Stream, bits, key, mix
+
+CHUNK_BYTES = 8 * 2**20
+CHUNKS_PER_WINDOW = 32
+MOST_SAMPLES_PER_CHUNK = 1024  # tiny pictures: a window is sorted out in 3 ms, whatever they weigh
+CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shuffle of the sample, that needs it
+_ROUNDS = 8
+
+
+def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
+    """How many average samples make a chunk of about CHUNK_BYTES; at least 1, at most MOST_SAMPLES_PER_CHUNK."""
+    return min(max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))), MOST_SAMPLES_PER_CHUNK)
+
+
+def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDArray[np.int64]:
+    """Where a permutation of [0, count) sends each number, without storing the permutation.
+
+    A Feistel network over the next even number of bits, walked until the result is below `count` (Black and Rogaway,
+    "Ciphers with Arbitrary Finite Domains", 2002).
+
+    Args:
+        numbers: (n,) values in [0, count).
+        count: size of the domain.
+        permutation_key: 64 bits that pick the permutation.
+    """
+    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    keys = bits(permutation_key, np.arange(_ROUNDS))
+    out = numbers.astype(np.uint64)
+    todo = np.arange(len(out))
+    while len(todo):
+        left, right = out[todo] >> half, out[todo] & low
+        for round_key in keys:
+            left, right = right, left ^ (mix(right + round_key) & low)
+        out[todo] = (left << half) | right
+        todo = todo[out[todo] >= count]
+    return out.astype(np.int64)
+
+
+class EpochOrder:
+    """The order of one epoch.
+
+    Args:
+        samples: size of the dataset.
+        chunk: samples a chunk.
+        seed, epoch: pick the order.
+        shuffle: False gives shard order.
+    """
+
+    def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
+        self._samples = samples
+        self._chunk = min(chunk, max(samples, 1))
+        self._shuffle = shuffle
+        self._full_chunks = samples // self._chunk
+        self._chunks = -(-samples // self._chunk)
+        self._windows = max(1, -(-self._chunks // CHUNKS_PER_WINDOW))
+        self._chunk_key = key(seed, epoch, Stream.CHUNKS)
+        self._window_key = key(seed, epoch, Stream.WINDOW)
+        self._rotation = key(seed, epoch, Stream.ROTATE) % max(samples, 1)
+        self._cached: tuple[int, NDArray[np.int64]] | None = None
+
+    def take(self, start: int, stop: int) -> NDArray[np.int64]:
+        """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
+        if not self._shuffle:
+            return np.arange(start, stop, dtype=np.int64)
+        parts = [np.empty(0, dtype=np.int64)]
+        while start < stop:
+            window = self._window_of(start)
+            begin = self._first_chunk(window) * self._chunk
+            part = self._window(window)[start - begin : stop - begin]
+            parts.append(part)
+            start += len(part)
+        return np.concatenate(parts)
+
+    def reads(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
+        """What to read ahead before the samples at positions [start, stop) are read.
+
+        The chunks that come within the next window, so that each is read as a whole and once, well before its first
+        sample is due: those that were not yet due before `start`, or, at the first call, all from the window of
+        `start` on.
+
+        Returns:
+            (n, 2) int64: runs of neighbouring samples, the first one and the one after the last, in the order of the
+            epoch.
+        """
+        ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
+        begin = self._first_chunk(self._window_of(start)) if self._shuffle else start // self._chunk
+        if not first:
+            begin = self._place_after(start) + ahead
+        places = np.arange(begin, min(self._place_after(stop) + ahead, self._chunks), dtype=np.int64)
+        firsts = (self._chunks_at(places) if self._shuffle else places) * self._chunk
+        counts = np.minimum(self._chunk, self._samples - firsts)
+        if self._shuffle:
+            firsts = (firsts + self._rotation) % self._samples
+        runs = np.stack([firsts, firsts + counts], axis=1)
+        over = np.flatnonzero(runs[:, 1] > self._samples)  # at most one chunk goes on at the first sample
+        rest = np.stack([np.zeros_like(over), runs[over, 1] - self._samples], axis=1)
+        runs[over, 1] = self._samples
+        return np.insert(runs, over + 1, rest, axis=0)
+
+    def _place_after(self, position: int) -> int:
+        """How many chunks hold the samples before a position."""
+        return -(-position // self._chunk)
+
+    def _window_of(self, position: int) -> int:
+        return ((position // self._chunk + 1) * self._windows - 1) // self._chunks
+
+    def _first_chunk(self, window: int) -> int:
+        """Chunks are dealt to windows as evenly as they go."""
+        return window * self._chunks // self._windows
+
+    def _window(self, window: int) -> NDArray[np.int64]:
+        if self._cached is not None and self._cached[0] == window:
+            return self._cached[1]
+        places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
+        samples = (self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)).ravel()
+        samples = (samples[samples < self._samples] + self._rotation) % self._samples
+        first = self._first_chunk(window) * self._chunk
+        shuffled = np.argsort(bits(self._window_key, np.arange(first, first + len(samples))), kind="stable")
+        self._cached = (window, samples[shuffled])
+        return self._cached[1]
+
+    def _chunks_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which chunks stand at places of the epoch; the short one stays at the end."""
+        full = places < self._full_chunks
+        chunks = places.copy()
+        chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)
+        return chunks

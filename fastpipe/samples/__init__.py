@@ -1,0 +1,1 @@
+"""A packed dataset -> single samples, for torch's DataLoader."""

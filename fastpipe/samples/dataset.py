@@ -1,0 +1,170 @@
+"""A packed dataset -> (image, label) by number, for torch's DataLoader and for looking at single samples."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch.utils.data
+from numpy.typing import NDArray
+
+from fastpipe.checks import whole
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.engine.pictures import Pictures
+from fastpipe.errors import ConfigError
+from fastpipe.format.index import Index, refuse_other
+from fastpipe.samples.transform import applier
+from fastpipe.samples.worker import keep_to_one_thread
+
+
+class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
+    """Samples of a packed dataset by number, in shard order; a map-style dataset as torchvision's ImageFolder is one.
+
+    `dataset[n]` is (image, label): the whole picture, decoded on the calling thread, and its label, an int. Without a
+    transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in memory of its own, with the
+    strides of torch.channels_last: resizing is fastest so, and `image.permute(1, 2, 0).numpy()` copies nothing.
+
+    It may be used from several threads, in forked children and in DataLoader workers of every start method. Pickled, it
+    is its path, its fingerprint, its transform and its limit. Each process opens the files anew, when it first reads.
+
+    Args:
+        data: the folder that `fastpipe pack` wrote.
+        transform: what makes the image of a sample from its picture; None leaves it as it is. It is called as
+            transform(tensor), with the tensor described above. If it is of a class of albumentations, or has a
+            keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8,
+            and "image" is taken from the dict that it returns. It may change what it is given.
+        max_pixels: a larger picture is a DatasetError before any memory is made for it. A dataset that was packed with
+            a larger --max-pixels needs the same here.
+
+    Raises:
+        ConfigError: an argument is wrong, or the dataset has no samples.
+        DatasetError: `data` holds no finished dataset.
+    """
+
+    def __init__(self, data: str | os.PathLike[str], transform: object = None, *, max_pixels: int = MAX_PIXELS) -> None:
+        path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
+        index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+        if len(index) == 0:
+            raise ConfigError(f"{path} has no samples; pack a source that has")
+        self._begin(path, index.fingerprint, transform, max_pixels, index)
+
+    def _begin(self, path: Path, fingerprint: str, transform: object, max_pixels: int, index: Index | None) -> None:
+        self._path = path
+        self._max_pixels = max_pixels
+        self._fingerprint = fingerprint
+        self._transform = transform
+        self._apply = applier(transform)
+        self._index = index
+        self._pictures: tuple[int, Pictures] | None = None  # with the process that opened them
+
+    @property
+    def transform(self) -> Any:
+        """As it was passed."""
+        return self._transform
+
+    @property
+    def classes(self) -> list[str]:
+        """Class names; a label is a position in it."""
+        return list(self._opened().classes)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return {name: label for label, name in enumerate(self._opened().classes)}
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """(samples,) int64: the label of each. A read-only view of the memory-mapped index: no copy, in no process.
+
+        Its elements lie 36 bytes apart, which torch cannot take over: torch.from_numpy(dataset.targets.copy()).
+        """
+        labels: NDArray[np.int64] = self._opened().records["label"].view(np.ndarray)
+        return labels
+
+    def __len__(self) -> int:
+        """Samples."""
+        return len(self._opened())
+
+    def __getitem__(self, sample: int) -> tuple[Any, int]:
+        """(image, label) of a sample; negative numbers count from the end.
+
+        Raises:
+            IndexError: there is no such sample.
+            SampleError: it cannot be read or decoded.
+            DatasetError: the index is damaged, or the folder holds another dataset by now.
+        """
+        return self.__getitems__([sample])[0]
+
+    def __getitems__(self, samples: Sequence[int]) -> list[tuple[Any, int]]:
+        """(image, label) of several samples; torch's DataLoader fetches its batches so. Raises as `dataset[n]` does.
+
+        The index is read for all of them at once. Pictures are decoded one by one and given to the transform while they
+        are in the CPU's cache; no more than one of them is in memory beside the results.
+        """
+        numbers = np.array([self._number(sample) for sample in samples], dtype=np.int64)
+        pictures = self._own_pictures()
+        records = pictures.records(numbers)
+        return [
+            (self._image(pictures, sample, record), label)
+            for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
+        ]
+
+    def _image(self, pictures: Pictures, sample: int, record: np.void) -> Any:
+        picture = pictures.decode(sample, record)
+        try:
+            return self._apply(picture)
+        except Exception as problem:
+            problem.add_note(f"in the transform of sample {sample} of {self._path}")
+            raise
+
+    def _number(self, sample: object) -> int:
+        if isinstance(sample, slice):
+            raise ConfigError(
+                f"expected the number of one sample, got {sample!r}; "
+                "for a part of the dataset: torch.utils.data.Subset(dataset, range(start, stop))"
+            )
+        try:
+            number = operator.index(sample)  # type: ignore[arg-type]
+        except TypeError:
+            raise ConfigError(
+                f"expected the number of one sample, a whole number, got {sample!r}; "
+                "for several: torch.utils.data.Subset(dataset, numbers)"
+            ) from None
+        count = len(self)
+        if not -count <= number < count:
+            raise IndexError(f"there is no sample {number}: {self._path} has {count}, numbered 0 to {count - 1}")
+        return number % count
+
+    def _opened(self) -> Index:
+        """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
+        if self._index is None:
+            index = Index(self._path, max_pixels=self._max_pixels)
+            refuse_other(self._path, self._fingerprint, index.fingerprint)
+            self._index = index
+        return self._index
+
+    def _own_pictures(self) -> Pictures:
+        """This process's open files."""
+        process = os.getpid()
+        if self._pictures is None or self._pictures[0] != process:
+            keep_to_one_thread()
+            self._pictures = process, Pictures(self._opened())
+        return self._pictures[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "path": os.fspath(self._path),
+            "fingerprint": self._fingerprint,
+            "transform": self._transform,
+            "max_pixels": self._max_pixels,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._begin(Path(state["path"]), state["fingerprint"], state["transform"], state["max_pixels"], None)
+
+    def __repr__(self) -> str:
+        return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}): {len(self)} samples"

@@ -1,0 +1,1 @@
+"""A packed dataset -> figures and pictures of it for people to look at."""

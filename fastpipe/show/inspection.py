@@ -1,0 +1,130 @@
+"""A packed dataset -> figures about it, and a sheet of its pictures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.loading.factory import loader
+from fastpipe.show.sheet import contact_sheet, write_png
+
+_MOST_ROWS = 1_000_000
+_SHEET_SIZE = 160
+_SHEET_IMAGES = 40
+_QUANTILES = (0, 10, 50, 90, 100)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How a quantity is spread.
+
+    Attributes:
+        edges: bins + 1 values.
+        counts: samples a bin.
+        percentiles: value at 0, 10, 50, 90 and 100 per cent.
+        mean: of all values.
+    """
+
+    edges: list[float]
+    counts: list[int]
+    percentiles: dict[int, float]
+    mean: float
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Figures about a packed dataset.
+
+    Attributes:
+        samples, shards, size_bytes: in all; size_bytes counts the tar files.
+        class_counts: samples by class name.
+        counts: what packing counted (rejected, encoded anew, ...).
+        bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
+    """
+
+    path: str
+    fingerprint: str
+    samples: int
+    shards: int
+    size_bytes: int
+    class_counts: dict[str, int]
+    counts: dict[str, Any]
+    bytes: Histogram
+    width: Histogram
+    height: Histogram
+    megapixels: Histogram
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def inspect(index: Index) -> Inspection:
+    """Gathers the figures of a dataset; reads its index, not its pictures."""
+    rows = index.records[:: max(1, -(-len(index) // _MOST_ROWS))]
+    width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
+    return Inspection(
+        path=str(index.path),
+        fingerprint=index.fingerprint,
+        samples=len(index),
+        shards=len(index.shards),
+        size_bytes=sum(shard.size_bytes for shard in index.shards),
+        class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
+        counts=index.counts,
+        bytes=_histogram(rows["size"].astype(np.float64)),
+        width=_histogram(width),
+        height=_histogram(height),
+        megapixels=_histogram(width * height / 1e6),
+    )
+
+
+def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
+    """Bins up to the 99th percentile; the last one takes what lies beyond, so that one giant does not hide the rest."""
+    low, high = float(values.min()), float(np.percentile(values, 99))
+    edges = np.linspace(low, max(high, low + 1e-9), bins + 1)
+    counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
+    edges[-1] = max(edges[-1], values.max())
+    return Histogram(
+        edges=edges.tolist(),
+        counts=counts.tolist(),
+        percentiles={q: float(np.percentile(values, q)) for q in _QUANTILES},
+        mean=float(values.mean()),
+    )
+
+
+def write_contact_sheet(
+    data: Path, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
+) -> tuple[int, int]:
+    """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
+
+    Args:
+        data: a packed dataset.
+        out: the PNG.
+        seed: picks the pictures.
+        train: True: as training sees them (random crop, mirrored); False: the middle of each.
+        count: pictures.
+
+    Returns:
+        How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
+    """
+    with loader(
+        data,
+        batch_size=count,
+        size=_SHEET_SIZE,
+        train=train,
+        shuffle=True,
+        seed=seed,
+        drop_last=False,
+        prefetch_factor=1,
+        on_error="replace",
+    ) as batches:
+        images, labels = next(iter(batches))
+        captions = [batches.classes[label] for label in labels.tolist()]
+        replaced = batches.stats().replaced
+    write_png(out, contact_sheet(images.permute(0, 2, 3, 1).contiguous().numpy(), captions))
+    return len(captions), replaced

@@ -1,0 +1,118 @@
+"""An epoch's order -> how well it is shuffled, beside a uniform permutation and the order of the shards.
+
+Three figures, each with its expectation for a uniform permutation of n samples in batches of b:
+
+- class mix: Pearson's chi-squared of a batch's class counts against the dataset's, by its degrees of freedom and the
+  correction for drawing without replacement, (classes - 1) * (n - b) / (n - 1); the mean over batches. Expected: 1.
+  Larger: batches hold too few classes; 0: all hold the same.
+- neighbours: the share of samples whose next one in the shard is in the same batch. Expected: (b - 1) / n.
+- displacement: the mean distance between a sample's place in the shards and in the epoch, by n. Expected: 1 / 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.crops import Resize
+from fastpipe.plan.draws import key
+from fastpipe.plan.order import permute
+
+# Enough for figures that do not move in the third place; a billion samples would take hours.
+MOST_SAMPLES = 2_000_000
+
+
+@dataclass(frozen=True)
+class ShuffleScore:
+    """How an order is shuffled; see the top of this file.
+
+    Attributes:
+        class_mix: 1 for a uniform permutation.
+        neighbours: share of samples, 0 to 1.
+        displacement: 1/3 for a uniform permutation.
+    """
+
+    class_mix: float
+    neighbours: float
+    displacement: float
+
+
+@dataclass(frozen=True)
+class ShuffleReport:
+    """An epoch's order and what it is compared with.
+
+    Attributes:
+        batch_size: samples a batch.
+        samples: that were looked at: whole batches, the epoch's first.
+        epoch, uniform, shards: the epoch's order, a uniform permutation, the order of the shards.
+    """
+
+    batch_size: int
+    samples: int
+    epoch: ShuffleScore
+    uniform: ShuffleScore
+    shards: ShuffleScore
+
+
+def score(samples: NDArray[np.int64], labels: NDArray[np.int64], batch_size: int, count: int) -> ShuffleScore:
+    """Scores the start of an order.
+
+    Args:
+        samples: (m,) numbers in [0, count), each once, in order; m is a multiple of batch_size.
+        labels: (m,) of these samples.
+        batch_size: at least 1.
+        count: samples of the dataset.
+    """
+    batches = len(samples) // batch_size
+    batch = np.repeat(np.arange(batches), batch_size)
+    places = np.arange(len(samples))
+    displacement = float(np.abs(samples - places).mean()) / count
+
+    by_sample = np.argsort(samples, kind="stable")
+    follows = np.diff(samples[by_sample]) == 1
+    together = batch[by_sample[1:]] == batch[by_sample[:-1]]
+    neighbours = float((follows & together).sum()) / len(samples)
+    return ShuffleScore(_class_mix(labels, batch, batch_size, batches, count), neighbours, displacement)
+
+
+def _class_mix(labels: NDArray[np.int64], batch: NDArray[np.int64], batch_size: int, batches: int, count: int) -> float:
+    _, numbers = np.unique(labels, return_inverse=True)
+    totals = np.bincount(numbers)
+    if len(totals) < 2 or batch_size >= count:
+        return 1.0  # nothing can be mixed badly
+    expected = totals / len(labels) * batch_size
+    pairs, found = np.unique(batch * len(totals) + numbers, return_counts=True)
+    # The sum over all classes of (found - expected)^2 / expected, without those that a batch has none of.
+    squares = (found**2 / expected[pairs % len(totals)]).sum() / batches - batch_size
+    return float(squares / ((len(totals) - 1) * (count - batch_size) / (count - 1)))
+
+
+def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch: int = 0) -> ShuffleReport:
+    """Scores the order in which a training loader of this seed goes through an epoch.
+
+    Args:
+        index: the dataset.
+        batch_size: of all ranks together; no more than there are samples.
+        seed, epoch: of the loader.
+    """
+    count = len(index)
+    batch_size = min(batch_size, count)
+    looked_at = min(count, max(MOST_SAMPLES, batch_size)) // batch_size * batch_size
+    plan = EpochPlan(index, Recipe(batch_size, (1, 1), Resize(), 0.0, True, True, seed), epoch)
+    _, order = plan.orders[0]
+    places = np.arange(looked_at, dtype=np.int64)
+    uniform = permute(places, count, key(seed, epoch, 0)) if count > MOST_SAMPLES else _permutation(count, looked_at)
+
+    def scored(samples: NDArray[np.int64]) -> ShuffleScore:
+        labels = index.records["label"][samples].astype(np.int64)
+        return score(samples, labels, batch_size, count)
+
+    return ShuffleReport(batch_size, looked_at, scored(order.take(0, looked_at)), scored(uniform), scored(places))
+
+
+def _permutation(count: int, first: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).permutation(count)[:first].astype(np.int64)

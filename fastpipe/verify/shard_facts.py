@@ -1,0 +1,149 @@
+"""dataset.json -> the shards that there should be, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastpipe.errors import DatasetError
+from fastpipe.format.index import Index, read_info
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.format.self_checksum import SEAL, fingerprint, read_seal
+from fastpipe.verify.damage import Finding
+
+# Those of datasets that carry no hash of dataset.json: another name is a name that has changed.
+_UNSEALED_FIELDS = {
+    *("format", "version", "samples", "jpeg_bytes", "classes", "class_counts"),
+    *("shards", "index", "source", "counts", "pack", "fingerprint"),
+}
+_HASH = re.compile("[0-9a-f]{16}")
+
+OLDER = (
+    "packed by an older fastpipe, which wrote no hash of dataset.json and of the head of index.npy: a change in what "
+    "dataset.json says of source, counts and options cannot be seen"
+)
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """What dataset.json says of a shard.
+
+    Attributes:
+        number, name: of the shard.
+        path: of its file.
+        first_sample, samples: which samples it holds.
+        size_bytes, xxh3_64: of the file; the hash in hex.
+    """
+
+    number: int
+    name: str
+    path: Path
+    first_sample: int
+    samples: int
+    size_bytes: int
+    xxh3_64: str
+
+
+@dataclass
+class Description:
+    """What dataset.json says, and what is wrong with it.
+
+    Attributes:
+        info: its content; None if it is of no use.
+        shards: in order.
+        index: the dataset, opened; None if index.npy cannot be.
+        findings, notes: about dataset.json, and about an index.npy that cannot be opened.
+    """
+
+    info: dict[str, Any] | None = None
+    shards: list[ShardFacts] = field(default_factory=list)
+    index: Index | None = None
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def describe(path: Path) -> Description:
+    """Reads and checks dataset.json.
+
+    Raises:
+        DatasetError: there is no dataset, or it is unfinished.
+    """
+    found = Description()
+    try:
+        data = (path / DATASET_FILE).read_bytes()
+    except OSError:
+        read_info(path)  # says what is there instead
+        raise
+    _check_seal(data, found)
+    try:
+        info = read_info(path)
+        shards = _shards(path, info)
+        expected = fingerprint(info)
+    except (DatasetError, KeyError, TypeError, ValueError) as problem:
+        found.findings.append(Finding(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
+        return found
+    if read_seal(data) is None:
+        _check_unsealed(info, found)
+    if info.get("fingerprint") != expected:
+        found.findings.append(
+            Finding(DATASET_FILE, "fingerprint is not that of its content", expected, repr(info.get("fingerprint")))
+        )
+    try:
+        found.index = Index(path)
+    except DatasetError as problem:
+        if not str(problem).startswith(str(path / INDEX_FILE)):
+            found.findings.append(Finding(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
+            return found
+        found.findings.append(Finding(INDEX_FILE, f"cannot be opened ({problem})"))
+    found.info, found.shards = info, shards
+    return found
+
+
+def _check_seal(data: bytes, found: Description) -> None:
+    seal = read_seal(data)
+    if seal is not None and seal[0] != seal[1]:
+        problem = "its bytes are not those that were written, so what it says of other files may be wrong: its own hash"
+        found.findings.append(Finding(DATASET_FILE, problem, *seal))
+
+
+def _check_unsealed(info: dict[str, Any], found: Description) -> None:
+    strange = sorted(info.keys() - _UNSEALED_FIELDS)
+    if strange:
+        problem = f"its own hash ({SEAL}) is missing or garbled; unexpected: {', '.join(map(repr, strange))}"
+        found.findings.append(Finding(DATASET_FILE, problem))
+    else:
+        found.notes.append(OLDER)
+
+
+def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
+    """What the checks need besides what Index reads.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not there or impossible.
+    """
+    shards: list[ShardFacts] = []
+    first = 0
+    for number, entry in enumerate(info["shards"]):
+        name, samples, size_bytes = entry["name"], entry["samples"], entry["size_bytes"]
+        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
+            raise ValueError(f"expected the name of a shard, got {name!r}")
+        for value in (samples, size_bytes):
+            if not isinstance(value, int) or not 0 <= value < 2**63:
+                raise ValueError(f"{name}: expected a whole number from 0, got {value!r}")
+        digest = _digest(entry["xxh3_64"])
+        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest))
+        first += samples
+    if not isinstance(info["index"]["name"], str):
+        raise ValueError(f"index: expected a name, got {info['index']['name']!r}")
+    _digest(info["index"]["xxh3_64"])
+    _digest(info["index"].get("file_xxh3_64", info["index"]["xxh3_64"]))  # older datasets have none
+    return shards
+
+
+def _digest(value: object) -> str:
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise ValueError(f"expected a hash of 16 hex digits, got {value!r}")
+    return value

@@ -1,0 +1,208 @@
+"""A packed dataset -> a Report of what is wrong with it: read and hashed in order, checked in threads."""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.checks import whole
+from fastpipe.format.index import Index
+from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.verify.check_index import check_index, impossible, impossible_rows, rows_of
+from fastpipe.verify.check_sample import Checked, Misfit, check_piece
+from fastpipe.verify.damage import Finding, Report
+from fastpipe.verify.shard_facts import ShardFacts, describe
+from fastpipe.verify.spans import Piece, bare_pieces, pieces, starts_in_rows, starts_in_tar
+
+_AHEAD_PER_WORKER = 2  # pieces; a piece is a few MB
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a check is: samples and bytes of the shards, done and in all, and findings so far."""
+
+    samples: int
+    total_samples: int
+    bytes: int
+    total_bytes: int
+    findings: int
+
+
+def verify(
+    path: Path,
+    *,
+    quick: bool = False,
+    workers: int | None = None,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Report:
+    """Checks a packed dataset.
+
+    dataset.json and index.npy by their hashes and their sense; each shard by its size and hash; in it each sample's tar
+    members, label and hash, and that its JPEG decodes. A changed bit anywhere in these files is found.
+
+    Args:
+        path: the dataset's folder.
+        quick: read no shard: their sizes only, and dataset.json and index.npy.
+        workers: threads; None: the CPUs granted to this process.
+        on_progress: called now and then, in this thread.
+
+    Raises:
+        DatasetError: there is no dataset, or it is unfinished.
+        ConfigError: `workers` is out of range.
+    """
+    threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+    started = time.monotonic()
+    said = describe(path)
+    findings = list(said.findings)
+    if said.index is not None and said.info is not None:
+        findings += check_index(said.index, said.info)
+    bytes_read = 0
+    if quick:
+        for shard in said.shards:
+            rows = None if said.index is None else rows_of(said.index, shard)
+            findings += check_size(shard, rows)
+            if rows is not None and said.index is not None:
+                findings += impossible_rows(rows, shard, len(said.index.classes))
+    else:
+        whole_index = not any(found.file == INDEX_FILE for found in findings)
+        bytes_read = _check_shards(said.shards, said.index, whole_index, threads, findings, on_progress)
+    samples = sum(shard.samples for shard in said.shards)
+    seconds = time.monotonic() - started
+    return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
+
+
+def check_size(shard: ShardFacts, rows: NDArray[np.void] | None = None) -> Iterator[Finding]:
+    """Whether a shard is there and of the size that it was packed with.
+
+    Args:
+        rows: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
+    """
+    try:
+        found = shard.path.stat()
+        problem = "" if stat.S_ISREG(found.st_mode) else "is not a regular file"
+    except OSError as refused:
+        problem = f"cannot be opened: {refused.strerror or refused}"
+    if problem:
+        yield Finding(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
+    elif found.st_size != shard.size_bytes:
+        sizes = f"{shard.size_bytes:,} bytes", f"{found.st_size:,} bytes"
+        lost = 0 if rows is None else _cut_off(rows, found.st_size)
+        first = shard.first_sample + shard.samples - lost if lost else None
+        yield Finding(shard.name, "is of another size than packed", *sizes, first, lost)
+
+
+def _cut_off(rows: NDArray[np.void], size_bytes: int) -> int:
+    """How many samples are not whole in so many bytes."""
+    start = np.minimum(rows["offset"], np.uint64(size_bytes))  # no sum that could wrap
+    return int((rows["size"] > size_bytes - start).sum())
+
+
+def _check_shards(
+    shards: list[ShardFacts],
+    index: Index | None,
+    whole_index: bool,
+    threads: int,
+    findings: list[Finding],
+    on_progress: Callable[[Progress], None],
+) -> int:
+    """Reads and checks all shards; appends to `findings` and returns the bytes read."""
+    sizes = {shard.number: list(check_size(shard)) for shard in shards}
+    for wrong in sizes.values():
+        findings += wrong
+    there = [shard for shard in shards if not any(wrong.samples for wrong in sizes[shard.number])]
+    totals = sum(shard.samples for shard in there), sum(shard.size_bytes for shard in there)
+    samples, bytes_done, bytes_read = 0, 0, 0
+    digest, misfits, told_apart = xxhash.xxh3_64(), list[Misfit](), False
+    with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
+        for piece, checked in outcomes:
+            if piece.start == 0:
+                digest, misfits, told_apart = xxhash.xxh3_64(), [], bool(piece.starts)
+            digest.update(checked.data)
+            misfits += checked.misfits
+            if checked.unreadable is not None:
+                unread = Finding(piece.shard.name, f"cannot be read: {checked.unreadable}", offset=piece.start)
+                sizes[piece.shard.number].append(unread)
+                findings.append(unread)
+            if piece.last:
+                known = bool(sizes[piece.shard.number])
+                by = index if told_apart else None
+                if index is not None and by is None:
+                    findings += impossible_rows(rows_of(index, piece.shard), piece.shard, len(index.classes))
+                findings += _judge(piece.shard, by, digest.hexdigest(), misfits, known_bad=known)
+            samples += len(piece.starts)
+            bytes_done += piece.stop - piece.start
+            bytes_read += len(checked.data)
+            on_progress(Progress(samples, totals[0], bytes_done, totals[1], len(findings)))
+    return bytes_read
+
+
+def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -> Iterator[Piece]:
+    """The pieces of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
+    nothing = np.empty(0, dtype=INDEX_DTYPE)
+    for shard in shards:
+        if index is None:
+            yield from bare_pieces(shard, nothing)
+            continue
+        rows = rows_of(index, shard)
+        possible = not impossible(rows, shard, len(index.classes)).any()
+        starts = None if whole_index and possible else starts_in_tar(shard)
+        if starts is None and possible:
+            starts = starts_in_rows(rows)
+        yield from bare_pieces(shard, nothing) if starts is None else pieces(shard, starts, rows)
+
+
+def _checked(planned: Iterator[Piece], threads: int) -> Generator[tuple[Piece, Checked], None, None]:
+    """Checks pieces in threads and gives them out in order. Closing it takes back what has not begun."""
+    pending: deque[tuple[Piece, Future[Checked]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="fastpipe-verify") as pool:
+        try:
+            for piece in planned:
+                pending.append((piece, pool.submit(check_piece, piece)))
+                if len(pending) > threads * _AHEAD_PER_WORKER:
+                    first, future = pending.popleft()
+                    yield first, future.result()
+            while pending:
+                first, future = pending.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in pending:
+                future.cancel()
+
+
+def _judge(
+    shard: ShardFacts, index: Index | None, digest: str, misfits: list[Misfit], *, known_bad: bool
+) -> Iterator[Finding]:
+    """What is wrong with a shard that was read to its end, and with its rows in the index.
+
+    Args:
+        index: the dataset; None if the shard's samples could not be told apart.
+        known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
+    """
+    whole_shard = not known_bad and digest == shard.xxh3_64
+    for misfit in misfits:
+        values = misfit.expected, misfit.got, misfit.sample, 1
+        if whole_shard and not misfit.of_shard and index is not None:
+            at = index.records.offset + misfit.sample * INDEX_DTYPE.itemsize
+            yield Finding(INDEX_FILE, f"the row is wrong, for {shard.name} is whole: {misfit.problem}", *values, at)
+        else:
+            yield Finding(shard.name, misfit.problem, *values, misfit.offset)
+    if known_bad or whole_shard:
+        return
+    problem = "its bytes are not those that were packed: hash"
+    if index is None:
+        yield Finding(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
+    elif misfits:
+        yield Finding(shard.name, problem, shard.xxh3_64, digest)
+    else:
+        yield Finding(shard.name, f"no picture or label in it is damaged, but {problem}", shard.xxh3_64, digest)

@@ -1,0 +1,210 @@
+"""Tests of fastpipe.bench: contenders do one and the same task, and the figures follow from the measurements."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import flat_number
+from PIL import Image
+
+from fastpipe.bench import contenders, measure
+from fastpipe.bench.child import Figures
+from fastpipe.bench.contenders import GROUPS, NAMES, Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.measure import Result, compare
+from fastpipe.errors import FastpipeError
+from fastpipe.packing.job import pack
+
+BATCH, SIZE = 9, 24
+
+
+def task(data: Path) -> Task:
+    return Task(str(data), BATCH, workers=1, size=SIZE)
+
+
+Start = Callable[[Path], Iterator[Batch]]
+
+
+@pytest.fixture(params=["fastpipe", "torch-pil", "torch-cv2"])
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    """Starts one of the contenders on a dataset."""
+    with contextlib.ExitStack() as stack:
+
+        def of(data: Path) -> Iterator[Batch]:
+            if request.param == "fastpipe":
+                return endless(stack.enter_context(fastpipe_loader(task(data))))
+            return {"torch-pil": torch_pil, "torch-cv2": torch_cv2}[request.param](task(data))
+
+        yield of
+
+
+def test_every_contender_makes_the_same_kind_of_batch(start: Start, flat: Path) -> None:
+    batches = start(flat)
+    numbers = set()
+    for _ in range(8):  # two epochs: nobody stops
+        images, labels = next(batches)
+        assert images.shape == (BATCH, 3, SIZE, SIZE)
+        assert images.dtype == torch.uint8
+        assert labels.shape == (BATCH,)
+        assert labels.dtype == torch.int64
+        assert images.device.type == "cpu"
+        colours = images.float().mean((2, 3)).numpy().round().astype(np.uint8)
+        found = [flat_number(colour) for colour in colours]
+        assert [number % 3 for number in found] == labels.tolist()
+        numbers.update(found)
+    assert len(numbers) == 37, "all samples come"
+
+
+def test_every_contender_crops_and_mirrors(start: Start, tmp_path: Path) -> None:
+    """One picture, red on the left and blue on the right, again and again."""
+    pixels = np.zeros((80, 100, 3), np.uint8)
+    pixels[:, :50, 0] = pixels[:, 50:, 2] = 255
+    for number in range(BATCH):
+        (tmp_path / "source" / "only").mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / "source" / "only" / f"{number}.jpg", quality=95, subsampling=0)
+    pack(tmp_path / "source", tmp_path / "packed")
+    batches = start(tmp_path / "packed")
+    rows = torch.cat([next(batches)[0] for _ in range(30)]).float()
+    red, blue = rows[:, 0], rows[:, 2]
+    both = (red.amax((1, 2)) > 200) & (blue.amax((1, 2)) > 200)
+    mirrored = (red[both][:, :, 0] < blue[both][:, :, 0]).float().mean()
+    assert 0.3 < mirrored < 0.7
+    shares = red.mean((1, 2)) / 255
+    assert shares.std() > 0.1
+    assert 0.4 < shares.mean() < 0.6
+
+
+def test_random_crops_are_torchvisions(torchvision: object) -> None:
+    """The same law: moments of area and shape over many draws."""
+    import random
+
+    from torchvision.transforms import RandomResizedCrop
+
+    random.seed(0)
+    torch.manual_seed(0)
+    width, height = 500, 375
+    ours = np.array([contenders._random_crop(width, height) for _ in range(4000)], float)
+    theirs = [
+        RandomResizedCrop.get_params(torch.empty(3, height, width), (0.08, 1), (3 / 4, 4 / 3)) for _ in range(4000)
+    ]
+    x, y, w, h = ours.T
+    top, left, tall, wide = np.array(theirs, float).T
+    assert (x >= 0).all()
+    assert (y >= 0).all()
+    assert (x + w <= width).all()
+    assert (y + h <= height).all()
+    for one, other in ((x, left), (y, top), (w, wide), (h, tall)):
+        assert one.mean() == pytest.approx(other.mean(), rel=0.05)
+        assert one.std() == pytest.approx(other.std(), rel=0.08)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1000, 3), (3, 1000), (2, 2)])
+def test_random_crops_of_odd_pictures_lie_inside(width: int, height: int) -> None:
+    for _ in range(200):
+        x, y, w, h = contenders._random_crop(width, height)
+        assert 0 <= x < x + w <= width
+        assert 0 <= y < y + h <= height
+
+
+def test_names_and_groups_agree() -> None:
+    assert {"fastpipe", *(name for group in GROUPS.values() for name in group)} == set(NAMES)
+
+
+def test_without_pillow_a_contender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert contenders.missing("torch-pil") is None
+    monkeypatch.setattr(contenders.importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'fastpipe[bench]'" in str(contenders.missing("torch-pil"))
+    assert contenders.missing("fastpipe") is None
+
+
+@pytest.fixture(scope="module")
+def measured(flat: Path) -> list[Result]:
+    return compare(task(flat), ["fastpipe", *GROUPS["torch"]], repeats=1, seconds=0.3, warmup_s=0.05)
+
+
+def test_measured_figures_are_plausible(measured: list[Result]) -> None:
+    assert [result.contender for result in measured] == ["fastpipe", "torch-pil", "torch-cv2"]
+    for result in measured:
+        figures = result.median
+        assert 10 < figures.images_per_s < 1e6
+        assert result.slowest == result.fastest == figures.images_per_s
+        assert 0 < figures.first_batch_s < 60
+        assert figures.cpus is None or 0.01 < figures.cpus < 4
+        assert figures.memory_mb is None or 50 < figures.memory_mb < 4000
+    assert measured[0].ratio == 1
+
+
+def test_only_fastpipe_has_stages(measured: list[Result]) -> None:
+    ours, *others = [result.median for result in measured]
+    for stage in ("read_us", "decode_us", "resize_us", "plan_us"):
+        assert 0 < getattr(ours, stage) < 1e5
+        assert all(getattr(figures, stage) is None for figures in others)
+    busy_us = (ours.read_us or 0) + (ours.decode_us or 0) + (ours.resize_us or 0)
+    assert busy_us * ours.images_per_s < 1.5e6, "one thread has a second a second"
+
+
+Play = Callable[[dict[str, list[float]]], list[Result]]
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Feeds `compare` with given images/s instead of measuring."""
+
+    def run(speeds: dict[str, list[float]]) -> list[Result]:
+        order: list[str] = []
+        left = {name: list(values) for name, values in speeds.items()}
+
+        def child(contender: str, *_: object) -> Figures:
+            order.append(contender)
+            speed = left[contender].pop(0)
+            return Figures(speed, 1 / speed, None if speed == 13 else speed / 100, 7.0)
+
+        monkeypatch.setattr(measure, "_run_child", child)
+        repeats = len(speeds["fastpipe"])
+        results = compare(Task("x", 1, 1, 1), list(speeds), repeats=repeats, seconds=1)
+        assert order == list(speeds) * repeats, "contenders take turns"
+        return results
+
+    return run
+
+
+def test_medians_and_ratios(play: Play) -> None:
+    ours, theirs = play({"fastpipe": [100.0, 400.0, 300.0], "torch-pil": [50.0, 100.0, 300.0]})
+    assert (ours.median.images_per_s, ours.slowest, ours.fastest, ours.ratio) == (300, 100, 400, 1)
+    # Pairs measured next to each other: 2, 4 and 1.
+    assert (theirs.median.images_per_s, theirs.slowest, theirs.fastest, theirs.ratio) == (100, 50, 300, 2)
+    assert ours.median.first_batch_s == pytest.approx(1 / 300)
+    assert (ours.median.cpus, ours.median.memory_mb, ours.median.read_us) == (3, 7, None)
+    assert ours.as_dict()["median"] == asdict(ours.median)
+
+
+def test_the_median_of_an_even_number_and_of_missing_figures(play: Play) -> None:
+    ours, theirs = play({"fastpipe": [10.0, 20.0], "torch-cv2": [13.0, 5.0]})
+    assert ours.median.images_per_s == 15
+    assert theirs.ratio == pytest.approx((10 / 13 + 20 / 5) / 2)
+    assert theirs.median.cpus is None, "not known in each round"
+
+
+def test_each_run_is_told(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_run_child", lambda *_: Figures(1.0, 1.0, None, None))
+    told: list[tuple[int, str]] = []
+    compare(task(flat), ["a", "b"], repeats=2, seconds=1, on_run=lambda number, name, _: told.append((number, name)))
+    assert told == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+
+
+def test_a_contender_that_fails_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(FastpipeError) as caught:
+        compare(task(tmp_path / "nowhere"), ["torch-cv2"], repeats=1, seconds=0.1)
+    assert str(caught.value).startswith("bench: torch-cv2 failed:\n")
+    assert "nowhere does not exist" in str(caught.value)
+
+
+def test_a_contender_that_is_stuck_is_ended(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "_GRACE_S", 0.1)
+    with pytest.raises(FastpipeError, match="fastpipe gave no figures within 0 s; it may be stuck"):
+        compare(task(flat), ["fastpipe"], repeats=1, seconds=0.01, warmup_s=0.0)

@@ -1,0 +1,8 @@
+"""Where things lie in the checkout that holds these tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent

@@ -1,0 +1,171 @@
+"""Tests of `fastpipe pack`: what it says, as words and as JSON, what its options do, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_run import COMMAND, failed, fp, succeeded
+from conftest import packed_jpeg
+from pack_sources import saved, segments, write_folder, write_large_folder
+from PIL import Image
+
+from fastpipe.cli.pack import _bytes
+from fastpipe.format.index import Index
+
+DRI = 0xDD
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "source")
+
+
+def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    (source / "dog").mkdir()
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"packed +24 of 25 files, 4 classes *\n", text)
+    assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
+    assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
+    assert re.search(r"empty classes +dog *\n", text)
+    assert re.search(r"no class +1 file beside the class folders, left out: README *\n", text)
+    assert "rejected  1 file, listed in" in text
+    assert "    ant/bad.jpg: not an image: starts with b'bad'" in text
+    assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
+
+
+def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "a.png").write_bytes(saved("PNG"))
+    (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"encoded anew +2 \(1 CMYK, 1 PNG\); all others keep their exact pixels", text)
+    assert "rejected  none" in text
+
+
+def test_pack_as_json(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    (source / "README").write_bytes(b"")
+    content = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert (content["samples"], content["classes"], content["shards"]) == (24, 3, 1)
+    assert [one["path"] for one in content["rejected"]] == ["ant/bad.jpg"]
+    assert content["outside_classes"] == ["README"]
+    assert content["packed_bytes"] == Index(tmp_path / "packed").jpeg_bytes
+    assert not content["already_packed"]
+
+    again = json.loads(succeeded("pack", source, tmp_path / "packed", "--json"))
+    assert again["already_packed"]
+    assert again["fingerprint"] == content["fingerprint"]
+    assert again["rejected"] == content["rejected"]
+
+
+def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    options = "--workers 1 --max-size 40 --quality 70 --tile 16 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
+    limits = "--max-pixels 1000000 --max-scans 20 --on-error report"
+    packed = tmp_path / "packed"
+    content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
+    assert content["pack"] == {
+        "max_size": 40,
+        "quality": 70,
+        "shard_size": 1048576,
+        "seed": 3,
+        "shuffle": True,
+        "apply_exif": True,
+        "keep_metadata": True,
+        "max_pixels": 1_000_000,
+        "max_scans": 20,
+        "tile": 16,
+    }
+    assert "--overwrite" in failed(1, "pack", source, packed)
+    assert "packed" in succeeded("pack", source, packed, "--overwrite")
+    assert "ant/bad.jpg cannot be packed" in failed(1, "pack", source, tmp_path / "fail", "--on-error", "fail")
+
+
+def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    content = json.loads(succeeded("pack", source, packed, "--json"))
+    assert content["pack"]["tile"] == 32
+    assert json.loads((packed / "dataset.json").read_bytes())["pack"]["tile"] == 32
+    assert "nothing to do" in succeeded("pack", source, packed, "--tile", "32")
+    text = failed(1, "pack", source, packed, "--tile", "16")
+    assert "tile 32 there, 16 now" in text
+    assert "--overwrite" in text
+
+
+def test_without_tiles_there_are_no_restart_markers(source: Path, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (200, 320, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(source / "ant" / "noise.jpg", quality=95)
+    for tile, marked in [(0, 0), (32, 1)]:  # the others are too small for tiles
+        packed = tmp_path / f"packed-{tile}"
+        succeeded("pack", source, packed, "--tile", tile)
+        index = Index(packed)
+        found = [DRI in [marker for marker, _ in segments(packed_jpeg(index, sample))] for sample in range(len(index))]
+        assert sum(found) == marked, tile
+
+
+@pytest.mark.parametrize("tile", ["-1", "65501", "99999999999999999999"])
+def test_tiles_of_an_impossible_width_are_refused(source: Path, tmp_path: Path, tile: str) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+    assert f"--tile: expected 0 to 65500, got {tile}" in text
+    assert not (tmp_path / "packed").exists()
+
+
+@pytest.mark.parametrize("tile", ["wide", "1.5", ""])
+def test_tiles_that_are_no_number_are_refused(source: Path, tmp_path: Path, tile: str) -> None:
+    text = failed(2, "pack", source, tmp_path / "packed", "--tile", tile)
+    assert "Invalid value for '--tile': Input should be a valid integer" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "size"),
+    [("100000", 100_000), ("256MB", 256_000_000), ("1GiB", 2**30), ("1.5 mib", 1572864), ("200k", 200_000)],
+)
+def test_shard_sizes(words: str, size: int) -> None:
+    assert _bytes(words) == size
+
+
+def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
+    source, packed = write_large_folder(tmp_path / "source", images=24), tmp_path / "packed"
+    for number in range(80):  # long enough to be caught in the middle
+        for name in ("00", "02", "04", "06"):
+            (source / "class-0" / f"{number}-{name}.jpg").symlink_to(f"{name}.jpg")
+    command = [COMMAND, "pack", str(source), str(packed), "--shard-size", "100kB", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 60
+        while not (packed / "shard-000001.tar").exists():
+            assert process.poll() is None, "it ended by itself"
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines() == [
+        "fastpipe: whole shards are kept; the same command goes on from there",
+        "fastpipe: interrupted",
+    ]
+    assert not (packed / "dataset.json").exists()
+
+    run = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    content = json.loads(run.stdout)
+    assert content["resumed_shards"] >= 2
+    assert content["samples"] == 24 + 320
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", run.stdout + run.stderr)
+
+
+def test_a_progress_line_now_and_then_where_there_is_no_terminal(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.progress._LINE_EVERY_S", 0.0)
+    result = fp("pack", source, tmp_path / "packed")
+    assert re.search(r"^packing: 24/24 files  [\d,]+ images/s  [\d.]+ MB/s$", result.stderr, re.MULTILINE)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", result.output)

@@ -1,0 +1,84 @@
+"""Tests of `fastpipe verify`: what it says, as words and as JSON, its exit codes, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cli_run import failed, fp, succeeded
+from conftest import damage
+
+from fastpipe.format.index import Index
+from fastpipe.format.layout import shard_name
+
+
+def test_sound_is_said_with_what_was_read(textured: Path) -> None:
+    size = int(Index(textured).shard_sizes.sum())
+    text = succeeded("verify", textured)
+    assert text.startswith(f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each JPEG decoded, in ")
+    quick = succeeded("verify", textured, "--quick")
+    assert "no shard was read" in quick
+
+
+def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(textured)
+    damage(dataset, 6)
+    result = fp("verify", dataset, "--workers", 2)
+    assert result.exit_code == 1
+    _, key, offset = Index(dataset).where(6)
+    assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the JPEG is not" in result.stdout
+    assert f"damaged: {dataset}: 2 things wrong, 1 sample concerned" in result.stdout
+    assert fp("verify", dataset, "--quick").exit_code == 0
+
+
+def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(textured)
+    for sample in range(22):
+        damage(dataset, sample)
+    result = fp("verify", dataset, "--json")
+    assert result.exit_code == 1
+    content = json.loads(result.stdout)
+    assert content["sound"] is False
+    assert content["bad_samples"] == [[0, 21]]
+    assert len(content["findings"]) == 23
+    assert content["findings"][3]["key"] == "0000000003"
+    assert "... and 3 more; --json lists all" in fp("verify", dataset).stdout
+
+
+def test_errors_have_their_codes(tmp_path: Path, textured: Path) -> None:
+    assert "is not a packed dataset" in failed(1, "verify", tmp_path)
+    assert "--workers: expected" in failed(2, "verify", textured, "--workers", 0).replace("=", ": ")
+
+
+SLOW = """
+import sys, time
+from fastpipe import cli
+from fastpipe.verify import verification
+
+check = verification.check_piece
+
+def slowly(piece):
+    print("begun", flush=True)
+    time.sleep(0.3)
+    return check(piece)
+
+verification.check_piece = slowly
+sys.argv = ["fastpipe", "verify", sys.argv[1], "--workers", "1"]
+cli.main()
+"""
+
+
+def test_ctrl_c_ends_with_130(many_shards: Path) -> None:
+    command = [sys.executable, "-c", SLOW, str(many_shards)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "begun\n"
+        run.send_signal(signal.SIGINT)
+        output, errors = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert errors == "fastpipe: interrupted\n"
+    assert "sound" not in output

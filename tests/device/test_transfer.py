@@ -1,0 +1,167 @@
+"""Batches on their way to a device: in order, ahead of the loop, and no memory is used again too early."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import FLAT_IMAGES, damage
+from fake_stream import FakeStream
+
+import fastpipe
+from fastpipe.errors import EngineError, SampleError
+
+BATCH = 5
+Batches = list[tuple[torch.Tensor, torch.Tensor]]
+BATCHES = FLAT_IMAGES // BATCH
+
+
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
+    """The stream that every loader of the test gets."""
+    fake = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: fake)
+    return fake
+
+
+def loader_of(dataset: Path, **options: object) -> fastpipe.Loader:
+    return fastpipe.loader(dataset, BATCH, size=8, num_workers=2, prefetch_factor=2, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def on_the_cpu(flat: Path) -> Batches:
+    """The batches that a loader gives without a stream."""
+    with fastpipe.loader(flat, BATCH, size=8, num_workers=1) as loader:
+        return list(loader)
+
+
+def test_the_next_batch_is_queued_before_one_is_handed_out(flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert stream.log == ["begin", "queued", "begin", "queued", "hand over"]
+        next(batches)
+        assert stream.log[5:] == ["begin", "queued", "hand over"]
+        list(batches)
+    assert stream.log.count("begin") == stream.log.count("hand over") == BATCHES
+
+
+def test_batches_are_those_of_the_cpu(on_the_cpu: Batches, flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        for (images, labels), (expected, numbers) in zip(loader, on_the_cpu, strict=True):
+            assert torch.equal(images, expected)
+            assert torch.equal(labels, numbers)
+            assert images.is_contiguous(memory_format=torch.channels_last)
+            assert images.dtype == torch.uint8
+            assert labels.dtype == torch.int64
+
+
+def test_a_slot_is_not_lent_again_before_it_has_been_copied(
+    on_the_cpu: Batches, flat: Path, stream: FakeStream
+) -> None:
+    """A device that is late: the copy is made only when the mark after it is done."""
+    late: list[tuple[int, torch.Tensor]] = []
+
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        late.append((tensor.data_ptr(), torch.empty_like(tensor)))  # an address keeps no memory, as on a device
+        return late[-1][1]
+
+    def catch_up() -> None:
+        for address, target in late:
+            ctypes.memmove(target.data_ptr(), address, target.nbytes)
+        late.clear()
+        for mark in stream.marks:
+            mark.is_done = True
+
+    stream.at_once = False
+    stream.copy = copy  # type: ignore[method-assign]
+    with loader_of(flat) as loader:
+        batches = list(loader)
+        catch_up()
+        for (images, labels), (expected, numbers) in zip(batches, on_the_cpu, strict=True):
+            assert torch.equal(images, expected)
+            assert torch.equal(labels, numbers)
+
+
+def test_slots_come_back_once_they_have_been_copied(flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        for _ in range(6):
+            for _ in loader:
+                pass
+    slots = stream.buffers - 6 * BATCHES  # one small buffer a batch besides
+    assert slots <= 2 + 2 + stream.lookahead
+
+
+def test_a_loop_that_runs_ahead_of_its_device_is_held_back(flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        for number, _ in enumerate(loader):
+            assert stream.log.count("wait user") == max(0, number - 3)
+
+
+def test_the_host_never_waits_for_the_side_stream(flat: Path, stream: FakeStream) -> None:
+    stream.at_once = False
+    with loader_of(flat) as loader:
+        list(loader)
+    assert not [entry for entry in stream.log if entry.startswith("wait mark")]
+
+
+def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        list(loader)
+        assert loader.stats().device_s == 0.25 * (BATCHES - 1)  # of the last one nobody has asked yet
+        assert loader.stats().transfer_s > 0
+
+
+def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(flat: Path, stream: FakeStream, copied: object) -> None:
+    dataset = copied(flat)  # type: ignore[operator]
+    damage(dataset, 12)
+    with loader_of(dataset, train=False) as loader:
+        batches = iter(loader)
+        good = [next(batches), next(batches)]
+        assert [len(labels) for _, labels in good] == [BATCH, BATCH]
+        assert len(batches) == loader.__len__() - 2  # type: ignore[arg-type]
+        with pytest.raises(SampleError, match="sample 12"):
+            next(batches)
+        with pytest.raises(EngineError, match="ended by an error"):
+            next(batches)
+
+
+def test_a_closed_loader_hands_out_nothing_more(flat: Path, stream: FakeStream) -> None:
+    loader = loader_of(flat)
+    batches = iter(loader)
+    next(batches)
+    loader.close()
+    with pytest.raises(EngineError, match="closed"):
+        next(batches)
+
+
+def test_breaking_off_leaves_nothing_behind(flat: Path, stream: FakeStream) -> None:
+    with loader_of(flat) as loader:
+        for epoch in range(3):
+            loader.set_epoch(epoch)
+            for _ in loader:
+                break
+        assert loader.stats().batches == 3
+        assert len(list(loader)) == BATCHES
+
+
+def test_a_training_step_that_does_not_end_is_told_and_waited_for(
+    flat: Path, stream: FakeStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twenty times the time that the loader's own stages are given: it is told once, and no error."""
+    with loader_of(flat, stall_timeout=0.01) as loader:
+        batches = iter(loader)
+        for _ in range(4):
+            next(batches)
+        stream.late, stream.pause_s = 20, 0.01
+        next(batches)
+        (record,) = [
+            each for each in caplog.records if "has not done the training step of 4 batches ago" in each.message
+        ]
+        assert re.match(r"no batch for \d+ s: cpu has not done", record.message)
+        assert "machine: " in record.message
+        assert len(list(batches)) == BATCHES - 5

@@ -1,0 +1,294 @@
+"""A diagnosis names what a loader suffers from, with the line to change; of sound ones it says nothing."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import diagnosed as faults
+import numpy as np
+import pytest
+import torch
+from checkout import TESTS
+from conftest import frees_memory, run_script
+from diagnosed import (
+    FAULTS,
+    Failing,
+    Names,
+    Numbers,
+    Own,
+    Slow,
+    Stream,
+    diagnosed,
+    finding,
+    line_of,
+    names,
+    slow_pause,
+)
+from torch.utils.data import DataLoader
+
+import fastpipe
+from fastpipe.diagnosis import run
+from fastpipe.errors import ConfigError
+
+HERE = str(Path(__file__))
+
+
+@pytest.fixture(autouse=True)
+def many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPUs of the machine at hand are not what is tested."""
+    monkeypatch.setattr("fastpipe.diagnosis.surroundings.granted_cpus", lambda: 8)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (Numbers(), {}),
+        (Numbers(), {"num_workers": 0}),
+        (Numbers(), {"multiprocessing_context": "spawn", "num_workers": 1, "persistent_workers": True}),
+        (Numbers(), {"multiprocessing_context": "forkserver", "num_workers": 1, "persistent_workers": True}),
+        (Slow(0.001), {}),
+        (Own(), {"worker_init_fn": faults.seed_own}),
+        (Stream(split=True), {}),
+        (Names(np.array([f"{number:032d}" for number in range(300_000)], dtype="S"), 0.001), {}),
+    ],
+    ids=["fork", "no workers", "spawn", "forkserver", "slow enough", "own seeds", "stream", "array of names"],
+)
+def test_nothing_is_found_in_a_sound_loader(dataset: Any, options: dict[str, Any]) -> None:
+    diagnosis = diagnosed(dataset, **options)
+    # A machine that is busy with other work delays batches: that is not told from the loader's doing.
+    assert names(diagnosis) <= {"late-batches", "slow-transfer"}, str(diagnosis)
+    assert diagnosis.stages is not None
+    assert diagnosis.stages.batches in (16, 25, 26)
+    assert diagnosis.processes == options.get("num_workers", 2)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_the_loaders_own_and_nothing_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workers: int
+) -> None:
+    """The same order, the same draws of workers, and afterwards the same state of every generator."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    class Own(DataLoader[Any]):
+        pass
+
+    def loader() -> DataLoader[Any]:
+        torch.manual_seed(3)
+        random.seed(3)
+        np.random.seed(3)
+        generator = torch.Generator().manual_seed(5)
+        context = "fork" if workers else None
+        return Own(Random(), 8, True, num_workers=workers, generator=generator, multiprocessing_context=context)
+
+    made = loader()
+    expected = [list(made), list(made)]
+    seen: list[Any] = []
+    watched = loader()
+    before = (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist())  # type: ignore[index]
+    attributes = dict(vars(watched))
+    fastpipe.diagnose(watched, step=seen.append, epochs=2)
+    assert same(seen, expected[0] + expected[1])
+    assert vars(watched) == attributes
+    assert before == (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist())  # type: ignore[index]
+    assert same(list(watched), expected[0])
+    assert list(tmp_path.iterdir()) == []
+
+
+class Random(Numbers):
+    def sample(self, number: int) -> Any:
+        return number, random.random(), float(np.random.rand()), float(torch.rand(()))
+
+
+def same(batches: list[Any], others: list[Any]) -> bool:
+    return len(batches) == len(others) and all(
+        all(torch.equal(one, two) for one, two in zip(batch, other, strict=True))
+        for batch, other in zip(batches, others, strict=True)
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_slow_samples_are_listed(workers: int) -> None:
+    found = finding(diagnosed(Slow(0.001, (40, 50)), num_workers=workers, epochs=2), "slow-samples")
+    assert "40 2" in found.what  # 40 200 ms
+    assert "50 2" in found.what
+    assert found.section == 13
+    assert found.where.startswith(FAULTS)
+
+
+def test_the_stage_that_holds_the_loop_up() -> None:
+    diagnosis = diagnosed(Slow(0.02), step=lambda batch: time.sleep(0.002))
+    found = finding(diagnosis, "slow-dataset")
+    assert "num_workers=4" in found.change
+    assert found.where == f"{FAULTS}:{line_of('def __getitem__')}"
+    assert diagnosis.stages is not None
+    assert 0.08 <= diagnosis.stages.dataset_s < 1
+    assert diagnosis.stages.dataset_s > 5 * diagnosis.stages.collate_s
+    assert diagnosis.stages.waiting > 0.5
+    found = finding(diagnosed(Numbers(), collate_fn=slow_collate, step=lambda batch: time.sleep(0.002)), "slow-collate")
+    assert found.where == f"{HERE}:{line_of('def slow_collate', HERE)}"
+
+
+def slow_collate(samples: list[Any]) -> list[Any]:
+    time.sleep(0.08)
+    return samples
+
+
+def test_a_step_that_makes_its_own_batch() -> None:
+    diagnosis = diagnosed(Slow(0.005), num_workers=0)
+    found = finding(diagnosis, "no-workers")
+    assert "num_workers=8" in found.change
+    assert found.severity == "bad"
+    assert found.where == f"{FAULTS}:{line_of('loader = DataLoader(')}"
+    assert finding(diagnosed(Slow(0.005), num_workers=0, step=None), "no-workers").severity == "note"
+
+
+def test_an_epoch_that_starts_slowly() -> None:
+    found = finding(diagnosed(Numbers(), worker_init_fn=lambda worker: time.sleep(1.2), epochs=2), "slow-epoch-start")
+    assert "persistent_workers=True" in found.change
+    assert found.section == 14
+
+
+def test_options_that_do_not_go_together() -> None:
+    loader: DataLoader[Any] = DataLoader(
+        Numbers(), 4, num_workers=1, persistent_workers=True, pin_memory=not torch.accelerator.is_available()
+    )
+    loader.num_workers = 0  # as somebody who debugs does
+    diagnosis = fastpipe.diagnose(loader, step=faults.pause, epochs=1)
+    found = finding(diagnosis, "options-without-workers")
+    assert "persistent_workers=True and prefetch_factor=2" in found.what
+    assert found.where == f"{HERE}:{line_of('loader: DataLoader[Any] = DataLoader(', HERE)}"
+    if not torch.accelerator.is_available():
+        assert "torch.cuda.is_available()" in finding(diagnosis, "pin-without-gpu").change
+
+
+def test_lambdas_and_local_functions() -> None:
+    dataset = Numbers()
+    dataset.transform = [len, functools.partial(print, lambda value: value)]  # type: ignore[attr-defined]
+    found = finding(diagnosed(dataset), "lambda")
+    assert "dataset.transform[1].args[0] is a lambda" in found.what
+    assert found.where == f"{HERE}:{line_of('dataset.transform = ', HERE)}"
+    assert found.severity == "note"
+
+    def init(worker: int) -> None:
+        pass
+
+    diagnosis = diagnosed(Numbers(), multiprocessing_context="spawn", worker_init_fn=init)
+    assert "init, a local function" in finding(diagnosis, "lambda").what
+    assert finding(diagnosis, "lambda").severity == "bad"
+    assert "local object" in finding(diagnosis, "error").what
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_threads_of_workers() -> None:
+    found = finding(diagnosed(Numbers(), num_workers=3, worker_init_fn=faults.opencv_threads), "opencv-threads")
+    assert "4 threads in each of 3 workers, for 8 CPUs" in found.what
+    assert "cv2.setNumThreads(0)" in found.change
+    assert (
+        "torch.set_num_threads"
+        in finding(diagnosed(Numbers(), num_workers=1, worker_init_fn=faults.torch_threads), "torch-threads").change
+    )
+
+
+def test_repeated_random_numbers() -> None:
+    found = finding(diagnosed(Own()), "same-random-numbers")
+    assert "dataset.rng is a random generator" in found.what
+    assert found.section == 8
+
+
+def test_a_stream_that_every_worker_reads_whole() -> None:
+    found = finding(diagnosed(Stream(split=False)), "every-sample-per-worker")
+    assert "every sample 2 times" in found.what
+    assert "get_worker_info" in found.change
+
+
+@frees_memory
+def test_lists_that_workers_copy() -> None:
+    names_ = [f"photos/class-{number % 1000:04d}/{number:09d}.jpg" for number in range(500_000)]
+    diagnosis = diagnosed(Names(names_), batch_size=2, batches=50, step=slow_pause)
+    found = finding(diagnosis, "copy-on-write")
+    assert "dataset.names is a list of 500,000 str" in found.what
+    assert "grew by" in found.what
+    assert found.change.startswith("self.names = np.array")
+    assert max(growth.grown_bytes for growth in diagnosis.memory) > 5e6
+
+
+@frees_memory
+@pytest.mark.parametrize(("workers", "process"), [(0, "the process that iterates"), (1, "worker 0")])
+def test_memory_that_grows_without_end(workers: int, process: str) -> None:
+    """In a process of its own: one that has freed much takes no new memory for a while."""
+    script = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from diagnosed import Keeping, diagnosed, finding
+        print(finding(diagnosed(Keeping(), num_workers=int(sys.argv[2])), "memory-grows").what)
+    """
+    ran = run_script(script, TESTS, workers)
+    assert ran.returncode == 0, ran.stderr
+    assert process in ran.stdout
+    assert " grew by " in ran.stdout
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sample_that_raises_is_named(workers: int) -> None:
+    found = finding(diagnosed(Failing("raise"), num_workers=workers), "bad-sample")
+    assert found.what == "reading sample 20 (photos/20.jpg) raised OSError: image file is truncated"
+    assert found.where == f"{FAULTS}:{line_of('raise OSError')}"
+
+
+def test_a_worker_that_is_killed() -> None:
+    found = finding(diagnosed(Failing("kill"), num_workers=1), "worker-killed")
+    assert "by SIGKILL" in found.what
+    assert found.section == 15
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[Any] = []
+    diagnosed(Numbers(), num_workers=0, batches=3, epochs=2, step=counted.append)
+    assert len(counted) == 6
+    counted.clear()
+    diagnosed(Slow(0.05), num_workers=0, seconds=0.3, step=counted.append)
+    assert 0 < len(counted) < 8
+
+
+def test_wrong_arguments(flat: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Numbers())
+    with pytest.raises(ConfigError, match=r"expected a torch\.utils\.data\.DataLoader, got list"):
+        fastpipe.diagnose([1, 2])
+    with pytest.raises(ConfigError, match="batches: "):
+        fastpipe.diagnose(loader, batches=0)
+    with pytest.raises(ConfigError, match="stall_timeout: "):
+        fastpipe.diagnose(loader, stall_timeout=-1)
+    with pytest.raises(ZeroDivisionError):
+        fastpipe.diagnose(loader, step=lambda batch: 1 / 0)
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "observation", lambda path: None)
+    with pytest.raises(ConfigError, match="is the disk full"):
+        diagnosed(Numbers(), num_workers=0)
+
+
+def test_it_reads_well_and_goes_into_json() -> None:
+    diagnosis = diagnosed(Slow(0.02), step=lambda batch: time.sleep(0.002))
+    text = str(diagnosis)
+    for words in (
+        "DataLoader(batch_size=4, num_workers=2",
+        "dataset",
+        "collate",
+        "transfer",
+        "step",
+        "memory",
+        "change",
+    ):
+        assert words in text
+    assert all(len(line) <= 120 for line in text.splitlines())
+    loaded = json.loads(json.dumps(diagnosis.as_dict()))
+    assert loaded["findings"][0]["name"] == "slow-dataset"
+    assert loaded["stages"]["dataset_s"] > 0.03
+    assert repr(diagnosis) == text

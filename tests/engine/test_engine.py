@@ -1,0 +1,194 @@
+"""Tests of the native engine by way of its Python side: right rows, and a status of its own for each that fails."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import damage, pillow_picture
+from engine_jobs import SIZE, images_for, plan_all, run_all, wait_done
+
+from fastpipe import _engine
+from fastpipe.engine import limits
+from fastpipe.engine.engine import Engine
+from fastpipe.format.index import Index
+from fastpipe.format.layout import INDEX_FILE
+
+Copy = Callable[[Path], Path]
+
+
+def open_shards() -> int:
+    gc.collect()  # what the tracebacks of other tests' errors still hold
+    names = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            names.append(os.readlink(link))
+        except OSError:
+            continue
+    return sum(name.endswith(".tar") for name in names)
+
+
+def test_rows_are_the_pictures(textured: Path) -> None:
+    index = Index(textured)
+    images, errors = run_all(index)
+    assert errors == []
+    for sample, row in enumerate(images):
+        picture = np.asarray(pillow_picture(index, sample))
+        expected = _engine.resize(picture, *SIZE)
+        assert np.abs(row.astype(int) - expected).mean() < 0.5
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_rows_do_not_depend_on_the_threads(textured: Path, workers: int) -> None:
+    images, errors = run_all(Index(textured), workers)
+    assert errors == []
+    assert np.array_equal(images, run_all(Index(textured), 1)[0])
+
+
+def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
+    index = Index(textured)
+    whole, _ = run_all(index)
+    plan = plan_all(index, batch_size=4)
+    images = np.full((9, *SIZE, 3), 7, dtype=np.uint8)
+    pool = Engine(index, 2)
+    assert wait_done(pool.submit(plan, images, exact=True, rows=np.array([8, 0, 3, 5]))) == []
+    pool.close()
+    assert np.array_equal(images[[8, 0, 3, 5]], whole[:4])
+    assert (images[[1, 2, 4, 6, 7]] == 7).all()
+
+
+def test_a_missing_shard_fails_its_rows_only(many_shards: Path, copied: Copy) -> None:
+    index = Index(copied(many_shards))
+    index.shards[1].path.unlink()
+    images, errors = run_all(index)
+    gone = np.flatnonzero(index.records["shard"] == 1).tolist()
+    assert [row for row, _ in errors] == gone
+    assert {reason for _, reason in errors} == {"the shard cannot be opened: No such file or directory"}
+    assert all(image.any() for row, image in enumerate(images) if row not in gone)
+
+
+@pytest.mark.parametrize("change", [-1, -5000, 1, 512])
+def test_a_shard_of_another_size_is_refused(many_shards: Path, copied: Copy, change: int) -> None:
+    index = Index(copied(many_shards))
+    shard = index.shards[2]
+    os.truncate(shard.path, shard.size_bytes + change)
+    _, errors = run_all(index)
+    assert [row for row, _ in errors] == np.flatnonzero(index.records["shard"] == 2).tolist()
+    for _, reason in errors:
+        assert reason.startswith("the shard is not the one that was packed: ")
+        assert f"expected {shard.size_bytes} bytes, found {shard.size_bytes + change}" in reason
+
+
+def test_a_shard_that_is_a_folder(many_shards: Path, copied: Copy) -> None:
+    index = Index(copied(many_shards))
+    index.shards[0].path.unlink()
+    index.shards[0].path.mkdir()
+    _, errors = run_all(index)
+    assert [row for row, _ in errors] == np.flatnonzero(index.records["shard"] == 0).tolist()
+
+
+def test_a_bad_jpeg_fails_its_row_only(textured: Path, copied: Copy) -> None:
+    dataset = copied(textured)
+    for sample in (4, 17):
+        damage(dataset, sample)
+    images, errors = run_all(Index(dataset))
+    assert [row for row, _ in errors] == [4, 17]
+    assert all(reason.startswith("the bytes are not a JPEG") for _, reason in errors)
+    good = [row for row in range(len(images)) if row not in (4, 17)]
+    assert np.array_equal(images[good], run_all(Index(textured))[0][good])
+
+
+def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: Copy) -> None:
+    dataset = copied(textured)
+    records = np.load(dataset / INDEX_FILE)
+    width, height = int(records["width"][3]), int(records["height"][3])
+    records["width"][3] = width - 1
+    np.save(dataset / INDEX_FILE, records)
+    _, errors = run_all(Index(dataset))
+    reason = (
+        "the JPEG's dimensions are not those of the index: "
+        f"the index says {width - 1} x {height}, the JPEG {width} x {height}"
+    )
+    assert errors == [(3, reason)]
+
+
+@pytest.mark.parametrize(
+    "box", [(-1, 0, 5, 5), (0, 0, 1e6, 5), (0, 0, 0, 5), (0, 0, float("nan"), 5), (float("nan"), 0, 5, 5)]
+)
+def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[float, ...]) -> None:
+    index = Index(textured)
+    plan = plan_all(index, batch_size=3)
+    plan.crops.boxes[1] = box
+    pool = Engine(index, 1)
+    errors = wait_done(pool.submit(plan, images_for(plan), exact=True))
+    pool.close()
+    assert [row for row, _ in errors] == [1]
+    assert errors[0][1].startswith("the crop does not lie inside the image")
+
+
+def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(many_shards)
+    expected, _ = run_all(index)
+    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)
+    plan = plan_all(index)
+    pool = Engine(index, 3)
+    assert open_shards() == 0
+    for _ in range(3):
+        images = images_for(plan)
+        assert wait_done(pool.submit(plan, images, exact=True)) == []
+        assert np.array_equal(images, expected)
+        assert open_shards() <= 2
+    pool.close()
+    del pool
+    assert open_shards() == 0
+
+
+def test_counters_count(large: Path) -> None:
+    index = Index(large)
+    plan = plan_all(index)
+    pool = Engine(index, 2)
+    for times in (1, 2):
+        wait_done(pool.submit(plan, images_for(plan), exact=True))
+        counters = pool.counters()
+        assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
+        assert counters["bytes_read"] == times * index.jpeg_bytes
+        assert 1 <= counters["shards_opened"] <= 2  # threads that find it closed at the same time each open it
+        assert counters["images_failed"] == 0
+        assert min(counters["read_s"], counters["decode_s"], counters["resize_s"]) > 0
+    pool.close()
+
+
+class TestBindings:
+    """What the extension refuses before it starts anything."""
+
+    def test_images_of_the_wrong_kind(self, large: Path) -> None:
+        index = Index(large)
+        plan = plan_all(index)
+        pool = Engine(index, 1)
+        good = images_for(plan)
+        read_only = images_for(plan)
+        read_only.flags.writeable = False
+        wrong = [good[..., :2], good[:, :, ::2], good[0], good[:, :0], read_only, good[: len(plan) - 1]]
+        for images in wrong:
+            with pytest.raises(ValueError, match=r"images|out_row|writ"):
+                pool.submit(plan, images, exact=True)
+        with pytest.raises(TypeError):
+            pool.submit(plan, good.astype(np.float32), exact=True)  # type: ignore[arg-type]
+        pool.close()
+
+    def test_no_threads(self) -> None:
+        with pytest.raises(ValueError, match="threads must be at least 1"):
+            _engine.Engine([], 0, 1)
+
+    def test_a_shard_that_is_not_listed(self, large: Path) -> None:
+        index = Index(large)
+        plan = plan_all(index, batch_size=1)
+        plan.records["shard"][0] = 5
+        pool = Engine(index, 1)
+        errors = wait_done(pool.submit(plan, images_for(plan), exact=True))
+        assert errors == [(0, "the shard cannot be opened: the index names shard 5 of 1")]
+        pool.close()

@@ -1,0 +1,218 @@
+"""Tests of the native engine's threads and jobs: an orderly end whatever happens, and never a write too late."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import run_script
+from engine_jobs import images_for, plan_all, wait_done
+from patience import in_time
+from soak import Tried, times
+
+from fastpipe.engine.engine import Engine
+from fastpipe.errors import EngineError
+from fastpipe.format.index import Index
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def threads_at_rest() -> int:
+    """The system may still be clearing away threads that were joined just before."""
+    before, now = -1, threads()
+    while now != before:
+        time.sleep(0.1)
+        before, now = now, threads()
+    return now
+
+
+@pytest.fixture
+def pool(large: Path) -> Iterator[Engine]:
+    made = Engine(Index(large), 2)
+    yield made
+    made.close()
+
+
+def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    pool.close()
+    pool.close()
+    with pytest.raises(EngineError, match=r"closed; make a new one with fastpipe\.loader"):
+        pool.submit(plan, images_for(plan), exact=True)
+    with pytest.raises(EngineError, match="closed"):
+        pool.check_usable()
+    assert pool.counters()["images_decoded"] == 0
+
+
+def test_closing_cancels_what_waits(large: Path) -> None:
+    index = Index(large)
+    pool = Engine(index, 1)
+    plan = plan_all(index)
+    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(50)]
+    started = time.monotonic()
+    pool.close()
+    assert in_time(time.monotonic() - started, 2)
+    for job in jobs:
+        assert job.wait(0)
+    assert jobs[-1].errors() == [(row, "cancelled before it ran") for row in range(len(plan))]
+
+
+def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    for _ in range(20):
+        images = images_for(plan)
+        job = pool.submit(plan, images, exact=True)
+        job.wait(0.001)
+        del job
+        images[...] = 9
+        time.sleep(0.002)
+        assert (images == 9).all()
+
+
+def test_jobs_are_dropped_in_any_order(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    for number in range(10):
+        jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(6)]
+        del jobs[number % 6]
+        del jobs[number % 3]
+        assert wait_done(jobs[number % 4]) == []
+    del jobs
+    images = images_for(plan)
+    assert wait_done(pool.submit(plan, images, exact=True)) == []
+    assert all(image.any() for image in images)
+
+
+def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    job = pool.submit(plan, images_for(plan), exact=True)
+    job.cancel()
+    job.cancel()
+    assert job.wait(0)
+    assert {reason for _, reason in job.errors()} <= {"cancelled before it ran"}
+
+
+def test_the_images_live_as_long_as_the_job(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(4)]
+    gc.collect()
+    assert all(wait_done(job) == [] for job in jobs)
+
+
+def test_wait_gives_up_after_its_time(large: Path) -> None:
+    index = Index(large)
+    pool = Engine(index, 1)
+    plan = plan_all(index)
+    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(60)]
+    started = time.monotonic()
+    assert not jobs[-1].wait(0.05)
+    waited = time.monotonic() - started
+    assert waited > 0.04
+    assert in_time(waited, 1)
+    pool.close()
+
+
+def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
+    plan = plan_all(Index(large))
+    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(8)]
+    waiting = [threading.Thread(target=wait_done, args=(job,)) for job in jobs]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_threads_end_with_close(large: Path) -> None:
+    before = threads_at_rest()
+    pool = Engine(Index(large), 7)
+    assert threads() == before + 7 + 1  # one reads ahead
+    pool.close()
+    assert threads_at_rest() == before
+
+
+def test_threads_that_the_system_refuses(large: Path, tried: Tried) -> None:
+    script = """
+        import resource, sys
+        from fastpipe.engine.engine import Engine
+        from fastpipe.errors import EngineError
+        from fastpipe.format.index import Index
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # no room for the stacks
+        try:
+            Engine(Index(sys.argv[1]), 1024)
+        except EngineError as problem:
+            print(problem)
+    """
+    done = run_script(script, large)
+    assert done.returncode == 0, done.stderr
+    assert "cannot start 1024 threads" in done.stdout
+    assert "pass a smaller num_workers" in done.stdout
+    tried("the system refuses threads", 1, "an EngineError that says what to change")
+
+
+def test_a_forked_child_gets_an_error_and_ends(large: Path, tried: Tried) -> None:
+    script = """
+        import os, sys, threading
+        import fastpipe
+        from fastpipe.errors import EngineError
+        loader = fastpipe.loader(sys.argv[1], 2, size=64, num_workers=2, prefetch_factor=3)
+        batches = iter(loader)
+        next(batches)
+        for how in ("sys.exit", "os._exit"):
+            child = os.fork()
+            if child == 0:
+                for use in (lambda: next(batches), lambda: next(iter(loader))):
+                    try:
+                        use()
+                    except EngineError as problem:
+                        assert f"forked child {os.getpid()}" in str(problem), problem
+                    else:
+                        os._exit(3)
+                loader.stats()
+                loader.close()
+                del loader, batches
+                sys.exit(7) if how == "sys.exit" else os._exit(7)
+            _, status = os.waitpid(child, 0)
+            assert os.waitstatus_to_exitcode(status) == 7, status
+        assert sum(1 for _ in batches) == len(loader) - 1  # the parent's goes on
+        print("done")
+    """
+    done = run_script(script, large, timeout_s=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+    tried("a fork in mid-epoch", 2, "an EngineError in the child, which ends; the parent's epoch goes on")
+
+
+def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: Tried) -> None:
+    script = """
+        import sys, threading, time
+        import numpy as np
+        from fastpipe.plan.crops import Resize
+        from fastpipe.engine.engine import Engine
+        from fastpipe.errors import EngineError
+        from fastpipe.format.index import Index
+        from fastpipe.plan.batch import EpochPlan, Recipe
+        index = Index(sys.argv[1])
+        engine = Engine(index, 2)
+        plan = EpochPlan(index, Recipe(8, (64, 64), Resize(), 0.0, True, False, 0), 0).batch(0)
+        def run():
+            images = np.empty((8, 64, 64, 3), np.uint8)
+            try:
+                while True:
+                    engine.submit(plan, images, exact=True).wait(1)
+            except EngineError:
+                pass
+        for _ in range(3):
+            threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.2)
+    """
+    rounds = times(4, 40)
+    for _ in range(rounds):
+        done = run_script(script, flat, timeout_s=60)
+        assert (done.returncode, done.stderr) == (0, "")
+    tried("the end of a program whose daemon threads use the engine", rounds, "the program's exit code, no word more")

@@ -1,0 +1,248 @@
+"""A loader from which no batch comes says which thread is stuck at what; first it warns, then it raises."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from faults.injector import Fault
+from PIL import Image
+from soak import Tried, long_form, times
+
+import fastpipe
+from fastpipe.engine.watchdog import Activity, Watchdog
+from fastpipe.errors import ConfigError, EngineError
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+
+HELD_MS = 120_000  # for ever
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two pictures that take a good part of a second each."""
+    source = tmp_path_factory.mktemp("slow") / "source"
+    (source / "only").mkdir(parents=True)
+    noise = np.random.default_rng(1).integers(0, 256, (3000, 4000, 3), dtype=np.uint8)
+    for number in range(2):
+        Image.fromarray(noise).save(source / "only" / f"{number}.jpg", quality=98, subsampling=0)
+    pack(source, source.with_name("packed"), PackOptions(workers=1))
+    return source.with_name("packed")
+
+
+def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1) as loader:
+        started = time.monotonic()
+        list(loader)
+        took_s = time.monotonic() - started
+    timeout_s = round(took_s / 5, 3)  # so that twice as long as before is no error yet
+    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=timeout_s) as loader:
+        ((images, _),) = loader
+    assert images.shape[0] == 2
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("fastpipe", logging.WARNING)
+    assert re.match(r"no batch for \d+ s: stuck ", record.message)
+    for words in (
+        "sample ",
+        "key ",
+        "at byte ",
+        str(slow),
+        "thread 0: ",
+        "machine: ",
+        "CPUs granted",
+        f"after {10 * timeout_s:g} s",
+    ):
+        assert words in record.message
+
+
+def test_ten_times_as_long_is_an_error(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=0.004) as loader:
+        batches = iter(loader)
+        with pytest.raises(EngineError, match=r"no batch for 0 s: stuck (opening|reading|decoding) sample 0 "):
+            next(batches)
+        with pytest.raises(EngineError, match="ended by an error"):
+            next(batches)
+    assert len(caplog.records) == 1
+
+
+def test_a_loader_that_keeps_up_says_nothing(textured: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with fastpipe.loader(textured, 4, size=16, num_workers=1) as loader:
+        list(loader)
+    assert not caplog.records
+
+
+def test_every_stage_has_its_words(flat: Path) -> None:
+    index = fastpipe.open(flat)
+    offset = int(index.records[3]["offset"])
+    for stage, says in (
+        ("opening", "the file system does not answer"),
+        ("reading", "the disk or the network does not answer"),
+        ("decoding", "slow to decode"),
+        ("resizing", "the output is very large"),
+    ):
+        activities = [Activity("idle", 0, 0, 0.0), Activity(stage, 0, offset, 61.0), Activity("reading", 0, 7, 3.0)]
+        dog = Watchdog(60, index, lambda activities=activities: activities)  # type: ignore[misc]
+        with pytest.raises(EngineError) as caught:
+            dog.look(600)
+        lines = str(caught.value).splitlines()
+        assert lines[0].startswith(f"no batch for 600 s: stuck {stage} sample 3 (key 0000000003) at byte {offset} of ")
+        assert says in lines[0]
+        assert [line.split(":")[0].strip() for line in lines[1:]] == ["thread 0", "thread 1", "thread 2", "machine"]
+        assert lines[1].endswith("idle")
+        assert "byte 7 of" in lines[3]
+
+
+def test_threads_without_work_are_not_blamed(flat: Path) -> None:
+    dog = Watchdog(1, fastpipe.open(flat), lambda: [Activity("idle", 0, 0, 0.0)])
+    with pytest.raises(EngineError, match="the threads have nothing to do"):
+        dog.look(10)
+
+
+# A program whose first batch does not come. What it allows a held row at its end, 10 s, is cut short.
+STALL = """
+import logging, sys
+import fastpipe, fastpipe.engine.engine
+
+fastpipe.engine.engine._PATIENCE_S = 0.2
+logging.basicConfig(format="%(message)s")
+dataset, timeout_s = sys.argv[1], float(sys.argv[2])
+with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2, stall_timeout=timeout_s) as loader:
+    print("begun", flush=True)
+    for images, labels in loader:
+        print("came", len(images))
+"""
+
+
+def start(dataset: Path, fault: Fault, timeout_s: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", STALL, str(dataset), str(timeout_s)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=fault.environment(), stdout=pipe, stderr=pipe, text=True)
+
+
+def ended(program: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, output, log and error; long before the held call would end."""
+    with program:
+        try:
+            out, log = program.communicate(timeout=HELD_MS / 2000)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            raise
+    return program.returncode, out, log
+
+
+def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
+    """The program gets its error, and ends, with two threads held."""
+    index = fastpipe.open(flat)
+    (shard,) = index.shards
+    count = times(1, 30)
+    for number in range(count):
+        call, stage, at = ("open", "opening", 0) if number % 5 == 4 else ("pread", "reading", number)
+        fault = Fault(under=shard.path, calls=(call,), kind="delay", at=at, number=HELD_MS, each=True)
+        code, _, said = ended(start(flat, fault, 0.1))
+        assert code == 1, said
+        log, error = said.split("Traceback", 1)
+        assert re.match(r"no batch for \d s: stuck ", log)
+        assert log.endswith("waiting on; an error comes after 1 s (stall_timeout sets a tenth of that)\n")
+        assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
+        for words in (log, error):
+            found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+)\) at byte (\d+) of (\S+), for", words)
+            assert found is not None, words
+            path, key, offset = index.where(int(found[1]))
+            assert (str(path), key, str(offset)) == (found[4], found[2], found[3])
+            assert len(re.findall(rf"thread \d: {stage} sample .*, \d+\.\d s", words)) == 2
+            assert re.search(r"machine: \d+ CPUs granted.* of memory available", words)
+    tried(
+        "an open or a read of a shard takes for ever",
+        count,
+        "told after stall_timeout with shard, key, byte and each thread's work; after ten times as long an error, with "
+        "which the program ends",
+    )
+
+
+def test_a_disk_that_answers_late(flat: Path, tried: Tried) -> None:
+    (shard,) = fastpipe.open(flat).shards
+    count = times(1, 10)
+    for number in range(count):
+        fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=3 * number, number=1500)
+        code, out, log = ended(start(flat, fault, 0.5))
+        assert (code, out) == (0, "begun\ncame 37\n")
+        assert log.count("no batch for") == 1
+        assert "stuck reading sample" in log
+    tried("a read takes longer than stall_timeout", count, "told once, and the batch comes")
+
+
+def test_ctrl_c_while_a_read_never_ends(flat: Path, tried: Tried) -> None:
+    (shard,) = fastpipe.open(flat).shards
+    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=0, number=HELD_MS, each=True)
+    count = times(1, 10)
+    for number in range(count):
+        program = start(flat, fault, 60)
+        assert program.stdout is not None
+        assert program.stdout.readline() == "begun\n"
+        time.sleep(0.3 + 0.05 * number)
+        program.send_signal(signal.SIGINT)
+        code, _, log = ended(program)
+        assert code == -signal.SIGINT
+        assert "KeyboardInterrupt" in log
+    tried("Ctrl-C while a read takes for ever", count, "the program ends")
+
+
+# A loop that is left after one batch, with the threads held in the rows of the next two.
+DROPPED = """
+import sys, time
+import fastpipe
+
+loader = fastpipe.loader(sys.argv[1], 5, size=8, train=False, num_workers=2)
+batches = iter(loader)
+next(batches)
+while loader.stats().threads_busy < 2:
+    time.sleep(0.01)
+started = time.monotonic()
+del batches, loader
+print(time.monotonic() - started)
+"""
+
+
+@pytest.mark.skipif(not long_form(), reason="waits for 10 s; in make soak")
+def test_dropping_a_loader_while_reads_never_end(flat: Path, tried: Tried) -> None:
+    (shard,) = fastpipe.open(flat).shards
+    fault = Fault(under=shard.path, calls=("pread",), kind="delay", at=9, number=HELD_MS, each=True)
+    run = subprocess.run(
+        [sys.executable, "-c", DROPPED, str(flat)],
+        env=fault.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=HELD_MS / 2000,
+        check=True,
+    )
+    assert 9 < float(run.stdout) < 20
+    tried("an iterator and its loader dropped while reads take for ever", 1, "10 s are waited; the program ends")
+
+
+@pytest.mark.parametrize("value", [0, -1, "60", None, float("nan"), float("inf"), True])
+def test_timeouts_that_make_no_sense(flat: Path, value: object) -> None:
+    with pytest.raises(ConfigError, match="stall_timeout: expected a number above 0, got"):
+        fastpipe.loader(flat, 4, size=8, stall_timeout=value)  # type: ignore[arg-type]
+
+
+def test_activities_are_those_of_the_moment(slow: Path) -> None:
+    from fastpipe.engine.engine import Engine
+
+    index = fastpipe.open(slow)
+    with fastpipe.loader(slow, 1, size=2000, train=False, num_workers=2) as loader:
+        engine: Engine = loader._engine
+        assert [each.stage for each in engine.activities()] == ["idle", "idle"]
+        batches = iter(loader)
+        next(batches)
+        time.sleep(0.05)
+        busy = [each for each in engine.activities() if each.stage != "idle"]
+        assert all(each.offset in index.records["offset"] and each.seconds > 0 for each in busy)
+        list(batches)
+        assert [each.stage for each in engine.activities()] == ["idle", "idle"]

@@ -1,0 +1,123 @@
+"""A dataset of a billion samples opens at once, is planned at once and needs next to no memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import frees_memory, run_script
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.crops import Resize
+
+SAMPLES = 10**9
+JPEG_BYTES = 110_000
+SAMPLES_PER_SHARD = 9_000  # 1 GB: 111,112 shards
+BATCH_SIZE = 256
+BATCHES = 60
+
+# CPU seconds, since the machine may be busy.
+MEASURE = """
+    import json, statistics, sys, time
+    import torch
+    from fastpipe.plan.crops import RandomResizedCrop
+    from fastpipe.format.index import Index
+    from fastpipe.plan.batch import EpochPlan, Recipe
+
+    def resident_mb():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096 / 1e6
+
+    size, batches = int(sys.argv[2]), int(sys.argv[3])
+    before_mb = resident_mb()
+    started = time.process_time()
+    index = Index(sys.argv[1])
+    open_s = time.process_time() - started
+    plan = EpochPlan(index, Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0), 0)
+    seconds = []
+    for number in range(len(plan) // 2, len(plan) // 2 + batches):
+        started = time.process_time()
+        batch = plan.batch(number)
+        plan.reads(number, batch, first=not seconds)
+        seconds.append(time.process_time() - started)
+    print(json.dumps({
+        "samples": len(index),
+        "open_s": open_s,
+        "plan_s": statistics.median(seconds),
+        "first_plan_s": seconds[0],
+        "resident_mb": resident_mb() - before_mb,
+    }))
+"""
+
+
+def records_of(samples: NDArray[np.int64]) -> NDArray[np.void]:
+    """What the index would say of some samples, had they been packed."""
+    records = np.zeros(len(samples), dtype=INDEX_DTYPE)
+    records["shard"] = samples // SAMPLES_PER_SHARD
+    records["offset"] = samples % SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)
+    records["size"], records["width"], records["height"] = JPEG_BYTES, 500, 375
+    records["label"] = samples % 1000
+    return records
+
+
+@pytest.fixture(scope="module")
+def billion(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its index is 36 GB of hole; only the records that the test comes to are written."""
+    dataset = tmp_path_factory.mktemp("billion")
+    info = json.loads((flat / DATASET_FILE).read_text())
+    starts = range(0, SAMPLES, SAMPLES_PER_SHARD)
+    shard = {**info["shards"][0], "size_bytes": SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)}
+    shards = [
+        {**shard, "name": shard_name(number), "samples": min(SAMPLES_PER_SHARD, SAMPLES - start)}
+        for number, start in enumerate(starts)
+    ]
+    info |= {
+        "samples": SAMPLES,
+        "jpeg_bytes": SAMPLES * JPEG_BYTES,
+        "classes": [str(number) for number in range(1000)],
+        "class_counts": [SAMPLES // 1000] * 1000,
+        "shards": shards,
+    }
+    (dataset / DATASET_FILE).write_text(json.dumps(info))
+    try:
+        records = np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(SAMPLES,))
+    except OSError as problem:
+        pytest.skip(f"no file of 36 GB here: {problem}")
+    needed = needed_samples(dataset)
+    records[needed] = records_of(needed)
+    del records
+    written_bytes = (dataset / INDEX_FILE).stat().st_blocks * 512
+    assert written_bytes < 2**28, "it is sparse"
+    return dataset
+
+
+def needed_samples(dataset: Path) -> NDArray[np.int64]:
+    """The samples of the batches that MEASURE plans, and the ends of what is read ahead for them."""
+    index = Index(dataset)
+    plan = EpochPlan(index, Recipe(BATCH_SIZE, (224, 224), Resize(), 0.5, True, True, 0), 0)
+    start = len(plan) // 2 * BATCH_SIZE
+    stop = start + BATCHES * BATCH_SIZE
+    _, order = plan.orders[0]
+    runs = order.reads(start, stop, first=True)
+    shard_ends = [index.shard_starts[np.unique(runs // SAMPLES_PER_SHARD)] + edge for edge in (-1, 0)]
+    needed = np.concatenate([order.take(start, stop), runs[:, 0], runs[:, 1] - 1, *shard_ends])
+    return np.unique(needed[needed >= 0])
+
+
+@frees_memory
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_billion_samples(billion: Path) -> None:
+    done = run_script(MEASURE, billion, BATCH_SIZE, BATCHES)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["samples"] == SAMPLES
+    assert found["open_s"] < 1
+    assert found["plan_s"] < 0.005
+    assert found["first_plan_s"] < 0.2, "of a window, and of the process"
+    assert found["resident_mb"] < 100

@@ -1,0 +1,251 @@
+"""Tests of opening a packed dataset: what it tells, and that each refusal names the path and the next step."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+from conftest import FLAT_CLASSES, FLAT_IMAGES, packed_jpeg
+
+import fastpipe
+from fastpipe.errors import DatasetError
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
+
+Copy = Callable[[Path], Path]
+
+
+def assert_refused(dataset: Path, names: Path, reason: str, next_step: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        fastpipe.open(dataset)
+    message = str(caught.value)
+    assert str(names) in message
+    assert re.search(reason, message), message
+    assert re.search(next_step, message), message
+    assert "\n" not in message
+
+
+def edit_info(dataset: Path, **changes: Any) -> None:
+    info = json.loads((dataset / DATASET_FILE).read_text())
+    (dataset / DATASET_FILE).write_text(json.dumps({**info, **changes}))
+
+
+def edit_records(dataset: Path, sample: int, **changes: int) -> None:
+    records = np.load(dataset / INDEX_FILE)
+    for name, value in changes.items():
+        records[name][sample] = value
+    np.save(dataset / INDEX_FILE, records)
+
+
+def test_what_a_dataset_tells(flat: Path) -> None:
+    index = fastpipe.open(str(flat))
+    assert len(index) == FLAT_IMAGES
+    assert index.classes == list(FLAT_CLASSES)
+    assert repr(index) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes, 1 shards>"
+    assert sum(shard.samples for shard in index.shards) == FLAT_IMAGES
+    assert [shard.path.stat().st_size for shard in index.shards] == [s.size_bytes for s in index.shards]
+    assert index.records.dtype == INDEX_DTYPE
+    assert not index.records.flags.writeable
+    assert index.jpeg_bytes == index.records["size"].sum()
+
+
+def test_records_point_at_the_samples(flat: Path) -> None:
+    index = fastpipe.open(flat)
+    for sample, record in enumerate(index.read(np.arange(len(index)))):
+        jpeg = packed_jpeg(index, sample)
+        assert jpeg[:2] == b"\xff\xd8"
+        assert jpeg[-2:] == b"\xff\xd9"
+        assert xxhash.xxh3_64_intdigest(jpeg) == record["xxh3_64"]
+
+
+def test_where_a_sample_lies(flat: Path) -> None:
+    shard, key, offset = fastpipe.open(flat).where(5)
+    assert shard == str(flat / "shard-000000.tar")
+    assert key == "0000000005"
+    assert offset == fastpipe.open(flat).records[5]["offset"]
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    assert_refused(tmp_path / "no", tmp_path / "no", "does not exist", "fastpipe pack SRC")
+
+
+def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    assert_refused(tmp_path / "file", tmp_path / "file", "is a file; expected a folder", "fastpipe pack")
+
+
+def test_a_folder_of_photos(flat: Path) -> None:
+    source = flat.parent / "source"
+    assert_refused(source, source, "not a packed dataset", f"pack them first: fastpipe pack {source} DST")
+
+
+def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    (dataset / DATASET_FILE).unlink()
+    assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` again")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"\xff\xfe\x00", b'{"format": ', b"[" * 100_000, b'{"samples": NaN'],
+    ids=["empty", "open", "bytes", "cut", "deep", "nan"],
+)
+def test_damaged_json(flat: Path, copied: Copy, content: bytes) -> None:
+    dataset = copied(flat)
+    (dataset / DATASET_FILE).write_bytes(content)
+    assert_refused(dataset, dataset / DATASET_FILE, "not valid JSON", "pack the source again")
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "{}", '{"format": "parquet", "version": 1}'])
+def test_json_of_something_else(flat: Path, copied: Copy, content: str) -> None:
+    dataset = copied(flat)
+    (dataset / DATASET_FILE).write_text(content)
+    assert_refused(dataset, dataset / DATASET_FILE, "not describe a fastpipe dataset", "expected format")
+
+
+@pytest.mark.parametrize("version", [0, 2, "1", None])
+def test_another_version(flat: Path, copied: Copy, version: object) -> None:
+    dataset = copied(flat)
+    edit_info(dataset, version=version)
+    reason = re.escape(f"format version {version!r}; this fastpipe reads version 1")
+    assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the fastpipe that packed it")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": None},
+        {"classes": 3},
+        {"classes": "abc"},
+        {"shards": [{"name": "shard-000000.tar"}]},
+        {"shards": [{"name": 7, "samples": 37, "size_bytes": 1000}]},
+        {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": -1}]},
+        {"shards": [{"name": "shard-000000.tar", "samples": 37, "size_bytes": 2**64}]},
+        {"samples": "many"},
+        {"samples": float("inf")},
+        {"jpeg_bytes": []},
+    ],
+    ids=lambda changes: re.sub(r"\W+", "-", str(changes)),
+)
+def test_garbled_fields(flat: Path, copied: Copy, changes: dict[str, Any]) -> None:
+    dataset = copied(flat)
+    edit_info(dataset, **changes)
+    assert_refused(dataset, dataset / DATASET_FILE, "lacks or garbles a field", "pack the source again")
+
+
+def test_a_missing_index(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    (dataset / INDEX_FILE).unlink()
+    assert_refused(dataset, dataset / INDEX_FILE, "is missing", "pack the source again")
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 60, 200, -1])
+def test_a_truncated_index(flat: Path, copied: Copy, length: int) -> None:
+    dataset = copied(flat)
+    file = dataset / INDEX_FILE
+    file.write_bytes(file.read_bytes()[:length])
+    assert_refused(dataset, file, "not a whole .npy file", "pack the source again")
+
+
+def other_content(kind: str) -> bytes:
+    out = io.BytesIO()
+    if kind == "pickle":
+        np.save(out, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    elif kind == "zip":
+        with zipfile.ZipFile(out, "w") as archive:
+            archive.writestr("a.npy", b"")
+    elif kind == "text":
+        out.write(b"hello, world, this is no array" * 20)
+    elif kind == "floats":
+        np.save(out, np.zeros(FLAT_IMAGES))
+    elif kind == "short":
+        np.save(out, np.zeros(FLAT_IMAGES - 1, dtype=INDEX_DTYPE))
+    else:
+        np.save(out, np.zeros((FLAT_IMAGES, 1), dtype=INDEX_DTYPE))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("pickle", "not a whole .npy file"),
+        ("text", "not a whole .npy file"),
+        ("zip", "expected|not a whole .npy file"),
+        ("floats", r"holds \(37,\) of float64; expected \(37,\)"),
+        ("short", r"holds \(36,\)"),
+        ("deep", r"holds \(37, 1\)"),
+    ],
+)
+def test_an_index_of_another_kind(flat: Path, copied: Copy, kind: str, reason: str) -> None:
+    dataset = copied(flat)
+    (dataset / INDEX_FILE).write_bytes(other_content(kind))
+    assert_refused(dataset, dataset / INDEX_FILE, reason, "pack the source again")
+    gc.collect()  # a file that was left open warns here, and warnings are errors
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shard": 1},
+        {"shard": 2**32 - 1},
+        {"offset": 2**63},
+        {"offset": 2**64 - 1, "size": 10},
+        {"size": 2**32 - 1},
+        {"size": 0},
+        {"width": 0},
+        {"height": 0},
+        {"label": -1},
+        {"label": 3},
+    ],
+    ids=str,
+)
+def test_impossible_records(flat: Path, copied: Copy, changes: dict[str, int]) -> None:
+    dataset = copied(flat)
+    edit_records(dataset, 9, **changes)
+    index = Index(dataset)
+    assert len(index.read(np.array([8, 10]))) == 2
+    name, value = next(iter(changes.items()))
+    with pytest.raises(DatasetError, match=rf"record of sample 9 is impossible: .*\b{name} {value}\b") as caught:
+        index.read(np.array([3, 9]))
+    assert str(dataset / INDEX_FILE) in str(caught.value)
+    assert "pack the source again" in str(caught.value)
+
+
+def test_records_without_any_shard(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    edit_info(dataset, shards=[])
+    with pytest.raises(DatasetError, match="pack the source again"):
+        fastpipe.open(dataset).read(np.array([0]))
+
+
+def test_a_shard_name_stays_in_the_folder(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    entry = json.loads((dataset / DATASET_FILE).read_text())["shards"][0]
+    for name in ("../other.tar", "/etc/hostname"):
+        edit_info(dataset, shards=[{**entry, "name": name}])
+        with pytest.raises(DatasetError, match="pack the source again"):
+            fastpipe.open(dataset)
+
+
+def test_a_damaged_head_of_the_index_is_a_dataset_error(flat: Path, copied: Callable[[Path], Path]) -> None:
+    file = copied(flat) / "index.npy"
+    data = file.read_bytes()
+    refused = 0
+    for bit in range(0, 8 * Index(flat).records.offset, 7):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(changed)
+        try:
+            Index(file.parent)
+        except DatasetError:
+            refused += 1
+    assert refused > 100  # the rest is padding

@@ -1,0 +1,92 @@
+"""Tests of fastpipe.rows: the records of any samples, read from index.npy, are those of the map."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from fastpipe.errors import DatasetError
+from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.records import Rows, map_records
+
+SAMPLES = 3000
+FIRST = 256  # byte at which this index's records begin
+
+Copy = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of random bytes."""
+    file = tmp_path_factory.mktemp("rows") / INDEX_FILE
+    data = np.random.default_rng(3).integers(0, 256, SAMPLES * INDEX_DTYPE.itemsize, dtype=np.uint8)
+    np.save(file, np.frombuffer(data.tobytes(), dtype=INDEX_DTYPE), allow_pickle=False)
+    return file
+
+
+@given(
+    samples=npst.arrays(
+        np.int64,
+        npst.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=40),
+        elements=st.integers(0, SAMPLES - 1),
+    )
+)
+def test_any_samples_in_any_order(index: Path, samples: np.ndarray) -> None:  # type: ignore[type-arg]
+    records = map_records(index, SAMPLES, "pack it again")
+    assert records.offset == FIRST
+    got = Rows(index, FIRST).of(samples)
+    assert got.dtype == INDEX_DTYPE
+    assert got.shape == samples.shape
+    assert got.tobytes() == np.asarray(records[samples]).tobytes()
+
+
+def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Rows(index, FIRST)
+    read: list[tuple[int, int]] = []
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        read.append((offset, size))
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    rows.of(np.array([2000, 5, 6, 7, 20, 2002, 5]))
+    assert read == [(FIRST + 5 * 36, 16 * 36), (FIRST + 2000 * 36, 3 * 36)]
+
+
+def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    rows = Rows(index, FIRST)
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert not os.get_inheritable(rows.descriptor)
+    del rows
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; look "):
+        Rows(tmp_path / INDEX_FILE, 128)
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
+        map_records(tmp_path / INDEX_FILE, 5, "pack it again")
+    (tmp_path / INDEX_FILE).mkdir()
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 36 bytes at byte 128"):
+        Rows(tmp_path / INDEX_FILE, 128).of(np.array(0))
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: Is a directory; expected a readable file"):
+        map_records(tmp_path / INDEX_FILE, 5, "pack it again")
+
+
+def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
+    copy = tmp_path / INDEX_FILE
+    copy.write_bytes(index.read_bytes())
+    rows = Rows(copy, FIRST)
+    os.truncate(copy, FIRST + 100 * 36 + 10)
+    assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
+    with pytest.raises(DatasetError, match=r"shorter since it was opened: expected 72 bytes at byte 3,856, got 10\."):
+        rows.of(np.array([100, 101]))

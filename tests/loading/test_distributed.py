@@ -1,0 +1,169 @@
+"""Ranks share an epoch: loaders in one process by arguments, and real processes by torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkout import TESTS
+from conftest import FLAT_IMAGES, flat_number
+
+import fastpipe
+
+PROGRAM = TESTS / "distributed_rank.py"
+LIMIT_S = 90
+
+
+def world_of(dataset: Path, world_size: int, batch_size: int, **options: Any) -> list[list[list[int]]]:
+    """For each batch, for each rank, the samples that count, told by their pixels."""
+    ranks = []
+    for rank in range(world_size):
+        options = {"size": 8, "num_workers": 1, **options}
+        with fastpipe.loader(dataset, batch_size, rank=rank, world_size=world_size, **options) as loader:
+            batches = []
+            for images, labels in loader:
+                numbers = [flat_number(pixel) for pixel in images[:, :, 4, 4].numpy()]
+                assert [number % 3 for number in numbers] == labels.tolist()
+                batches.append([number for number, good in zip(numbers, loader.valid.tolist(), strict=True) if good])
+            assert len(batches) == len(loader)
+            ranks.append(batches)
+    assert len({len(batches) for batches in ranks}) == 1
+    return [[batches[number] for batches in ranks] for number in range(len(ranks[0]))]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8, 40])
+def test_all_ranks_together_see_each_sample_once(flat: Path, world_size: int) -> None:
+    world = world_of(flat, world_size, 4, drop_last=False)
+    assert sorted(number for batch in world for rank in batch for number in rank) == list(range(FLAT_IMAGES))
+
+
+def test_evaluation_on_several_ranks_counts_every_sample_once(flat: Path) -> None:
+    world = world_of(flat, 4, 8, train=False)
+    assert [number for batch in world for rank in batch for number in rank] != []
+    assert sorted(number for batch in world for rank in batch for number in rank) == list(range(FLAT_IMAGES))
+
+
+def test_the_size_of_the_world_keeps_global_batches_crops_and_flips(textured: Path) -> None:
+    """World 8 -> 4 -> 2 -> 8, at the boundaries of global batches, each going on where the one before stood."""
+
+    def rows(world_size: int, state: dict[str, Any] | None, batches: int) -> tuple[list[list[bytes]], dict[str, Any]]:
+        found: list[list[bytes]] = [[] for _ in range(batches)]
+        for rank in range(world_size):
+            with fastpipe.loader(
+                textured, 8 // world_size, size=16, num_workers=1, rank=rank, world_size=world_size
+            ) as loader:
+                if state is not None:
+                    loader.load_state_dict(state)
+                taken = 0
+                while taken < batches:
+                    for images, _ in loader:
+                        found[taken].extend(image.contiguous().numpy().tobytes() for image in images)
+                        taken += 1
+                        after = loader.state_dict()
+                        if taken == batches:
+                            break
+        return [sorted(batch) for batch in found], after
+
+    expected, _ = rows(1, None, 6)
+    got, state = rows(8, None, 1)
+    for world_size, batches in ((4, 2), (2, 2), (8, 1)):
+        more, state = rows(world_size, json.loads(json.dumps(state)), batches)
+        got += more
+    assert got == expected
+
+
+def test_nodes_share_nothing_and_cover_everything(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    world = world_of(flat, 4, 4, drop_last=False, partition="node")
+    ranks = [{number for batch in world for number in batch[rank]} for rank in range(4)]
+    first, second = ranks[0] | ranks[1], ranks[2] | ranks[3]
+    assert not first & second
+    assert first | second == set(range(FLAT_IMAGES))
+    # By place in the shards, which pack has shuffled: the first half and the second.
+    order = [flat_number(image[:, 4, 4].numpy()) for image in in_shard_order(flat)]
+    assert first == set(order[: FLAT_IMAGES // 2])
+
+
+def in_shard_order(dataset: Path) -> list[Any]:
+    with fastpipe.loader(dataset, 64, size=8, train=False, num_workers=1) as loader:
+        return [image for images, _ in loader for image in images]
+
+
+def test_canonical_nodes_keep_the_global_batches(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def global_batches(nodes: int, local: int) -> list[list[int]]:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
+        options = {"drop_last": False, "partition": "node", "canonical_nodes": 4}
+        world = world_of(flat, nodes * local, 8 // (nodes * local), **options)
+        return [sorted(number for rank in batch for number in rank) for batch in world]
+
+    assert global_batches(1, 1) == global_batches(2, 1) == global_batches(2, 2) == global_batches(4, 2)
+
+
+def torchrun(dataset: Path, out: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    command += [str(PROGRAM), str(dataset), str(out), *more]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+    ) as run:
+        try:
+            output, _ = run.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, run.returncode, output, "")
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_real_processes(flat: Path, tmp_path: Path, processes: int) -> None:
+    run = torchrun(flat, tmp_path, processes)
+    assert run.returncode == 0, run.stdout
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(processes)]
+    assert len({len(batches) for batches in ranks}) == 1
+    half = len(ranks[0]) // 2
+    for epoch in (slice(0, half), slice(half, None)):
+        seen = [
+            flat_number(np.array(pixel))
+            for batches in ranks
+            for batch in batches[epoch]
+            for pixel, good in zip(batch["pixels"], batch["valid"], strict=True)
+            if good
+        ]
+        assert sorted(seen) == list(range(FLAT_IMAGES))
+
+
+def test_a_killed_rank_does_not_hold_up_the_others_loaders(flat: Path, tmp_path: Path) -> None:
+    """The others read on to the end of their epochs: no file, socket or memory is shared between ranks."""
+    command = [sys.executable, str(PROGRAM), str(flat), str(tmp_path), "die", "1"]
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
+    environment.pop("LOCAL_WORLD_SIZE", None)
+    ranks = [
+        subprocess.Popen(
+            command, env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for rank in range(3)
+    ]
+    try:
+        outputs = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    assert ranks[1].returncode == -signal.SIGKILL
+    for survivor in (0, 2):
+        assert (tmp_path / f"{survivor}.json").exists(), outputs[survivor]
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,295 @@
+"""Tests of the batches that a loader hands out: which samples, what pixels, what labels, the same for any threads."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_IMAGES, flat_number, pillow_picture, smooth_noise
+from PIL import Image
+
+import fastpipe
+from fastpipe import Index
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.picture.convert import Conversion
+
+
+def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:
+    """All of an epoch's images and labels."""
+    batches = list(loader)
+    return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
+
+
+def same(one: tuple[torch.Tensor, ...], other: tuple[torch.Tensor, ...]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def numbers_of(images: torch.Tensor) -> list[int]:
+    """Which of the flat pictures each row is of."""
+    return [flat_number(image[:, 2, 2].numpy()) for image in images]
+
+
+def test_batches_have_the_promised_form(textured: Path) -> None:
+    with fastpipe.loader(textured, 4, size=(20, 28), num_workers=2) as loader:
+        assert loader.classes == ["class-0", "class-1"]
+        assert len(loader) == 5
+        batches = list(loader)
+    assert len(batches) == 5
+    for images, labels in batches:
+        assert images.shape == (4, 3, 20, 28)
+        assert images.dtype == torch.uint8
+        assert images.is_contiguous(memory_format=torch.channels_last)
+        assert labels.shape == (4,)
+        assert labels.dtype == torch.int64
+
+
+@pytest.mark.parametrize(("drop_last", "sizes"), [(False, [10, 10, 10, 7]), (True, [10, 10, 10])])
+def test_drop_last(flat: Path, drop_last: bool, sizes: list[int]) -> None:
+    with fastpipe.loader(flat, 10, size=16, num_workers=2, drop_last=drop_last) as loader:
+        assert len(loader) == len(sizes)
+        assert [len(labels) for _, labels in loader] == sizes
+        iterator = iter(loader)
+        left = [len(iterator)]  # type: ignore[arg-type]
+        for _ in iterator:
+            left.append(len(iterator))  # type: ignore[arg-type]
+        assert left == list(range(len(sizes), -1, -1))
+
+
+def test_a_batch_may_be_the_whole_dataset_or_more(flat: Path) -> None:
+    with fastpipe.loader(flat, 1000, size=16, num_workers=1, drop_last=False) as loader:
+        (images, labels), *rest = list(loader)
+    assert (len(images), len(labels), rest) == (FLAT_IMAGES, FLAT_IMAGES, [])
+    with fastpipe.loader(flat, FLAT_IMAGES, size=16, num_workers=1) as loader:
+        assert len(list(loader)) == 1
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_an_epoch_holds_each_sample_once_with_its_label(flat: Path, train: bool) -> None:
+    with fastpipe.loader(flat, 5, size=16, train=train, drop_last=False, num_workers=2) as loader:
+        for _ in range(3):
+            images, labels = epoch_of(loader)
+            numbers = numbers_of(images)
+            assert sorted(numbers) == list(range(FLAT_IMAGES))
+            assert labels.tolist() == [number % 3 for number in numbers]
+
+
+def test_the_same_seed_gives_the_same_bytes_for_any_threads_and_prefetch(textured: Path) -> None:
+    expected = None
+    for workers in (1, 2, 3, 8):
+        for prefetch in (1, 2, 8):
+            options: dict[str, Any] = {"size": 24, "seed": 5, "drop_last": False}
+            with fastpipe.loader(textured, 4, num_workers=workers, prefetch_factor=prefetch, **options) as loader:
+                got = (*epoch_of(loader), *epoch_of(loader))
+            expected = expected or got
+            assert same(got, expected), (workers, prefetch)
+
+
+def rows_by_tile(source: Path, folder: Path, tiles: tuple[int, ...], **options: Any) -> None:
+    """The same rows come of a source whatever the tiles that it was packed with."""
+    expected = None
+    sizes = set()
+    for tile in tiles:
+        destination = folder / f"tile-{tile}"
+        pack(source, destination, PackOptions(Conversion(tile=tile), workers=1))
+        sizes.add(Index(destination).jpeg_bytes)
+        got: tuple[torch.Tensor, ...] = ()
+        for train, crop in [(True, None), (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))), (False, None)]:
+            with fastpipe.loader(
+                destination, 4, size=40, train=train, crop=crop, shuffle=False, drop_last=False, **options
+            ) as loader:
+                got = (*got, *epoch_of(loader), *epoch_of(loader))
+        expected = expected or got
+        assert same(got, expected), tile
+    assert len(sizes) >= 3, "tiles of 16 pixels may be too dear, but the others are there"
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_tiles_change_no_row(exact: bool, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for number, (width, height) in enumerate([(320, 240), (240, 320), (400, 130), (97, 203), (64, 64), (350, 350)]):
+        for kind, mode in enumerate(("RGB", "L")):
+            (source / mode).mkdir(parents=True, exist_ok=True)
+            picture = smooth_noise(width, height, seed=2 * number + kind, cell=20).convert(mode)
+            picture.save(
+                source / mode / f"{number}.jpg", quality=90, **({"subsampling": number % 3} if kind == 0 else {})
+            )
+    rows_by_tile(source, tmp_path, (0, 16, 32, 10_000), num_workers=2, exact=exact)
+
+
+@pytest.mark.photos
+def test_tiles_change_no_row_of_real_photos(photos: list[Path], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for photo in photos[:12]:
+        (source / photo.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(photo, source / photo.parent.name / photo.name)
+    rows_by_tile(source, tmp_path, (0, 16, 32, 10_000), num_workers=2, exact=True)
+
+
+def test_batch_size_changes_no_row(textured: Path) -> None:
+    results = []
+    for batch_size in (1, 4, 23):
+        with fastpipe.loader(textured, batch_size, size=24, drop_last=False, num_workers=2) as loader:
+            results.append(epoch_of(loader))
+    assert same(results[0], results[1])
+    assert same(results[0], results[2])
+
+
+def test_epochs_and_seeds_differ(flat: Path) -> None:
+    orders = []
+    for seed in (0, 1):
+        with fastpipe.loader(flat, 37, size=16, seed=seed, num_workers=2) as loader:
+            orders += [tuple(numbers_of(epoch_of(loader)[0])) for _ in range(3)]
+    assert len(set(orders)) == 6
+
+
+def test_set_epoch_names_the_next_epoch(textured: Path) -> None:
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        epochs = [epoch_of(loader) for _ in range(4)]
+        assert loader.stats().epoch == 3
+        loader.set_epoch(2)
+        assert same(epoch_of(loader), epochs[2])
+        assert same(epoch_of(loader), epochs[3])  # and counts on
+        loader.set_epoch(0)
+        loader.set_epoch(1)
+        assert same(epoch_of(loader), epochs[1])
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as other:
+        other.set_epoch(3)
+        assert same(epoch_of(other), epochs[3])
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", None, True, 2**64])
+def test_wrong_epochs(textured: Path, epoch: Any) -> None:
+    with fastpipe.loader(textured, 4, num_workers=1) as loader, pytest.raises(fastpipe.ConfigError, match=r"^epoch:"):
+        loader.set_epoch(epoch)
+
+
+def test_shuffle_is_a_choice_of_its_own(flat: Path) -> None:
+    with fastpipe.loader(flat, 37, size=16, shuffle=False, num_workers=2) as loader:
+        in_order = numbers_of(epoch_of(loader)[0])
+        assert numbers_of(epoch_of(loader)[0]) == in_order
+    with fastpipe.loader(flat, 37, size=16, train=False, num_workers=2) as loader:
+        assert numbers_of(epoch_of(loader)[0]) == in_order
+    with fastpipe.loader(flat, 37, size=16, train=False, shuffle=True, num_workers=2) as loader:
+        assert numbers_of(epoch_of(loader)[0]) != in_order
+
+
+def test_flips_mirror(textured: Path) -> None:
+    options: dict[str, Any] = {"size": 24, "shuffle": False, "drop_last": False, "num_workers": 2}
+    results = {}
+    for hflip in (False, True, 1.0, 0.3, None):
+        with fastpipe.loader(textured, 23, hflip=hflip, **options) as loader:
+            results[repr(hflip)] = epoch_of(loader)[0]
+    plain, mirrored = results["False"], results["1.0"].flip(3)
+    assert not torch.equal(plain, mirrored.flip(3))
+    assert torch.equal(plain, mirrored)
+    for name, least, most in (("True", 5, 18), ("0.3", 1, 13)):
+        unchanged = [torch.equal(row, other) for row, other in zip(results[name], plain, strict=True)]
+        turned = [torch.equal(row.flip(2), other) for row, other in zip(results[name], plain, strict=True)]
+        assert all(a != b for a, b in zip(unchanged, turned, strict=True))
+        assert least <= sum(turned) <= most
+    assert torch.equal(results["None"], results["True"])
+
+
+def test_flip_true_is_half_of_the_time(textured: Path) -> None:
+    with (
+        fastpipe.loader(textured, 23, size=16, train=False, hflip=True, num_workers=2) as flipping,
+        fastpipe.loader(textured, 23, size=16, train=False, hflip=0.5, num_workers=2) as half,
+    ):
+        assert same(epoch_of(flipping), epoch_of(half))
+
+
+def test_resize_takes_the_whole_picture(textured: Path) -> None:
+    index = Index(textured)
+    crop = fastpipe.Resize()
+    with fastpipe.loader(textured, 23, size=(20, 31), train=False, crop=crop, num_workers=2) as loader:
+        images, _ = epoch_of(loader)
+    for sample, image in enumerate(images):
+        expected = pillow_picture(index, sample).resize((31, 20), Image.Resampling.BILINEAR)
+        difference = np.abs(image.permute(1, 2, 0).numpy().astype(int) - np.asarray(expected))
+        assert difference.mean() < 0.5
+
+
+def test_scale_and_ratio_change_the_crops(textured: Path) -> None:
+    whole = fastpipe.RandomResizedCrop(scale=(1.0, 1.0), ratio=(0.1, 10.0))
+    some = fastpipe.RandomResizedCrop(scale=(0.05, 0.1))
+    options: dict[str, Any] = {"size": 16, "shuffle": False, "hflip": False, "num_workers": 2}
+    results = []
+    for crop in (whole, some, None):
+        with fastpipe.loader(textured, 23, crop=crop, **options) as loader:
+            results.append(epoch_of(loader)[0])
+    assert not torch.equal(results[0], results[1])
+    assert not torch.equal(results[1], results[2])
+
+
+def assert_evaluates_as_torchvision(torchvision: ModuleType, dataset: Path, worst: float) -> None:
+    transforms = torchvision.transforms
+    transform = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])
+    index = Index(dataset)
+    with fastpipe.loader(dataset, 4, train=False, num_workers=2) as loader:
+        images, labels = epoch_of(loader)
+    assert torch.equal(labels, torch.from_numpy(index.records["label"].astype(np.int64)))
+    assert len(images) == len(index)
+    for sample, image in enumerate(images):
+        expected = np.asarray(transform(pillow_picture(index, sample)))
+        difference = np.abs(image.permute(1, 2, 0).numpy().astype(int) - expected)
+        assert difference.mean() < 0.5, sample
+        assert difference.max() <= worst, sample
+
+
+def test_evaluation_is_torchvisions(torchvision: ModuleType, large: Path, textured: Path) -> None:
+    assert_evaluates_as_torchvision(torchvision, large, worst=3)
+    assert_evaluates_as_torchvision(torchvision, textured, worst=3)  # all of them are enlarged
+
+
+@pytest.mark.photos
+def test_evaluation_is_torchvisions_on_photos(torchvision: ModuleType, packed_photos: Path) -> None:
+    assert_evaluates_as_torchvision(torchvision, packed_photos, worst=4)
+
+
+def test_exact_decodes_at_full_size(large: Path) -> None:
+    """By default crops of at least twice the output's size are decoded at reduced size: nearly the same pixels."""
+    crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0))
+    results = {}
+    for exact in (True, False):
+        with fastpipe.loader(large, 6, size=48, crop=crop, exact=exact, num_workers=2) as loader:
+            results[exact] = epoch_of(loader)
+    assert torch.equal(results[True][1], results[False][1])
+    difference = (results[True][0].int() - results[False][0].int()).abs().float()
+    assert difference.max() > 0
+    assert difference.mean() < 4
+    assert abs(results[True][0].float().mean() - results[False][0].float().mean()) < 0.5
+
+
+def test_small_crops_are_exact_anyway(textured: Path) -> None:
+    results = []
+    for exact in (True, False):
+        with fastpipe.loader(textured, 23, size=96, exact=exact, num_workers=2) as loader:
+            results.append(epoch_of(loader))
+    assert same(*results)
+
+
+@pytest.mark.parametrize("crop", [None, fastpipe.Resize()])
+def test_evaluation_is_always_exact(large: Path, crop: fastpipe.Resize | None) -> None:
+    results = []
+    for exact in (True, False):
+        with fastpipe.loader(large, 6, size=32, train=False, crop=crop, exact=exact, num_workers=2) as loader:
+            results.append(epoch_of(loader))
+    assert same(*results)
+
+
+def test_what_is_packed_is_what_comes_out(flat: Path) -> None:
+    source = flat.parent / "source"
+    colours = {
+        tuple(np.asarray(Image.open(io.BytesIO(file.read_bytes())).convert("RGB"))[3, 3])
+        for file in source.glob("*/*.jpg")
+    }
+    with fastpipe.loader(flat, 37, size=16, num_workers=2) as loader:
+        images, _ = epoch_of(loader)
+    assert {tuple(image[:, 3, 3].numpy()) for image in images} == colours

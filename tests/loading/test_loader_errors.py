@@ -1,0 +1,237 @@
+"""Tests of wrong arguments to fastpipe.loader and of samples that cannot be decoded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import FLAT_IMAGES, damage, flat_number
+
+import fastpipe
+from fastpipe import ConfigError, DatasetError, EngineError, Index, SampleError
+
+Copy = Callable[[Path], Path]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 0),
+        ("batch_size", 2.0),
+        ("size", "224"),
+        ("size", (1, 2, 3)),
+        ("train", "yes"),
+        ("train", 1),
+        ("crop", "center"),
+        ("hflip", 2),
+        ("shuffle", 1),
+        ("seed", -1),
+        ("seed", 2**64),
+        ("seed", None),
+        ("drop_last", "no"),
+        ("num_workers", 0),
+        ("num_workers", 1.5),
+        ("num_workers", 5000),
+        ("prefetch_factor", 0),
+        ("exact", "yes"),
+        ("on_error", "ignore"),
+        ("verify", 1),
+    ],
+)
+def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: expected ") as caught:
+        fastpipe.loader(flat, **{name: value})
+    assert f"got {value!r}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "alternative"),
+    [
+        ("collate_fn", "combine tensors after the loader"),
+        ("worker_init_fn", "seed="),
+        ("persistent_workers", "leave it out"),
+        ("pin_memory", "leave it out"),
+        ("sampler", "set_epoch"),
+        ("batch_sampler", "seed="),
+        ("generator", "pass seed="),
+        ("multiprocessing_context", "no worker processes"),
+        ("timeout", "stall_timeout"),
+        ("transform", "crop="),
+    ],
+)
+def test_arguments_of_the_dataloader_name_the_alternative(flat: Path, name: str, alternative: str) -> None:
+    with pytest.raises(ConfigError, match=rf"takes no {name}: .*{re.escape(alternative)}"):
+        fastpipe.loader(flat, **{name: None})
+
+
+def test_other_arguments_are_a_type_error(flat: Path) -> None:
+    with pytest.raises(TypeError, match=r"fastpipe\.loader\(\) got an unexpected argument 'batchsize'"):
+        fastpipe.loader(flat, batchsize=3)
+
+
+def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
+    message = rf"batch_size=38 with drop_last=True leaves no batch: .*{FLAT_IMAGES} samples.*drop_last=False"
+    with pytest.raises(ConfigError, match=message):
+        fastpipe.loader(flat, 38)
+
+
+def test_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="not a packed dataset"):
+        fastpipe.loader(tmp_path)
+
+
+def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:
+    batches = list(loader)
+    return torch.cat([images for images, _ in batches]), torch.cat([labels for _, labels in batches])
+
+
+def numbers_of(images: torch.Tensor) -> list[int]:
+    return [flat_number(image[:, 2, 2].numpy()) for image in images]
+
+
+def test_a_bad_sample_raises_with_its_place(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    damage(dataset, 20)
+    shard, key, offset = Index(dataset).where(20)
+    with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=2) as loader:
+        handed_out = []
+        with pytest.raises(SampleError) as caught:
+            handed_out.extend(len(labels) for _, labels in loader)
+        assert handed_out == [8, 8]  # the batches before it came
+        error = caught.value
+        assert (error.shard, error.key, error.sample, error.offset) == (shard, key, 20, offset)
+        assert error.reason.startswith("the bytes are not a JPEG")
+        for part in (shard, f"key {key}", f"byte {offset} of", error.reason, "on_error='replace'", "pack"):
+            assert part in str(error)
+        with pytest.raises(SampleError):  # the loader itself is not broken
+            epoch_of(loader)
+
+
+def test_after_an_error_the_iteration_is_over(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    damage(dataset, 2)
+    with fastpipe.loader(dataset, 4, size=16, train=False, num_workers=2) as loader:
+        iterator = iter(loader)
+        with pytest.raises(SampleError):
+            next(iterator)
+        for _ in range(2):  # and never passes for one that ended well
+            with pytest.raises(fastpipe.EngineError, match="ended by an error; begin a new one"):
+                next(iterator)
+
+
+def test_the_first_bad_sample_of_a_batch_is_named(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    for sample in (30, 12, 25):
+        damage(dataset, sample)
+    for workers in (1, 3):
+        with (
+            fastpipe.loader(dataset, 37, size=16, train=False, num_workers=workers) as loader,
+            pytest.raises(SampleError) as caught,
+        ):
+            next(iter(loader))
+        assert caught.value.sample == 12
+
+
+def test_a_missing_shard_is_a_sample_error(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    with fastpipe.loader(dataset, 8, size=16, num_workers=2) as loader:
+        (dataset / "shard-000000.tar").unlink()
+        with pytest.raises(SampleError, match="the shard cannot be opened: No such file"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_replace_keeps_batches_labels_and_counts(flat: Path, copied: Copy, train: bool) -> None:
+    dataset = copied(flat)
+    with fastpipe.loader(dataset, 37, size=16, train=False, num_workers=1) as loader:
+        numbers = numbers_of(epoch_of(loader)[0])
+    bad = [0, 9, 10, 36]
+    for sample in bad:
+        damage(dataset, sample)
+    with fastpipe.loader(
+        dataset, 5, size=16, train=train, drop_last=False, on_error="replace", num_workers=2
+    ) as loader:
+        for epoch in range(2):
+            images, labels = epoch_of(loader)
+            got = numbers_of(images)
+            assert len(got) == FLAT_IMAGES
+            assert labels.tolist() == [number % 3 for number in got]
+            assert set(got) == {number for sample, number in enumerate(numbers) if sample not in bad}
+            assert loader.stats().replaced == len(bad) * (epoch + 1)
+            assert loader.stats().samples == FLAT_IMAGES * (epoch + 1)
+
+
+def test_replacing_does_not_depend_on_threads_or_batches(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    for sample in range(0, 37, 3):
+        damage(dataset, sample)
+    results = []
+    for workers, prefetch, batch_size in ((1, 1, 5), (3, 2, 5), (8, 8, 5), (2, 2, 37)):
+        options: dict[str, Any] = {"num_workers": workers, "prefetch_factor": prefetch, "on_error": "replace"}
+        with fastpipe.loader(dataset, batch_size, size=16, drop_last=False, **options) as loader:
+            results.append((*epoch_of(loader), *epoch_of(loader)))
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_replacing_leaves_the_good_rows_alone(textured: Path, copied: Copy) -> None:
+    dataset = copied(textured)
+    damage(dataset, 7)
+    options: dict[str, Any] = {"size": 24, "shuffle": False, "drop_last": False, "num_workers": 2}
+    with (
+        fastpipe.loader(textured, 6, **options) as whole,
+        fastpipe.loader(dataset, 6, on_error="replace", **options) as mended,
+    ):
+        expected, got = epoch_of(whole), epoch_of(mended)
+    rows = [row for row in range(23) if row != 7]
+    assert torch.equal(expected[0][rows], got[0][rows])
+    assert torch.equal(expected[1][rows], got[1][rows])
+    assert not torch.equal(expected[0][7], got[0][7])
+
+
+def test_no_sample_is_good(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    for sample in range(FLAT_IMAGES):
+        damage(dataset, sample)
+    with (
+        fastpipe.loader(dataset, 8, size=16, on_error="replace", num_workers=2) as loader,
+        pytest.raises(SampleError, match="16 other samples tried in its place failed too"),
+    ):
+        next(iter(loader))
+    assert loader.stats().replaced == 0
+
+
+def test_a_single_sample_has_no_replacement(tmp_path: Path) -> None:
+    from PIL import Image
+
+    from fastpipe.packing.job import pack
+
+    (tmp_path / "source" / "one").mkdir(parents=True)
+    Image.new("RGB", (30, 30)).save(tmp_path / "source" / "one" / "a.jpg")
+    pack(tmp_path / "source", tmp_path / "packed")
+    damage(tmp_path / "packed", 0)
+    with (
+        fastpipe.loader(tmp_path / "packed", 1, size=16, on_error="replace", num_workers=1) as loader,
+        pytest.raises(SampleError, match="not a JPEG") as caught,
+    ):
+        next(iter(loader))
+    assert "16 other samples" not in str(caught.value)
+
+
+def test_a_closed_loader_says_so(flat: Path) -> None:
+    loader = fastpipe.loader(flat, 8, size=16, num_workers=2)
+    iterator = iter(loader)
+    images, _ = next(iterator)
+    before = images.clone()
+    loader.close()
+    loader.close()
+    for use in (lambda: next(iterator), lambda: iter(loader)):
+        with pytest.raises(EngineError, match="closed; make a new one"):
+            use()
+    assert torch.equal(images, before)
+    assert loader.stats().batches == 1
+    assert len(loader) == 4

@@ -1,0 +1,258 @@
+"""A loader goes on exactly where its state says, anywhere, and refuses a state that is not its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import FLAT_IMAGES, run_script
+
+import fastpipe
+from fastpipe.errors import ConfigError, EngineError
+
+BATCH = 5
+EPOCHS = 3
+Batches = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+def loader_of(dataset: Path, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(dataset, BATCH, **{"size": 12, "num_workers": 2, "drop_last": False, **options})
+
+
+def assert_same(got: Batches, expected: Batches) -> None:
+    assert len(got) == len(expected)
+    for (images, labels), (other, numbers) in zip(got, expected, strict=True):
+        assert torch.equal(images, other)
+        assert torch.equal(labels, numbers)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(textured: Path) -> Batches:
+    """All batches of three epochs, one after the other."""
+    with loader_of(textured) as loader:
+        return [batch for _ in range(EPOCHS) for batch in loader]
+
+
+@pytest.fixture(scope="module")
+def states(textured: Path, undisturbed: Batches) -> list[dict[str, Any]]:
+    """A state before the first batch and after each of three epochs' batches."""
+    with loader_of(textured) as loader:
+        found = [loader.state_dict()]
+        for _ in range(EPOCHS):
+            for _ in loader:
+                found.append(loader.state_dict())
+    assert len(found) == len(undisturbed) + 1
+    return found
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(1, 1), (3, 4)])
+def test_resumed_at_every_batch_the_rest_is_the_same(
+    textured: Path, undisturbed: Batches, states: list[dict[str, Any]], workers: int, ahead: int
+) -> None:
+    per_epoch = len(undisturbed) // EPOCHS
+    for done, state in enumerate(states):
+        with loader_of(textured, num_workers=workers, prefetch_factor=ahead) as loader:
+            loader.load_state_dict(json.loads(json.dumps(state)))
+            rest: Batches = []
+            while len(rest) < len(undisturbed) - done:
+                rest.extend(loader)
+        assert_same(rest, undisturbed[done:])
+        assert state["epoch"] * per_epoch + state["batches"] == done
+
+
+def test_a_new_process_goes_on(textured: Path, undisturbed: Batches, states: list[dict[str, Any]]) -> None:
+    code = """
+        import hashlib, json, sys
+        import fastpipe
+        with fastpipe.loader(sys.argv[1], 5, size=12, drop_last=False, num_workers=1) as loader:
+            loader.load_state_dict(json.loads(sys.argv[2]))
+            for images, labels in loader:
+                print(hashlib.sha256(images.contiguous().numpy().tobytes()).hexdigest(), labels.tolist())
+    """
+    import hashlib
+
+    run = run_script(code, textured, json.dumps(states[2]))
+    assert run.returncode == 0, run.stderr
+    expected = [
+        f"{hashlib.sha256(images.contiguous().numpy().tobytes()).hexdigest()} {labels.tolist()}"
+        for images, labels in undisturbed[2 : len(undisturbed) // EPOCHS]
+    ]
+    assert run.stdout.splitlines() == expected
+
+
+def test_a_state_is_small_and_plain(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    assert len(json.dumps(state)) < 500
+    assert json.loads(json.dumps(state)) == state
+    assert (state["version"], state["epoch"], state["batches"]) == (1, 0, 1)
+
+
+def test_only_batches_handed_out_count(flat: Path) -> None:
+    with loader_of(flat, prefetch_factor=4) as loader:
+        batches = iter(loader)
+        assert loader.state_dict()["batches"] == 0
+        for number in range(1, 4):
+            next(batches)
+            assert loader.state_dict()["batches"] == number
+
+
+def test_a_finished_epoch_is_the_start_of_the_next(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        list(loader)
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (1, 0)
+        list(loader)
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (2, 0)
+
+
+def test_a_state_after_an_epochs_last_batch_leaves_none_of_it(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        for _ in range(len(loader)):
+            next(batches)
+        state = loader.state_dict()
+        following = list(loader)
+    with loader_of(flat) as loader:
+        loader.load_state_dict(state)
+        assert list(loader) == []
+        assert_same(list(loader), following)
+
+
+def test_set_epoch_of_the_loaded_epoch_goes_on_within_it(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        loader.set_epoch(4)
+        whole = list(loader)
+    with loader_of(flat) as loader:
+        loader.set_epoch(4)
+        batches = iter(loader)
+        next(batches)
+        next(batches)
+        state = loader.state_dict()
+    with loader_of(flat) as loader:
+        loader.load_state_dict(state)
+        loader.set_epoch(4)  # as a training loop does before each epoch
+        assert loader.state_dict() == state
+        assert_same(list(loader), whole[2:])
+        loader.set_epoch(4)  # once more: anew
+        assert_same(list(loader), whole)
+        loader.load_state_dict(state)
+        loader.set_epoch(7)
+        assert loader.state_dict()["epoch"] == 7
+        assert len(list(loader)) == len(whole)
+
+
+def test_an_epoch_that_was_begun_early_does_not_stand_in_the_way(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        list(loader)
+        second = list(loader)
+        third = list(loader)
+        state = {**loader.state_dict(), "epoch": 1, "batches": 3}
+        loader.load_state_dict(state)
+        assert_same(list(loader), second[3:])
+        assert_same(list(loader), third)
+
+
+def test_resuming_decodes_nothing_of_what_is_skipped(large: Path) -> None:
+    with fastpipe.loader(large, 1, size=32, num_workers=1, prefetch_factor=1) as loader:
+        list(loader)
+        state = {**loader.state_dict(), "epoch": 0, "batches": 5}
+    with fastpipe.loader(large, 1, size=32, num_workers=1, prefetch_factor=1) as loader:
+        loader.load_state_dict(state)
+        assert len(list(loader)) == 1
+        assert loader.stats().images_decoded == 1
+
+
+def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> None:
+    from test_plan import RECIPE, Billion
+
+    from fastpipe.plan.batch import EpochPlan
+
+    plan = EpochPlan(Billion(), RECIPE, 0)  # type: ignore[arg-type]
+    started = time.perf_counter()
+    plan.batch(len(plan) * 9 // 10)
+    assert time.perf_counter() - started < 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seed": 3}, "seed was 0 and is 3"),
+        ({"shuffle": False}, "shuffle was True and is False"),
+        ({"drop_last": True}, "drop_last was False and is True"),
+        ({"world_size": 2, "rank": 0}, "global_batch_size was 5 and is 10"),
+    ],
+)
+def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str, Any], says: str) -> None:
+    with loader_of(flat) as loader:
+        state = loader.state_dict()
+    with loader_of(flat, **options) as loader, pytest.raises(ConfigError, match=says):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("options", [{"size": 20}, {"crop": fastpipe.Resize()}, {"exact": True}, {"num_workers": 1}])
+def test_what_leaves_the_order_alone_may_change(flat: Path, options: dict[str, Any]) -> None:
+    with loader_of(flat) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    with loader_of(flat, **options) as loader:
+        loader.load_state_dict(state)
+        assert len(list(loader)) == len(loader) - 1
+
+
+def test_another_dataset_is_refused_with_both_fingerprints(flat: Path, textured: Path) -> None:
+    with loader_of(flat) as loader:
+        state = loader.state_dict()
+    ours = fastpipe.open(textured).fingerprint
+    with loader_of(textured) as loader, pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"):
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": 2}, "version 2, this fastpipe reads 1"),
+        ({"batches": 9}, "batches: expected 0 to 8, got 9"),
+        ({"batches": -1}, "batches: expected 0 to 8, got -1"),
+        ({"epoch": "one"}, "epoch: expected a whole number"),
+        ({"order": None}, "seed was None and is 0"),
+    ],
+)
+def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: str) -> None:
+    with loader_of(flat) as loader:
+        assert len(loader) == -(-FLAT_IMAGES // BATCH)
+        with pytest.raises(ConfigError, match=says):
+            loader.load_state_dict({**loader.state_dict(), **change})
+
+
+@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, "text", [1, 2]])
+def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
+    with loader_of(flat) as loader:
+        with pytest.raises(ConfigError, match=r"expected what state_dict\(\) gave, got"):
+            loader.load_state_dict(state)  # type: ignore[arg-type]
+        assert len(list(loader)) == len(loader)  # untouched
+
+
+def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        with pytest.raises(EngineError, match="none of this epoch has been handed out"):
+            _ = loader.valid
+        for images, _ in loader:
+            assert loader.valid.dtype == torch.bool
+            assert loader.valid.tolist() == [True] * len(images)
+
+
+def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        assert len(iter(loader)) == len(loader)
+        iter(loader)
+        batches = iter(loader)
+        loader.set_epoch(3)  # as frameworks do, after they have made the iterator
+        next(batches)
+        assert (loader.state_dict()["epoch"], loader.stats().epoch) == (3, 3)
+        loader.load_state_dict({**loader.state_dict(), "epoch": 1, "batches": 6})
+        assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]

@@ -1,0 +1,147 @@
+"""Tests of the numbers that a loader gives about itself; more of what they count is in test_loader_life.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import damage
+from fake_stream import FakeStream
+from faults.injector import Fault
+from soak import Tried
+
+import fastpipe
+from fastpipe.engine.stats import LEVELS, Stats
+from fastpipe.format.layout import shard_name
+
+
+def test_a_new_loader_has_done_nothing() -> None:
+    stats = Stats()
+    assert stats.epoch == -1
+    assert all(value == 0 for name, value in stats.as_dict().items() if name != "epoch")
+
+
+def test_as_dict_is_ready_for_json() -> None:
+    stats = Stats(epoch=3, batches=2, samples=64, wait_s=0.25)
+    assert json.loads(json.dumps(stats.as_dict())) == {**dataclasses.asdict(stats), "load_ratio": 0.0}
+
+
+def test_every_field_is_described() -> None:
+    described = (Stats.__doc__ or "").partition("Attributes:")[2]
+    for field in dataclasses.fields(Stats):
+        assert field.name in described
+
+
+def test_differences_are_of_all_but_the_levels() -> None:
+    before = Stats(epoch=1, batches=2, samples=64, wait_s=0.25, rows_waiting=9, batches_ready=1)
+    after = Stats(epoch=3, batches=5, samples=160, wait_s=1.0, step_s=2.0, rows_waiting=4, batches_ready=2)
+    assert after.since(before) == Stats(
+        epoch=3, batches=3, samples=96, wait_s=0.75, step_s=2.0, rows_waiting=4, batches_ready=2
+    )
+    assert set(LEVELS) < {field.name for field in dataclasses.fields(Stats)}
+
+
+def settled(loader: fastpipe.Loader) -> Stats:
+    """Once the engine has nothing to do any more."""
+    deadline = time.monotonic() + 60
+    while (stats := loader.stats()).batches_making or stats.threads_busy:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return stats
+
+
+def test_a_loop_that_is_slow_has_batches_ready(flat: Path) -> None:
+    """37 samples, 9 batches of 4; 3 are made ahead."""
+    with fastpipe.loader(flat, 4, size=8, num_workers=2, prefetch_factor=3) as loader:
+        assert (loader.stats().batches_ready, loader.stats().slots_lent) == (0, 0)
+        batches = iter(loader)
+        kept = [next(batches)]
+        full = settled(loader)
+        assert (full.threads, full.threads_busy, full.rows_waiting) == (2, 0, 0)
+        assert (full.batches_making, full.batches_ready, full.slots_lent) == (0, 3, 4)
+        assert full.images_read == full.images_decoded == 16
+        assert 1 <= full.shards_opened <= 3  # threads that find it closed at the same time each open it
+        kept.append(next(batches))
+        assert settled(loader).slots_lent == 5
+        kept.clear()
+        assert settled(loader).slots_lent == 3
+        assert loader.stats().slots_idle == 2
+        list(batches)
+        assert settled(loader).batches_ready == 0
+        batches = iter(loader)
+        next(batches)
+        assert settled(loader).batches_ready == 3
+        del batches  # an epoch that nobody goes on with
+        assert settled(loader).batches_ready == 0
+    assert loader.stats().threads == 2
+
+
+@pytest.mark.parametrize(("damaged", "read"), [("pixels", 37), ("shard", 0)])
+def test_rows_that_fail_are_counted_where_they_failed(
+    flat: Path, copied: Callable[[Path], Path], damaged: str, read: int
+) -> None:
+    dataset = copied(flat)
+    if damaged == "pixels":
+        damage(dataset, 3)
+    else:
+        (shard,) = fastpipe.open(dataset).shards
+        shard.path.unlink()
+    with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2) as loader:
+        with pytest.raises(fastpipe.SampleError):
+            next(iter(loader))
+        stats = loader.stats()
+        assert stats.images_read == read
+        assert stats.images_failed == (1 if read else 37)
+        assert stats.images_decoded == 37 - stats.images_failed
+        assert stats.replaced == 0
+
+
+def test_batches_on_the_way_to_the_device(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = FakeStream(at_once=False)
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        assert loader.stats().batches_copying == 2  # the one that was handed out, and the next
+        for mark in stream.marks[:3]:  # begin, copied, augmented
+            mark.is_done = True
+        assert loader.stats().batches_copying == 1
+
+
+# The engine's threads are held in their first reads.
+STARVED = """
+import json, os, sys, threading, time
+import fastpipe
+
+loader = fastpipe.loader(sys.argv[1], 5, size=8, num_workers=2, prefetch_factor=2)
+threading.Thread(target=lambda: next(iter(loader)), daemon=True).start()
+deadline = time.monotonic() + 60
+while (loader.stats().threads_busy, loader.stats().batches_making) != (2, 3) and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(json.dumps(loader.stats().as_dict()), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_disk_that_is_slow_has_rows_waiting(flat: Path, tried: Tried) -> None:
+    fault = Fault(under=flat / shard_name(0), calls=("pread",), kind="delay", at=0, number=100_000, each=True)
+    run = subprocess.run(
+        [sys.executable, "-c", STARVED, str(flat)],
+        env=fault.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    stats = json.loads(run.stdout)
+    assert (stats["threads_busy"], stats["threads"]) == (2, 2)
+    assert (stats["batches_making"], stats["batches_ready"]) == (3, 0)
+    assert stats["rows_waiting"] == 3 * 5 - 2
+    assert stats["images_read"] == 0
+    tried("a disk that holds every read", 1, "stats() shows all threads busy, the rows that wait, no batch ready")

@@ -1,0 +1,87 @@
+"""A shard's file is sent to the disk while it is written, and nothing that the disk refuses goes unnoticed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import xxhash
+
+from fastpipe.packing.output import shard_file
+from fastpipe.packing.output.shard_file import ShardFile
+
+PIECE = os.urandom(1000)
+
+
+@pytest.fixture
+def small_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has every 2,500 bytes synced; gives the size of the file at each sync."""
+    sizes: list[int] = []
+    real = os.fdatasync
+
+    def fdatasync(handle: int) -> None:
+        sizes.append(os.fstat(handle).st_size)
+        real(handle)
+
+    monkeypatch.setattr(shard_file, "_SYNC_BYTES", 2500)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return sizes
+
+
+def test_bytes_and_hash_are_those_written(tmp_path: Path, small_syncs: list[int]) -> None:
+    file = ShardFile(tmp_path / "shard")
+    for number in range(20):
+        file.write(PIECE[number:])
+    whole = b"".join(PIECE[number:] for number in range(20))
+    assert file.size_bytes == len(whole)
+    assert file.finish() == xxhash.xxh3_64_hexdigest(whole)
+    assert (tmp_path / "shard").read_bytes() == whole
+    assert small_syncs, "nothing was synced before the end"
+    assert small_syncs[0] == len(PIECE) * 3 - 3  # what was written, not what had left the buffer
+
+
+def test_an_early_sync_that_fails_is_told(
+    tmp_path: Path, small_syncs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    file = ShardFile(tmp_path / "shard")
+    for _ in range(3):
+        file.write(PIECE)
+    with pytest.raises(OSError, match="Input/output error"):
+        file.finish()
+    file.discard()
+    assert not (tmp_path / "shard").exists()
+
+
+def test_writing_does_not_wait_for_a_slow_disk(
+    tmp_path: Path, small_syncs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = threading.Event()
+    syncs: list[int] = []
+
+    def wait(handle: int) -> None:
+        syncs.append(handle)
+        assert slow.wait(30)
+
+    monkeypatch.setattr(os, "fdatasync", wait)
+    file = ShardFile(tmp_path / "shard")
+    for _ in range(40):
+        file.write(PIECE)  # would never end if it waited
+    assert len(syncs) <= 1
+    slow.set()
+    assert file.finish() == xxhash.xxh3_64_hexdigest(PIECE * 40)
+
+
+def test_discard_waits_for_the_sync_and_removes(tmp_path: Path, small_syncs: list[int]) -> None:
+    file = ShardFile(tmp_path / "shard")
+    for _ in range(10):
+        file.write(PIECE)
+    file.discard()
+    assert not (tmp_path / "shard").exists()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastpipe-sync")]

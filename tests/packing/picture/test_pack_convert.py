@@ -1,0 +1,305 @@
+"""Tests of packing.picture.convert: JPEGs keep their pixels, other pictures nearly, options do what they say."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pack_sources import (
+    assert_near,
+    assert_same_pixels,
+    exif,
+    jpeg_bytes,
+    jpegtran,
+    luma,
+    one_scan_a_component,
+    pillow,
+    pixels,
+    saved,
+    segments,
+    turbo,
+    twelve_bit,
+    unusual_sampling,
+    with_segments,
+    ycck,
+)
+from PIL import Image, ImageOps
+
+from fastpipe import _engine
+from fastpipe.packing.picture.convert import Conversion, Packed, convert
+from fastpipe.packing.picture.jpeg import decode_jpeg
+
+PLAIN = Conversion(tile=0)
+SOF0, DHT, SOS, DRI, EOI = 0xC0, 0xC4, 0xDA, 0xDD, 0xD9
+APP1, APP2, APP13, COMMENT = 0xE1, 0xE2, 0xED, 0xFE
+METADATA = frozenset([*range(0xE1, 0xEE), 0xEF, COMMENT])  # without JFIF's APP0 and Adobe's APP14
+
+
+def assert_plain_baseline(packed: Packed) -> None:
+    """Baseline, one scan, no restart markers, nothing that is damaged, and the size that is noted."""
+    found = [marker for marker, _ in segments(packed.jpeg)]
+    assert found.count(SOF0) == found.count(SOS) == found.count(EOI) == 1
+    assert DRI not in found
+    assert segments(packed.jpeg)[-1] == (EOI, b"")
+    assert decode_jpeg(packed.jpeg, allow_stray_bytes=False).shape == (packed.height, packed.width, 3)
+
+
+SAMPLINGS = ["444", "422", "420", "440", "411", "gray"]
+KINDS = {
+    **{f"baseline {sampling}": jpeg_bytes(sampling=sampling) for sampling in SAMPLINGS},
+    **{f"{w}x{h} {s}": jpeg_bytes((w, h), s) for w, h in [(1, 1), (7, 9), (17, 33), (65, 1)] for s in ("444", "420")},
+    "progressive": saved(progressive=True),
+    "progressive gray": saved(mode="L", progressive=True),
+    "restart markers": saved(restart_marker_blocks=2),
+    "restart rows": saved(restart_marker_rows=1, subsampling=1),
+    "RGB": saved(keep_rgb=True),
+    "quality 1": saved(quality=1),
+    "quality 100": saved(quality=100, subsampling=0),
+    "not interleaved": one_scan_a_component(),
+    "not interleaved, other order": one_scan_a_component((3, 1, 2)),
+}
+TRANSFORMED = {
+    "progressive 440": ("440", "-progressive"),
+    "progressive 411": ("411", "-progressive"),
+    "arithmetic": ("420", "-arithmetic"),
+    "arithmetic progressive": ("422", "-arithmetic", "-progressive"),
+    "progressive with restarts": ("420", "-progressive", "-restart", "1"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_jpeg_keeps_its_pixels(name: str) -> None:
+    source = KINDS[name]
+    packed = convert(source, PLAIN)
+    assert_same_pixels(packed.jpeg, source)
+    assert_plain_baseline(packed)
+    assert packed.change is None
+    assert not packed.oriented
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_jpeg_keeps_its_pixels_in_tiles(name: str) -> None:
+    source = KINDS[name]
+    for tile in (1, 32, 65500):
+        packed = convert(source, Conversion(tile=tile))
+        assert_same_pixels(packed.jpeg, source)
+        np.testing.assert_array_equal(_engine.decode(packed.jpeg), turbo(source))
+        assert packed.change is None
+
+
+@pytest.mark.parametrize("name", ["JPEG", "PNG", "large JPEG", "CMYK", "12-bit"])
+def test_pictures_are_tiled_if_not_told_otherwise(name: str) -> None:
+    source = {
+        "JPEG": jpeg_bytes((256, 100)),
+        "PNG": saved("PNG", size=(256, 100)),
+        "large JPEG": jpeg_bytes((512, 200), quality=95),
+        "CMYK": saved(mode="CMYK", size=(256, 100)),
+        "12-bit": twelve_bit(jpeg_bytes((256, 100))),
+    }[name]
+    shrinks = Conversion(max_size=256 if name == "large JPEG" else None)
+    packed = convert(source, shrinks)
+    assert DRI in [marker for marker, _ in segments(packed.jpeg)]
+    assert DRI not in [marker for marker, _ in segments(convert(source, replace(shrinks, tile=0)).jpeg)]
+    assert_same_pixels(packed.jpeg, convert(source, replace(shrinks, tile=0)).jpeg)
+
+
+def test_an_unknown_version_of_jfif_does_no_harm() -> None:
+    assert convert(jpeg_bytes().replace(b"JFIF\0\x01", b"JFIF\0\x09"), PLAIN).jpeg == convert(jpeg_bytes(), PLAIN).jpeg
+
+
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_a_jpeg_of_a_rarer_kind_keeps_its_pixels(name: str) -> None:
+    sampling, *options = TRANSFORMED[name]
+    source = jpegtran(jpeg_bytes(sampling=sampling), *options)
+    packed = convert(source, PLAIN)
+    assert_same_pixels(packed.jpeg, jpeg_bytes(sampling=sampling))
+    assert_plain_baseline(packed)
+    assert packed.change is None
+
+
+def test_a_jpeg_of_unusual_subsampling_keeps_its_pixels() -> None:
+    source = unusual_sampling()
+    packed = convert(source, PLAIN)
+    assert packed.change is None
+    np.testing.assert_array_equal(pillow(packed.jpeg), pillow(source))
+    np.testing.assert_array_equal(_engine.decode(packed.jpeg), pillow(source))
+    shrunk = convert(source, Conversion(tile=0, max_size=32))
+    assert (shrunk.width, shrunk.height, shrunk.change) == (32, 24, "shrunk")
+
+
+def test_huffman_tables_are_optimised() -> None:
+    standard = jpeg_bytes((200, 150))
+    packed = convert(standard, PLAIN).jpeg
+    assert len(packed) < len(standard)
+    assert convert(packed, PLAIN).jpeg == packed
+    assert jpegtran(standard, "-optimize", "-copy", "none") == packed
+
+
+def test_the_same_source_gives_the_same_bytes() -> None:
+    for source in (KINDS["progressive"], saved("PNG"), saved(mode="CMYK")):
+        assert convert(source, PLAIN) == convert(source, PLAIN)
+
+
+ICC = b"a color profile " * 9000  # 144 kB: three segments
+METADATA_SEGMENTS = [(APP13, b"Photoshop 3.0\0stuff"), (COMMENT, b"a comment")]
+
+
+def with_metadata() -> bytes:
+    return with_segments(saved(icc_profile=ICC, exif=exif(6)), *METADATA_SEGMENTS)
+
+
+def test_only_the_color_profile_is_kept() -> None:
+    source = with_metadata()
+    packed = convert(source, PLAIN)
+    assert_same_pixels(packed.jpeg, source)
+    kept = [marker for marker, _ in segments(packed.jpeg) if marker in METADATA]
+    assert kept == [APP2, APP2, APP2]
+    assert Image.open(io.BytesIO(packed.jpeg)).info["icc_profile"] == ICC
+
+
+def test_all_metadata_are_kept_where_that_is_asked_for() -> None:
+    source = with_metadata()
+    packed = convert(source, Conversion(tile=0, keep_metadata=True))
+
+    def metadata(jpeg: bytes) -> list[tuple[int, bytes]]:
+        return [one for one in segments(jpeg) if one[0] in METADATA]
+
+    assert metadata(packed.jpeg) == metadata(source)
+    assert [marker for marker, _ in segments(packed.jpeg)].count(0xE0) == 1  # JFIF is not there twice
+    assert_same_pixels(packed.jpeg, source)
+
+
+@pytest.mark.parametrize("name", ["CMYK", "YCCK"])
+def test_cmyk_is_encoded_anew(name: str) -> None:
+    cmyk = saved(mode="CMYK", quality=92)
+    source = cmyk if name == "CMYK" else ycck(cmyk)
+    packed = convert(source, PLAIN)
+    assert packed.change == "CMYK"
+    assert_plain_baseline(packed)
+    assert_near(pillow(packed.jpeg), pillow(source), 2)
+
+
+def test_a_cmyk_profile_is_not_put_into_an_rgb_picture() -> None:
+    source = saved(mode="CMYK", icc_profile=b"\0\0\0\x80lcms\x04\0\0\0prtrCMYKLab " + bytes(104))
+    assert APP2 not in [marker for marker, _ in segments(convert(source, PLAIN).jpeg)]
+
+
+@pytest.mark.parametrize("sampling", ["444", "420", "gray"])
+def test_12_bit_is_brought_to_8(sampling: str) -> None:
+    eight = jpeg_bytes(sampling=sampling)
+    packed = convert(twelve_bit(eight), PLAIN)
+    assert packed.change == "12-bit"
+    assert_plain_baseline(packed)
+    assert_near(turbo(packed.jpeg), turbo(eight), 2)
+
+
+def test_12_bit_shrinks_and_keeps_its_profile() -> None:
+    eight = jpeg_bytes((200, 100))
+    packed = convert(with_segments(twelve_bit(eight), (APP2, b"ICC_PROFILE\0\1\1abc")), Conversion(tile=0, max_size=50))
+    assert (packed.width, packed.height, packed.change) == (50, 25, "shrunk")
+    expected = Image.fromarray(turbo(eight)).resize((50, 25), Image.Resampling.BOX)
+    assert_near(luma(turbo(packed.jpeg)), luma(np.asarray(expected)), 4)
+    assert (APP2, b"ICC_PROFILE\0\1\1abc") in segments(packed.jpeg)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("PNG", {}), ("WEBP", {"quality": 90}), ("WEBP", {"lossless": True}), ("BMP", {}), ("TIFF", {})],
+)
+def test_other_formats_become_jpegs_of_full_color(name: str, options: dict[str, object]) -> None:
+    source = saved(name, **options)
+    packed = convert(source, PLAIN)
+    assert packed.change == {"WEBP": "WebP"}.get(name, name)
+    assert_plain_baseline(packed)
+    frame = next(payload for marker, payload in segments(packed.jpeg) if marker == SOF0)
+    assert frame[5:] == bytes([3, 1, 0x11, 0, 2, 0x11, 1, 3, 0x11, 1])  # 4:4:4
+    luma_steps = next(payload for marker, payload in segments(packed.jpeg) if marker == 0xDB)[1:65]
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "JPEG", quality=95)
+    assert list(luma_steps) == list(next(p for m, p in segments(file.getvalue()) if m == 0xDB)[1:65])
+    assert_near(pillow(packed.jpeg), pillow(source), 2)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "TIFF"])
+def test_exif_orientation_is_ignored_or_applied(orientation: int, image_format: str) -> None:
+    source = saved(image_format, exif=exif(orientation))
+    # Not from the source: Pillow turns a TIFF upright by itself, and nothing else.
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(saved("PNG", exif=exif(orientation)))))
+
+    # As Pillow loads it: a TIFF upright, the others as stored.
+    ignored = convert(source, PLAIN)
+    assert ignored.oriented == (orientation != 1 and image_format != "TIFF")
+    assert_near(luma(pillow(ignored.jpeg)), luma(np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))), 2)
+    assert (ignored.change is None) == (image_format == "JPEG")
+
+    applied = convert(source, Conversion(tile=0, apply_exif=True))
+    assert (applied.width, applied.height) == upright.size
+    assert_near(luma(pillow(applied.jpeg)), luma(np.asarray(upright)), 2)
+    if orientation == 1 or image_format == "TIFF":
+        assert applied == ignored
+    else:
+        assert applied.change == "turned upright"
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_kept_exif_never_turns_a_picture_twice(orientation: int) -> None:
+    source = saved(exif=exif(orientation))
+    applied = Image.open(io.BytesIO(convert(source, Conversion(tile=0, apply_exif=True, keep_metadata=True)).jpeg))
+    assert applied.getexif()[274] == 1
+    assert applied.getexif()[271] == "A camera"
+    ignored = Image.open(io.BytesIO(convert(source, Conversion(tile=0, keep_metadata=True)).jpeg))
+    assert ignored.getexif()[274] == orientation
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((200, 100), (50, 25)), ((100, 200), (25, 50)), ((333, 77), (50, 12)), ((60, 1), (50, 1)), ((51, 51), (50, 50))],
+)
+def test_large_pictures_shrink_in_proportion(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    source = saved(size=size, icc_profile=b"a color profile", quality=95)
+    packed = convert(source, Conversion(tile=0, max_size=50))
+    assert (packed.width, packed.height, packed.change) == (*expected, "shrunk")
+    assert_plain_baseline(packed)
+    box = Image.fromarray(pixels(*size)).resize(expected, Image.Resampling.BOX)
+    assert_near(luma(pillow(packed.jpeg)), luma(np.asarray(box)), 4)
+    assert Image.open(io.BytesIO(packed.jpeg)).info["icc_profile"] == b"a color profile"
+
+
+def test_small_jpegs_stay_as_they_are_under_max_size() -> None:
+    for size in [(50, 50), (50, 3), (1, 1)]:
+        assert convert(jpeg_bytes(size), Conversion(tile=0, max_size=50, quality=1)) == convert(jpeg_bytes(size), PLAIN)
+
+
+def test_small_pngs_are_not_given_the_quality_of_shrunk_ones() -> None:
+    assert convert(saved("PNG"), Conversion(tile=0, max_size=70, quality=1)) == convert(saved("PNG"), PLAIN)
+
+
+def test_quality_is_that_of_shrunk_pictures() -> None:
+    low, high = (convert(jpeg_bytes((300, 200)), Conversion(tile=0, max_size=150, quality=q)) for q in (20, 95))
+    assert len(low.jpeg) < len(high.jpeg) / 2
+
+
+def test_shrinking_and_turning_go_together() -> None:
+    packed = convert(saved(size=(200, 100), exif=exif(6)), Conversion(tile=0, max_size=50, apply_exif=True))
+    assert (packed.width, packed.height, packed.change) == (25, 50, "shrunk")
+
+
+def test_stray_bytes_are_left_out_and_noted() -> None:
+    clean = jpeg_bytes()
+    tables = clean.index(b"\xff\xdb")
+    for source in (clean[:-2] + b"stray" + clean[-2:], clean[:tables] + b"stray" + clean[tables:]):
+        packed = convert(source, PLAIN)
+        assert packed.stray_bytes
+        assert packed.jpeg == convert(clean, PLAIN).jpeg
+        assert (
+            convert(source, Conversion(tile=0, max_size=30)).jpeg
+            == convert(clean, Conversion(tile=0, max_size=30)).jpeg
+        )
+    assert not convert(clean, PLAIN).stray_bytes
+
+
+def test_bytes_after_the_end_are_left_out() -> None:
+    assert convert(jpeg_bytes() + b"a trailer", PLAIN).jpeg == convert(jpeg_bytes(), PLAIN).jpeg

@@ -1,0 +1,164 @@
+"""Tests of packs from tar files that are stopped, repeated, repaired, or whose tars change."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_run import succeeded
+from conftest import damage
+from pack_sources import digests, jpeg_bytes, write_large_folder
+from tars import write_tar
+
+from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.packing import job
+from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.verify.repair import repair
+from fastpipe.verify.verification import verify
+
+SHARDS = PackOptions(shard_size=100_000, workers=2)
+
+
+@pytest.fixture
+def tars(tmp_path: Path) -> Path:
+    """Two WebDataset tars, with a sample that is rejected, a duplicate and another member."""
+    pictures = [file.read_bytes() for file in sorted(write_large_folder(tmp_path / "made").rglob("*.jpg"))]
+    folder = tmp_path / "tars"
+    folder.mkdir()
+    for number in range(2):
+        members = {}
+        for place, picture in enumerate(pictures[number::2]):
+            members |= {f"{place:04d}.cls": b"%d" % (place % 5), f"{place:04d}.jpg": picture, f"{place:04d}.txt": b"a"}
+        write_tar(folder / f"{number}.tar", members | {"bad.jpg": b"no picture", "bad.cls": b"1", "alone.jpg": b""})
+    shutil.rmtree(tmp_path / "made")
+    return folder
+
+
+def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path, tmp_path: Path) -> None:
+    pack(tars, tmp_path / "undisturbed", SHARDS)
+
+    def stop(now: Progress) -> None:
+        if now.files == 17:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(tars, tmp_path / "packed", SHARDS, on_progress=stop)
+    summary = pack(tars, tmp_path / "packed", SHARDS)
+    assert summary.resumed > 1
+    assert len(summary.tally.rejected) == 4
+    assert digests(tmp_path / "packed") == digests(tmp_path / "undisturbed")
+    assert pack(tars, tmp_path / "packed", SHARDS).already_packed
+    os.utime(tars / "1.tar")
+    with pytest.raises(PackError, match="the source files have changed"):
+        pack(tars, tmp_path / "packed", SHARDS)
+
+
+def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tmp_path: Path) -> None:
+    def stop(now: Progress) -> None:
+        if now.files == 17:
+            raise KeyboardInterrupt
+
+    for number, change in enumerate(
+        (
+            lambda: os.utime(tars / "1.tar", ns=(5, 5)),
+            lambda: (tars / "1.tar").rename(tars / "2.tar"),
+            lambda: write_tar(tars / "3.tar", {"1.jpg": jpeg_bytes(), "1.cls": b"1"}),
+        )
+    ):
+        with pytest.raises(KeyboardInterrupt):
+            pack(tars, tmp_path / str(number), SHARDS, on_progress=stop)
+        change()
+        shutil.copytree(tars, tmp_path / "elsewhere", dirs_exist_ok=True)
+        with pytest.raises(PackError, match="unfinished pack of other sources"):
+            pack(tmp_path / "elsewhere", tmp_path / str(number), SHARDS)
+        pack(tars, tmp_path / str(number), SHARDS)
+        pack(tars, tmp_path / f"{number} undisturbed", SHARDS)
+        assert digests(tmp_path / str(number)) == digests(tmp_path / f"{number} undisturbed")
+
+
+def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
+    """Does something when a pack has listed its source, and has read nothing yet."""
+    listed = job.list_sources
+
+    def then(root: Path, seed: int, *, shuffle: bool) -> object:
+        listing = listed(root, seed, shuffle=shuffle)
+        do()
+        return listing
+
+    monkeypatch.setattr(job, "list_sources", then)
+
+
+@pytest.mark.parametrize("size", [20_000, 2_000_000])
+def test_a_tar_that_changes_while_it_is_packed(
+    tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    when_listed(monkeypatch, lambda: os.truncate(tars / "1.tar", size))
+    with pytest.raises(PackError, match=r"1\.tar has changed since it was listed"):
+        pack(tars, tmp_path / "packed")
+    assert not (tmp_path / "packed" / DATASET_FILE).exists()
+
+
+def test_a_tar_that_goes_while_it_is_packed(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    when_listed(monkeypatch, (tars / "1.tar").unlink)
+    with pytest.raises(PackError, match=r"cannot read .*1\.tar: No such file or directory. What was finished is kept"):
+        pack(tars, tmp_path / "packed")
+    assert not (tmp_path / "packed" / DATASET_FILE).exists()
+
+
+def test_damaged_shards_are_mended_from_tars(tars: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    pack(tars, packed, SHARDS)
+    before = digests(packed)
+    for sample in (3, 20):
+        damage(packed, sample)
+    (packed / "index.npy").unlink()
+    assert len(repair(packed, tars, verify(packed))) == 3
+    assert digests(packed) == before
+    damage(packed, 3)
+    write_tar(tars / "3.tar", {"1.jpg": jpeg_bytes(), "1.cls": b"1"})
+    with pytest.raises(PackError, match=r"is not what .* was packed from: 28 files then, 29 now"):
+        repair(packed, tars, verify(packed))
+
+
+def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Path) -> None:
+    pack(tars, tmp_path / "one", SHARDS)
+    shards = sorted(path.name for path in (tmp_path / "one").glob("*.tar"))
+
+    def refused(words: str) -> None:
+        with pytest.raises((PackError, DatasetError), match=words):
+            pack(tmp_path / "one", tmp_path / "two")
+        assert not (tmp_path / "two").exists()
+
+    described = tmp_path / "one" / DATASET_FILE
+    whole = described.read_bytes()
+    described.write_bytes(whole.replace(b'"3"', b'"7"'))
+    refused("is not as it was written: its own hash")
+    described.write_bytes(whole.replace(b"{", b"[", 1))
+    refused("not valid JSON")
+    described.unlink()
+    (tmp_path / "one" / ".pack").mkdir()
+    refused("unfinished pack")
+    described.write_bytes(whole)
+    (tmp_path / "one" / ".pack").rmdir()
+    (tmp_path / "one" / shards[1]).rename(tmp_path / "away")
+    refused(f"{shards[1]}: No such file")
+    (tmp_path / "away").rename(tmp_path / "one" / shards[1])
+    described.write_text('{"of": "another program"}')  # then these are tars like any others
+    assert pack(tmp_path / "one", tmp_path / "two").info["classes"] == ["0", "1", "2", "3", "4"]
+
+
+def test_the_command_says_what_was_left_out(tars: Path, tmp_path: Path) -> None:
+    text = succeeded("pack", tars, tmp_path / "packed")
+    assert "24 txt: members that are neither picture nor label" in text
+    assert "1.tar/alone.jpg (at byte" in text
+    told = json.loads(succeeded("pack", tars / "0.tar", tmp_path / "one", "--json"))
+    assert told["members_left_out"] == {"txt": 12}
+    assert {entry["path"].split(" ")[0] for entry in told["rejected"]} == {"alone.jpg", "bad.jpg"}
+    assert Index(tmp_path / "one").class_counts == [3, 3, 2, 2, 2]

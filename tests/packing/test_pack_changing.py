@@ -1,0 +1,215 @@
+"""Sources that go, change or cannot be read while they are packed: the pack says which, and the next one is right."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from faults.forks import Forks
+from faults.injector import Fault
+from faults.packs import SMALL, assert_as_packed_anew, faults_at_each, packs_of, small_source
+from pack_sources import digests, jpeg_bytes
+from soak import Tried, times
+
+from fastpipe.errors import PackError
+from fastpipe.packing import job
+from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.source import reading
+from fastpipe.packing.source.kinds import Listing, list_sources
+
+CHANGED = "class-1/05.jpg"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return small_source(tmp_path / "source")
+
+
+def later() -> None:
+    """A file system's clock may be this coarse."""
+    time.sleep(0.02)
+
+
+def vanish(file: Path) -> None:
+    file.unlink()
+
+
+def shorten(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def rewrite(file: Path) -> None:
+    """Other bytes of the same size, in place."""
+    later()
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def exchange(file: Path) -> None:
+    """Another picture, larger, moved into its place."""
+    other = file.with_name("other.tmp")
+    other.write_bytes(jpeg_bytes((300, 200)) + b"more" * 9000)
+    other.replace(file)
+
+
+def block(file: Path) -> None:
+    """A pipe in its place, which would be waited for in vain."""
+    file.unlink()
+    os.mkfifo(file)
+
+
+def bury(file: Path) -> None:
+    """A folder in its place."""
+    file.unlink()
+    file.mkdir()
+
+
+def lose(file: Path) -> None:
+    """The whole source folder goes, as when a disk is unplugged."""
+    file.parents[1].rename(file.parents[1].with_name("elsewhere"))
+
+
+CHANGES: dict[Callable[[Path], None], str] = {
+    vanish: r"05.jpg has changed while packing: .* is gone now \(No such file",
+    shorten: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and has [\d,]+ now",
+    rewrite: r"05.jpg has changed while packing: .* has been written again since, to the same size",
+    exchange: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and has [\d,]+ now",
+    block: r"05.jpg has changed while packing: .* is no regular file now",
+    bury: r"05.jpg has changed while packing: .* is no regular file now",
+    lose: r"the source folder .* is gone",
+}
+OUTCOME = "the pack names it and stops; a second run finishes; the bytes are those of the source as it is then"
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_source_that_changes_before_it_is_read_stops_the_pack(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+) -> None:
+    def then_change(root: Path, seed: int, *, shuffle: bool) -> Listing:
+        listing = list_sources(root, seed, shuffle=shuffle)
+        change(source / CHANGED)
+        return listing
+
+    packed = tmp_path / "packed"
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "list_sources", then_change)
+        with pytest.raises(PackError, match=CHANGES[change]) as caught:
+            pack(source, packed, SMALL)
+    assert "run the same command again" in str(caught.value)
+    assert not (packed / "dataset.json").exists()
+    if change is lose:
+        source.with_name("elsewhere").rename(source)
+    pack(source, packed, SMALL)
+    assert_as_packed_anew(source, packed)
+    tried("source file that goes or changes before it is read", 1, OUTCOME)
+
+
+def change_while_reading(monkeypatch: pytest.MonkeyPatch, file: Path, change: Callable[[Path], None]) -> None:
+    """Reads come in halves from now on, and between the first two of one file that changes."""
+    real, looked_at, changed = os.read, file.stat(), []
+
+    def half(handle: int, size_bytes: int) -> bytes:
+        data = real(handle, size_bytes // 2 + 1)
+        if not changed and os.path.samestat(os.fstat(handle), looked_at):
+            changed.append(file)
+            change(file)
+        return data
+
+    monkeypatch.setattr(reading.os, "read", half)
+
+
+@pytest.mark.parametrize("change", [shorten, rewrite, lose])
+def test_a_source_that_changes_while_it_is_read_stops_the_pack(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+) -> None:
+    packed = tmp_path / "packed"
+    with monkeypatch.context() as patched:
+        change_while_reading(patched, source / CHANGED, change)
+        with pytest.raises(PackError, match=CHANGES[change]):
+            pack(source, packed, SMALL)
+    if change is lose:
+        source.with_name("elsewhere").rename(source)
+    pack(source, packed, SMALL)
+    assert_as_packed_anew(source, packed)
+    tried("source file that changes while it is read", 1, OUTCOME)
+
+
+@pytest.mark.parametrize("change", [vanish, exchange, block, bury])
+def test_a_source_that_is_replaced_while_it_is_read_is_packed_as_it_was(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
+) -> None:
+    """An open file stays what it is, whatever takes its name; the next pack sees the change."""
+    packed = tmp_path / "packed"
+    pack(source, tmp_path / "before", SMALL)
+    with monkeypatch.context() as patched:
+        change_while_reading(patched, source / CHANGED, change)
+        pack(source, packed, SMALL)
+    assert digests(packed) == digests(tmp_path / "before")
+    assert_seen_by_the_next_pack(source, packed)
+    tried("source file that is replaced while it is read", 1, "packed as it was; the next pack tells of the change")
+
+
+def assert_seen_by_the_next_pack(source: Path, packed: Path) -> None:
+    with pytest.raises(PackError, match=r"the source files have changed.*--overwrite"):
+        pack(source, packed, SMALL)
+    pack(source, packed, PackOptions(shard_size=100_000, overwrite=True))
+    assert_as_packed_anew(source, packed)
+
+
+def test_a_source_that_changes_after_it_was_read_is_seen_by_the_next_pack(
+    source: Path, tmp_path: Path, tried: Tried
+) -> None:
+    first = list_sources(source, 0).sources[0].path
+
+    def change(now: Progress) -> None:
+        if now.files == now.total_files:
+            rewrite(source / first)
+
+    pack(source, tmp_path / "packed", SMALL, on_progress=change)
+    assert_seen_by_the_next_pack(source, tmp_path / "packed")
+    tried("source file that changes after it was read, while the pack goes on", 1, "the next pack tells of the change")
+
+
+def test_a_source_that_is_only_touched_by_a_backup_stops_nothing(source: Path, tmp_path: Path) -> None:
+    """Links and permissions are changed by what does not write: its times and size stay."""
+    linked = tmp_path / "backup"
+
+    def link(_: Progress) -> None:
+        if not linked.exists():
+            linked.mkdir()
+            for file in source.rglob("*.jpg"):
+                os.link(file, linked / file.name)
+                file.chmod(0o644)
+
+    pack(source, tmp_path / "packed", PackOptions(shard_size=100_000, workers=1), on_progress=link)
+    assert_as_packed_anew(source, tmp_path / "packed")
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
+def test_a_source_that_the_disk_does_not_give(
+    programs: Forks, source: Path, place: Path, tried: Tried, code: int
+) -> None:
+    packs = packs_of(programs, source, place / "packed")
+    count = 0
+    for fault, line in faults_at_each(packs, ("open", "read"), times(5, 1), under=source, kind="error", number=code):
+        path = line.split(" ", 2)[2]
+        ended = packs.run(fault)
+        assert ended.code == 1
+        assert f"{path} cannot be listed: " in ended.err or f"cannot read {path}: {os.strerror(code)}" in ended.err
+        packs.assert_whole_files()
+        packs.assert_goes_on()
+        count += 1
+    tried("EIO or ESTALE on a source file", count, "exit code 1 with its path; a second run finishes; same bytes")
+
+
+def test_a_source_that_the_disk_gives_in_pieces(programs: Forks, source: Path, place: Path, tried: Tried) -> None:
+    packs = packs_of(programs, source, place / "packed")
+    packs.fresh()
+    ended = packs.run(Fault(source, ("read",), "short", at=0, each=True))
+    assert ended.code == 0, ended.err
+    packs.assert_done()
+    tried("every read of a source gives half of what was asked for", 1, "same bytes")

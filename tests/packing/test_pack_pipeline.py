@@ -1,0 +1,81 @@
+"""Files go to the packing threads in runs, and come back in order, one by one."""
+
+from __future__ import annotations
+
+import errno
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from fastpipe.errors import PackError
+from fastpipe.packing import pipeline
+from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.pipeline import converted
+from fastpipe.packing.source.kinds import Listing, Source, list_sources
+
+
+@pytest.fixture(scope="module")
+def listing(tmp_path_factory: pytest.TempPathFactory) -> Listing:
+    """50 small pictures and one that is none."""
+    root = tmp_path_factory.mktemp("pipeline")
+    (root / "only").mkdir()
+    for number in range(50):
+        Image.new("RGB", (8 + number, 9), (number, 2 * number, 90)).save(root / "only" / f"{number}.jpg")
+    (root / "only" / "text.jpg").write_text("no picture")
+    return list_sources(root, seed=1)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(("run_bytes", "run_files"), [(1, 1), (2000, 16), (1 << 20, 4), (1 << 20, 1000)])
+def test_every_file_comes_once_in_order(
+    listing: Listing, workers: int, run_bytes: int, run_files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_RUN_BYTES", run_bytes)
+    monkeypatch.setattr(pipeline, "_RUN_FILES", run_files)
+    start = 7
+    found = list(converted(listing.root, listing.sources, start, Conversion(), workers))
+    assert [position for position, _, _ in found] == list(range(start, 51))
+    for position, source, outcome in found:
+        assert source is listing.sources[position]
+        if source.path == "only/text.jpg":
+            assert isinstance(outcome, str)
+        else:
+            assert not isinstance(outcome, str)
+            assert outcome.width == 8 + int(Path(source.path).stem)
+
+
+def test_what_came_before_an_error_of_the_system_is_handed_out(
+    listing: Listing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = pipeline.read_source
+    broken = listing.sources[20].path
+
+    def fail(root: Path, source: Source) -> bytes:
+        if source.path == broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(root, source)
+
+    monkeypatch.setattr(pipeline, "read_source", fail)
+    pictures = converted(listing.root, listing.sources, 0, Conversion(), 2)
+    assert [next(pictures)[0] for _ in range(20)] == list(range(20))
+    with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
+        next(pictures)
+
+
+def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_RUN_FILES", 10)
+    reads = []
+    real = pipeline.read_source
+
+    def slow(root: Path, source: Source) -> bytes:
+        reads.append(source.path)
+        time.sleep(0.03)
+        return real(root, source)
+
+    monkeypatch.setattr(pipeline, "read_source", slow)
+    pictures = converted(listing.root, listing.sources, 0, Conversion(), 1)
+    next(pictures)  # the first run is done, the second has begun
+    pictures.close()
+    assert 10 <= len(reads) < 20

@@ -1,0 +1,193 @@
+"""Tests of packs that are interrupted: they go on, and the bytes are the same."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pack_sources import digests, write_large_folder
+
+from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.index import Index
+from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.options import PackOptions
+
+SHARDS = PackOptions(shard_size=100_000, workers=2)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_large_folder(tmp_path_factory.mktemp("resume") / "source", images=16)
+    for name in ("bad", "worse"):
+        (folder / "class-0" / name).write_bytes(name.encode())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    destination = tmp_path_factory.mktemp("undisturbed") / "packed"
+    pack(source, destination, SHARDS)
+    return digests(destination)
+
+
+def shards(destination: Path) -> list[Path]:
+    return sorted(destination.glob("shard-*.tar"))
+
+
+def states(destination: Path) -> dict[str, tuple[int, int]]:
+    """What a file system tells of the finished shards: another inode or time, and they were written anew."""
+    return {shard.name: (shard.stat().st_ino, shard.stat().st_mtime_ns) for shard in shards(destination)}
+
+
+def assert_unfinished(destination: Path) -> None:
+    """No final name holds an unfinished file, and nobody takes the folder for a dataset."""
+    for shard in shards(destination):
+        with tarfile.open(shard) as tar:
+            assert len(tar.getmembers()) % 3 == 0
+    assert not (destination / "dataset.json").exists()
+    with pytest.raises(DatasetError, match="unfinished pack" if shards(destination) else None):
+        Index(destination)
+
+
+def stop_after(destination: Path, finished: int) -> None:
+    def stop(_: Progress) -> None:
+        if len(shards(destination)) >= finished:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(source_of(destination), destination, SHARDS, on_progress=stop)
+
+
+def source_of(destination: Path) -> Path:
+    return Path((destination.parent / "source").resolve())
+
+
+@pytest.fixture
+def destination(source: Path, tmp_path: Path) -> Path:
+    (tmp_path / "source").symlink_to(source)
+    return tmp_path / "packed"
+
+
+@pytest.mark.parametrize("finished", range(6))
+def test_an_interrupted_pack_goes_on(destination: Path, undisturbed: dict[str, str], finished: int) -> None:
+    stop_after(destination, finished)
+    assert_unfinished(destination)
+    before = states(destination)
+    assert len(before) == finished
+    summary = pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+    assert before.items() <= states(destination).items()
+    assert summary.resumed == finished
+    assert len(summary.tally.rejected) == 2
+    assert summary.info["source"]["files"] == 18
+
+
+def test_a_pack_interrupted_again_and_again(destination: Path, undisturbed: dict[str, str]) -> None:
+    for finished in range(1, 5):
+        stop_after(destination, finished)
+        assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, np.zeros(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("npy", b""),
+        ("npy", archive()),
+        ("npy", pickle.dumps([1])),
+        ("json", b"[" * 100_000),
+        ("json", b"[]"),
+        ("json", None),
+    ],
+    ids=["empty", "archive", "pickle", "deep", "list", "elsewhere"],
+)
+def test_harmed_notes_of_an_unfinished_pack_count_for_nothing(
+    destination: Path, undisturbed: dict[str, str], kind: str, content: bytes | None
+) -> None:
+    stop_after(destination, 3)
+    note = destination / ".pack" / f"shard-000001.{kind}"
+    if content is None:  # names a file outside the folder, and a good one
+        shutil.copy(destination / "shard-000001.tar", destination.parent)
+        content = note.read_bytes().replace(b"shard-000001.tar", b"../shard-000001.tar")
+        assert content != note.read_bytes()
+    note.write_bytes(content)
+    summary = pack(source_of(destination), destination, SHARDS)
+    assert summary.resumed == 1
+    assert digests(destination) == undisturbed
+
+
+@pytest.mark.parametrize("name", ["shard-000002.tar", "shard-000002.npy", "shard-000002.json", "index.npy"])
+def test_nothing_is_written_through_a_link(
+    destination: Path, undisturbed: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    stop_after(destination, 2)
+    link = destination / ".pack" / f"{name}.partial"
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "precious")
+    with pytest.raises(PackError, match=r"cannot write .*symbolic links"):
+        pack(source_of(destination), destination, SHARDS)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    link.unlink(missing_ok=True)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed
+
+
+def test_another_number_of_workers_goes_on_too(destination: Path, undisturbed: dict[str, str]) -> None:
+    stop_after(destination, 3)
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, workers=1))
+    assert digests(destination) == undisturbed
+
+
+@pytest.mark.parametrize("harm", ["removed", "shortened"])
+def test_a_harmed_shard_of_an_unfinished_pack_is_made_anew(
+    destination: Path, undisturbed: dict[str, str], harm: str
+) -> None:
+    stop_after(destination, 4)
+    if harm == "removed":
+        shards(destination)[1].unlink()
+    else:
+        os.truncate(shards(destination)[1], 512)
+    assert pack(source_of(destination), destination, SHARDS).resumed == 1
+    assert digests(destination) == undisturbed
+
+
+def test_an_unfinished_pack_of_other_options_needs_overwrite(destination: Path, undisturbed: dict[str, str]) -> None:
+    stop_after(destination, 2)
+    before = states(destination)
+    with pytest.raises(PackError, match=r"unfinished pack of other sources or options \(seed 0 there, 1 now"):
+        pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1))
+    assert states(destination) == before
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1, overwrite=True))
+    pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True))
+    assert digests(destination) == undisturbed
+
+
+def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed: dict[str, str]) -> None:
+    pack(source_of(destination), destination, PackOptions(shard_size=120_000))
+    seen = 0
+
+    def stop(_: Progress) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 9:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(source_of(destination), destination, PackOptions(shard_size=100_000, overwrite=True), on_progress=stop)
+    assert_unfinished(destination)
+    pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == undisturbed

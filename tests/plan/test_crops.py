@@ -1,0 +1,173 @@
+"""Tests of the planned crops: torchvision's rules, always inside the picture."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, Resize, plan_crops
+
+DRAWS = 3000
+
+
+def planned(
+    crop: Crop,
+    sizes: list[tuple[int, int]],
+    *,
+    size: tuple[int, int] = (224, 224),
+    seed: int = 0,
+    epoch: int = 0,
+    first_sample: int = 0,
+) -> Crops:
+    widths, heights = np.array(sizes, dtype=np.int64).T
+    samples = first_sample + np.arange(len(sizes))
+    return plan_crops(crop, size, widths, heights, seed=seed, epoch=epoch, samples=samples)
+
+
+def ks_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """The greatest distance between two empirical distribution functions."""
+    values = np.sort(np.concatenate([one, other]))
+    below = [np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (one, other)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def features(boxes: NDArray[np.float64], width: int, height: int) -> dict[str, NDArray[np.float64]]:
+    x, y, w, h = boxes.T
+    return {
+        "area": w * h / (width * height),
+        "log ratio": np.log(w / h),
+        "width": w,
+        "height": h,
+        "x": x / np.maximum(width - w, 1),
+        "y": y / np.maximum(height - h, 1),
+        "left": x,
+        "top": y,
+    }
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "crop"),
+    [
+        (500, 375, RandomResizedCrop()),
+        (375, 500, RandomResizedCrop(scale=(0.3, 0.9), ratio=(0.5, 2.0))),
+        (900, 300, RandomResizedCrop()),  # many tries fail, some crops are the fallback
+        (64, 64, RandomResizedCrop(scale=(1.0, 1.0))),
+        (800, 200, RandomResizedCrop(scale=(0.5, 1.0))),
+    ],
+)
+def test_random_crops_are_distributed_as_torchvisions(
+    torchvision: ModuleType, width: int, height: int, crop: RandomResizedCrop
+) -> None:
+    import torch
+
+    picture = torch.empty((3, height, width), dtype=torch.uint8)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        get_params = torchvision.transforms.RandomResizedCrop.get_params
+        drawn = [get_params(picture, list(crop.scale), list(crop.ratio)) for _ in range(DRAWS)]
+    theirs = np.array([(left, top, w, h) for top, left, h, w in drawn], dtype=np.float64)
+    ours = planned(crop, [(width, height)] * DRAWS).boxes
+    expected = features(theirs, width, height)
+    for name, values in features(ours, width, height).items():
+        # The critical value at a significance of about 1 in 10 million.
+        assert ks_distance(values, expected[name]) < 2.85 * np.sqrt(2 / DRAWS), name
+
+
+def test_every_place_of_a_crop_is_as_likely() -> None:
+    crop = RandomResizedCrop(scale=(9 / 25, 9 / 25), ratio=(1, 1))  # 3 x 3 of 5 x 5: nine places
+    boxes = planned(crop, [(5, 5)] * 9000).boxes
+    assert (boxes[:, 2:] == 3).all()
+    places, counts = np.unique(boxes[:, :2], axis=0, return_counts=True)
+    assert places.tolist() == [[x, y] for x in range(3) for y in range(3)]
+    assert ((counts > 850) & (counts < 1150)).all()
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(1000, 3), (3, 1000), (100, 1), (1, 100), (333, 10), (10, 333), (2000, 301)]
+)
+def test_extreme_pictures_get_torchvisions_middle(torchvision: ModuleType, width: int, height: int) -> None:
+    import torch
+
+    crop = RandomResizedCrop(scale=(0.99, 1.0))  # never fits
+    picture = torch.empty((3, height, width), dtype=torch.uint8)
+    top, left, h, w = torchvision.transforms.RandomResizedCrop.get_params(picture, list(crop.scale), list(crop.ratio))
+    for box in planned(crop, [(width, height)] * 5).boxes:
+        assert box.tolist() == [left, top, w, h]
+
+
+def test_a_picture_of_allowed_ratio_that_nothing_fits_is_taken_whole() -> None:
+    crop = RandomResizedCrop(scale=(1e-9, 1e-9))  # rounds to nothing
+    assert planned(crop, [(40, 36)]).boxes.tolist() == [[0, 0, 40, 36]]
+
+
+crops = st.one_of(
+    st.builds(
+        lambda low, more, ratio, wider: RandomResizedCrop((low, min(low + more, 1.0)), (ratio, ratio * wider)),
+        st.floats(1e-4, 1.0),
+        st.floats(0, 1),
+        st.floats(0.05, 10),
+        st.floats(1, 10),
+    ),
+    st.integers(1, 600).map(CenterCrop),
+    st.just(Resize()),
+)
+sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
+
+
+@given(crops, st.lists(st.tuples(sides, sides), min_size=1, max_size=20), st.integers(0, 2**64 - 1))
+def test_crops_lie_inside_the_picture(crop: Crop, sizes: list[tuple[int, int]], seed: int) -> None:
+    out = min(crop.resize, 224) if isinstance(crop, CenterCrop) and crop.resize else 224
+    plan = planned(crop, sizes, size=(out, max(1, out - 3)), seed=seed)
+    assert plan.boxes.dtype == np.float64
+    assert plan.bounds.dtype == np.int32
+    pictures = np.array(sizes)
+    start, extent = plan.bounds[:, :2], plan.bounds[:, 2:]
+    assert (start >= 0).all()
+    assert (extent >= 1).all()
+    assert (start + extent <= pictures).all()
+    assert (plan.boxes[:, 2:] > 0).all()
+    assert (plan.boxes[:, :2] >= start - 1e-6).all()
+    assert (plan.boxes[:, :2] + plan.boxes[:, 2:] <= start + extent + 1e-6).all()
+
+
+def test_a_crop_depends_on_seed_epoch_and_sample_alone() -> None:
+    crop = RandomResizedCrop()
+    sizes = [(300 + i, 500 - i) for i in range(50)]
+    together = planned(crop, sizes, seed=4, epoch=2).boxes
+    for start in (0, 13, 49):
+        alone = planned(crop, sizes[start:], seed=4, epoch=2, first_sample=start).boxes
+        assert np.array_equal(alone, together[start:])
+    for seed, epoch in ((5, 2), (4, 3)):
+        assert (planned(crop, sizes, seed=seed, epoch=epoch).boxes != together).any(axis=1).mean() > 0.9
+
+
+def test_random_crops_are_cropped_before_the_resize() -> None:
+    plan = planned(RandomResizedCrop(), [(300, 200)] * 20)
+    assert np.array_equal(plan.boxes, plan.bounds)
+
+
+@pytest.mark.parametrize(
+    ("width", "height"), [(500, 375), (375, 500), (256, 256), (257, 999), (1, 5000), (224, 224), (33, 32)]
+)
+@pytest.mark.parametrize(("resize", "size"), [(256, (224, 224)), (224, (224, 224)), (300, (100, 291)), (64, (33, 64))])
+def test_center_crops_are_torchvisions(
+    torchvision: ModuleType, width: int, height: int, resize: int, size: tuple[int, int]
+) -> None:
+    functional = torchvision.transforms.functional
+    new_height, new_width = functional._compute_resized_output_size((height, width), [resize])
+    top, left = round((new_height - size[0]) / 2.0), round((new_width - size[1]) / 2.0)
+    plan = planned(CenterCrop(resize), [(width, height)], size=size)
+    scale_x, scale_y = width / new_width, height / new_height
+    expected = [left * scale_x, top * scale_y, size[1] * scale_x, size[0] * scale_y]
+    assert plan.boxes[0].tolist() == pytest.approx(expected, rel=1e-12)
+    assert plan.bounds.tolist() == [[0, 0, width, height]]
+
+
+def test_resize_takes_the_whole_picture() -> None:
+    plan = planned(Resize(), [(7, 9), (300, 1)])
+    assert plan.boxes.tolist() == plan.bounds.tolist() == [[0, 0, 7, 9], [0, 0, 300, 1]]

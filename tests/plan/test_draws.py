@@ -1,0 +1,105 @@
+"""Tests of the stateless draws: the same wherever and whenever asked for, uniform, independent of one another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpipe.plan.draws import Stream, bits, key, mix, uniform
+
+MASK = 2**64 - 1
+words = st.integers(0, MASK)
+
+
+def splitmix_finaliser(value: int) -> int:
+    """Stafford's variant 13, written out in Python's integers."""
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & MASK
+    return value ^ (value >> 31)
+
+
+def undo_finaliser(value: int) -> int:
+    def undo_shift(value: int, by: int) -> int:
+        out = value
+        for _ in range(64 // by + 1):
+            out = value ^ (out >> by)
+        return out
+
+    value = undo_shift(value, 31) * pow(0x94D049BB133111EB, -1, 2**64) & MASK
+    value = undo_shift(value, 27) * pow(0xBF58476D1CE4E5B9, -1, 2**64) & MASK
+    return undo_shift(value, 30)
+
+
+@given(words)
+def test_mix_is_the_published_bijection(value: int) -> None:
+    mixed = int(mix(np.array([value], dtype=np.uint64))[0])
+    assert mixed == splitmix_finaliser(value)
+    assert undo_finaliser(mixed) == value
+
+
+@given(words, st.integers(0, 2**63 - 1))
+def test_bits_follow_the_formula(stream_key: int, number: int) -> None:
+    golden = 0x9E3779B97F4A7C15
+    expected = splitmix_finaliser(splitmix_finaliser((number * golden + stream_key) & MASK))
+    assert int(bits(stream_key, np.array([number]))[0]) == expected
+
+
+def test_a_seed_stands_for_the_same_order_in_every_release() -> None:
+    """These values are part of what a seed means: changing them changes every user's training run."""
+    assert key(0, 0, Stream.CHUNKS) == 10603934637868093999
+    assert key(2**64 - 1, 7, Stream.FLIP) == 17364042062580903319
+    assert bits(1, np.arange(2)).tolist() == [8841707400507832957, 15916886550466581944]
+
+
+@given(words, st.lists(st.integers(0, 2**62), min_size=1, max_size=30))
+def test_a_draw_does_not_depend_on_its_neighbours(stream_key: int, numbers: list[int]) -> None:
+    together = uniform(stream_key, np.array(numbers))
+    apart = [uniform(stream_key, np.array([number]))[0] for number in numbers]
+    assert together.tolist() == apart
+    assert ((together >= 0) & (together < 1)).all()
+
+
+@given(st.tuples(words, words, st.sampled_from(Stream)), st.tuples(words, words, st.sampled_from(Stream)))
+def test_keys_differ_by_seed_epoch_and_stream(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    assert (key(*one) == key(*other)) == (one == other)
+
+
+def test_neighbouring_seeds_and_epochs_have_different_keys() -> None:
+    keys = {key(seed, epoch, stream) for seed in range(20) for epoch in range(20) for stream in range(180)}
+    assert len(keys) == 20 * 20 * 180
+
+
+def test_tries_and_layers_do_not_run_into_other_streams() -> None:
+    runs = dict.fromkeys((Stream.CROP_AREA, Stream.CROP_RATIO, Stream.ERASE_AREA, Stream.ERASE_RATIO), 10)
+    runs |= dict.fromkeys((Stream.OPERATION, Stream.MAGNITUDE, Stream.SIGN), 16)
+    used = [int(first) + number for first in Stream for number in range(runs.get(first, 1))]
+    assert len(set(used)) == len(used)
+
+
+@pytest.mark.parametrize("start", [0, 10**9, 2**62])
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_draws_are_uniform(seed: int, start: int) -> None:
+    values = uniform(key(seed, 0, Stream.FLIP), start + np.arange(50_000))
+    counts = np.histogram(values, bins=100, range=(0, 1))[0]
+    chi_square = ((counts - 500) ** 2 / 500).sum()
+    assert 40 < chi_square < 180  # 99 degrees of freedom: about 1 in 10 million lies outside
+    assert np.unique(values).size > 49_990
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [((0, 0, 4), (0, 0, 5)), ((0, 0, 4), (0, 1, 4)), ((0, 0, 4), (1, 0, 4)), ((3, 9, 32), (3, 9, 33))],
+)
+def test_streams_epochs_and_seeds_are_uncorrelated(one: tuple[int, int, int], other: tuple[int, int, int]) -> None:
+    numbers = np.arange(40_000)
+    first, second = uniform(key(*one), numbers), uniform(key(*other), numbers)
+    for shift in (0, 1, 2):  # nor with a neighbour's draw
+        assert abs(np.corrcoef(first, np.roll(second, shift))[0, 1]) < 0.025
+
+
+def test_neighbours_are_uncorrelated() -> None:
+    values = uniform(key(0, 0, Stream.CROP_X), np.arange(40_000))
+    for lag in (1, 2, 3, 64):
+        assert abs(np.corrcoef(values[:-lag], values[lag:])[0, 1]) < 0.025

@@ -1,0 +1,163 @@
+"""Tests of the plan of a batch: a pure function of the dataset, the recipe, the epoch and the batch's number."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+
+RECIPE = Recipe(batch_size=8, size=(20, 24), crop=RandomResizedCrop(), flip=0.5, shuffle=True, drop_last=False, seed=1)
+
+
+class Billion:
+    """Stands in for the index of a billion photos, which no test can have."""
+
+    jpeg_bytes = 10**9 * 110_000
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        records = np.zeros(len(samples), dtype=INDEX_DTYPE)
+        records["width"], records["height"], records["size"] = 500, 375, 110_000
+        return records
+
+
+def as_bytes(plan: BatchPlan) -> bytes:
+    parts = (plan.samples, plan.records, plan.crops.boxes, plan.crops.bounds, plan.flips)
+    return b"".join(part.tobytes() for part in parts)
+
+
+def all_batches(plan: EpochPlan) -> list[BatchPlan]:
+    return [plan.batch(number) for number in range(len(plan))]
+
+
+@pytest.fixture(scope="module")
+def index(flat: Path) -> Index:
+    return Index(flat)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8, 36, 37, 38, 1000])
+def test_an_epoch_plans_each_sample_once(index: Index, batch_size: int) -> None:
+    plan = EpochPlan(index, dataclasses.replace(RECIPE, batch_size=batch_size), epoch=3)
+    batches = all_batches(plan)
+    assert sorted(np.concatenate([batch.samples for batch in batches])) == list(range(len(index)))
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**6))
+def test_batches_per_epoch(samples: int, batch_size: int) -> None:
+    recipe = dataclasses.replace(RECIPE, batch_size=batch_size)
+    assert batches_per_epoch(samples, recipe) == -(-samples // batch_size)
+    assert batches_per_epoch(samples, dataclasses.replace(recipe, drop_last=True)) == samples // batch_size
+
+
+def test_drop_last_leaves_the_other_batches_as_they_are(index: Index) -> None:
+    kept = all_batches(EpochPlan(index, RECIPE, 0))
+    dropped = all_batches(EpochPlan(index, dataclasses.replace(RECIPE, drop_last=True), 0))
+    assert len(dropped) == len(kept) - 1
+    assert [as_bytes(batch) for batch in dropped] == [as_bytes(batch) for batch in kept[:-1]]
+
+
+def test_batches_can_be_planned_in_any_order(index: Index) -> None:
+    forward = [as_bytes(batch) for batch in all_batches(EpochPlan(index, RECIPE, 2))]
+    plan = EpochPlan(index, RECIPE, 2)
+    backward = [as_bytes(plan.batch(number)) for number in reversed(range(len(plan)))]
+    assert backward[::-1] == forward
+
+
+def test_what_becomes_of_a_sample_does_not_depend_on_the_batch_size(index: Index) -> None:
+    def by_sample(batch_size: int) -> tuple[list[int], NDArray[np.float64], NDArray[np.bool_]]:
+        batches = all_batches(EpochPlan(index, dataclasses.replace(RECIPE, batch_size=batch_size), 5))
+        return (
+            [int(sample) for batch in batches for sample in batch.samples],
+            np.concatenate([batch.crops.boxes for batch in batches]),
+            np.concatenate([batch.flips for batch in batches]),
+        )
+
+    order, boxes, flips = by_sample(3)
+    for batch_size in (1, 7, 64):
+        other_order, other_boxes, other_flips = by_sample(batch_size)
+        assert other_order == order
+        assert np.array_equal(other_boxes, boxes)
+        assert np.array_equal(other_flips, flips)
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"shuffle": False}, {"flip": 0.0}, {"crop": Resize()}])
+def test_everything_in_the_recipe_counts(index: Index, change: dict[str, object]) -> None:
+    first = EpochPlan(index, RECIPE, 0).batch(0)
+    other = EpochPlan(index, dataclasses.replace(RECIPE, **change), 0).batch(0)
+    assert as_bytes(first) != as_bytes(other)
+    assert as_bytes(first) == as_bytes(EpochPlan(index, RECIPE, 0).batch(0))
+    assert as_bytes(first) != as_bytes(EpochPlan(index, RECIPE, 1).batch(0))
+
+
+def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Index) -> None:
+    recipe = dataclasses.replace(RECIPE, shuffle=False, batch_size=37)
+    one, other = EpochPlan(index, recipe, 0).batch(0), EpochPlan(index, recipe, 1).batch(0)
+    assert np.array_equal(one.samples, other.samples)
+    assert not np.array_equal(one.crops.boxes, other.crops.boxes)
+    assert not np.array_equal(one.flips, other.flips)
+
+
+def test_crops_fit_the_pictures_of_their_records(index: Index) -> None:
+    for crop in (RandomResizedCrop(), CenterCrop(30), Resize()):
+        for batch in all_batches(EpochPlan(index, dataclasses.replace(RECIPE, crop=crop), 0)):
+            assert np.array_equal(batch.records, index.records[batch.samples])
+            size = np.stack([batch.records["width"], batch.records["height"]], axis=1)
+            assert (batch.crops.bounds[:, :2] + batch.crops.bounds[:, 2:] <= size).all()
+
+
+def test_labels_are_a_copy(index: Index) -> None:
+    batch = EpochPlan(index, RECIPE, 0).batch(0)
+    assert batch.labels.dtype == np.int64
+    assert np.array_equal(batch.labels, index.records["label"][batch.samples])
+    batch.labels[:] = 99
+    assert batch.labels.max() < 3
+
+
+@pytest.mark.parametrize(("flip", "least", "most"), [(0.0, 0, 0), (1.0, 1, 1), (0.5, 0.45, 0.55), (0.1, 0.07, 0.13)])
+def test_share_of_flips(flip: float, least: float, most: float) -> None:
+    plan = EpochPlan(Billion(), dataclasses.replace(RECIPE, batch_size=4000, flip=flip), 0)  # type: ignore[arg-type]
+    assert least <= plan.batch(0).flips.mean() <= most
+
+
+@pytest.mark.parametrize("attempt", [0, 1, 15])
+def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
+    samples = np.arange(len(index))
+    plan = EpochPlan(index, RECIPE, 4)
+    others = plan.replacements(samples, attempt)
+    assert (others.samples != samples).all()
+    assert ((others.samples >= 0) & (others.samples < len(index))).all()
+    assert len(np.unique(others.samples)) > 15
+    assert as_bytes(plan.replacements(samples, attempt)) == as_bytes(others)
+    assert as_bytes(plan.replacements(samples, attempt + 1)) != as_bytes(others)
+    alone = plan.replacements(samples[7:8], attempt)
+    assert alone.samples[0] == others.samples[7]
+
+
+def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
+    seconds = []
+    tracemalloc.start()
+    for epoch in range(5):
+        started = time.perf_counter()
+        plan = EpochPlan(Billion(), dataclasses.replace(RECIPE, batch_size=256), epoch)  # type: ignore[arg-type]
+        batch = plan.batch(len(plan) // 2)
+        seconds.append(time.perf_counter() - started)
+        assert len(np.unique(batch.samples)) == 256
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert min(seconds) < 0.05
+    assert peak_bytes < 4 * 2**20

@@ -1,0 +1,175 @@
+"""Imports go down the layers: read from the sources of every fastpipe module, none of which is imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+PACKAGE = ROOT / "fastpipe"
+
+# The folders (and the few modules beside them) from the ground up: each imports only from lines above its own, and
+# from itself. After a name: what else it may import of what RESERVED lists.
+LAYERS: dict[str, str] = {
+    "errors": "",
+    "checks": "",
+    "progress": "",
+    "machine": "",
+    "format": "fastpipe._engine",
+    "plan": "",
+    "engine": "fastpipe._engine",
+    "augment": "torch kornia",
+    "device": "torch",
+    "loading": "torch",
+    "samples": "torch",
+    "monitoring": "prometheus_client",
+    "prometheus": "",
+    "diagnosis": "torch",
+    "": "",  # fastpipe/__init__.py: the public names
+    "packing/source": "",
+    "packing/picture": "fastpipe._engine cv2 turbojpeg",
+    "packing/output": "fastpipe._engine cv2",
+    "packing": "",
+    "verify": "",
+    "show": "cv2 torch",
+    "doctor": "cv2 torch",
+    "bench": "cv2 turbojpeg webdataset PIL torch",
+    "demo": "cv2 turbojpeg",
+    "cli": "",
+}
+FLOOR = {entry: number for number, entry in enumerate(LAYERS)}
+RESERVED = {name for allowed in LAYERS.values() for name in allowed.split()}
+
+
+def dotted(path: Path) -> str:
+    """The module's name: fastpipe/plan/__init__.py is fastpipe.plan."""
+    parts = ("fastpipe", *path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def entry_of(module: str) -> str:
+    """The line of LAYERS that a fastpipe module belongs to: the longest that holds it."""
+    path = "/".join(module.split(".")[1:])
+    return max((entry for entry in LAYERS if path == entry or path.startswith(f"{entry}/")), key=len, default="?")
+
+
+MODULES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+KNOWN = MODULES.keys() | {"fastpipe._engine"}
+
+
+def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Every import of a source, in functions and under TYPE_CHECKING too: its line and the full name.
+
+    `from fastpipe import x` is of `fastpipe.x` where that is a module, else of `fastpipe`, which has an x.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                inside = module.split(".") if is_package else module.split(".")[:-1]
+                parents = inside[: len(inside) - node.level + 1]
+                base = ".".join([*parents, *([node.module] if node.module else [])])
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield node.lineno, inner if inner in KNOWN else base
+
+
+def complaints(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    """What a module imports against the rules, a sentence each."""
+    entry, found = entry_of(module), []
+    for line, name in imports(source, module, is_package=is_package):
+        reserved = name if name == "fastpipe._engine" else name.split(".")[0]
+        if reserved in RESERVED and reserved not in LAYERS[entry].split():
+            allowed = ", ".join(folder for folder, names in LAYERS.items() if reserved in names.split())
+            found.append(f"line {line}: {reserved} may be imported only by {allowed}; not by {module}")
+        if name.split(".")[0] != "fastpipe" or name == "fastpipe._engine":
+            continue
+        target = entry_of(name)
+        if target not in FLOOR:
+            found.append(f"line {line}: {name} is in no layer; add its folder to LAYERS")
+        elif target != entry and FLOOR[target] >= FLOOR[entry]:
+            found.append(f"line {line}: {module} imports {name}, which is not in a layer below it")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module: str) -> None:
+    path = MODULES[module]
+    assert entry_of(module) in LAYERS, (
+        f"{path.relative_to(PACKAGE.parent)} is in no layer: add its folder to LAYERS "
+        f"in tests/project/{Path(__file__).name} and to docs/architecture.md"
+    )
+    found = complaints(path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py")
+    assert not found, f"{path.relative_to(PACKAGE.parent)}:\n" + "\n".join(found)
+
+
+def test_modules_of_a_folder_have_no_cycle() -> None:
+    below: dict[str, set[str]] = {module: set() for module in MODULES}
+    for module, path in MODULES.items():
+        for _, name in imports(path.read_text(encoding="utf-8"), module, is_package=path.name == "__init__.py"):
+            if name in MODULES and name != module:
+                below[module].add(name)
+    # Take away what imports nothing that is left, until nothing is left or a cycle remains.
+    while free := [module for module, targets in below.items() if not targets & below.keys()]:
+        for module in free:
+            del below[module]
+    assert not below, f"these import one another in a circle: {below}"
+
+
+def test_few_modules_lie_beside_the_folders() -> None:
+    assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
+        "__init__.py",
+        "checks.py",
+        "errors.py",
+        "progress.py",
+        "prometheus.py",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("fastpipe.format.index", "from fastpipe.loading.loader import Loader", "imports fastpipe.loading.loader"),
+        ("fastpipe.plan.batch", "from ..loading.loader import Loader", "imports fastpipe.loading.loader"),
+        ("fastpipe.errors", "import fastpipe", "imports fastpipe, which"),
+        (
+            "fastpipe.loading.loader",
+            "def f():\n    from fastpipe.packing.job import pack",
+            "line 2: fastpipe.loading.loader imports",
+        ),
+        (
+            "fastpipe.packing.source.kinds",
+            "from fastpipe.packing.output import files",
+            "imports fastpipe.packing.output",
+        ),
+        ("fastpipe.packing.job", "from ..cli import main", "imports fastpipe.cli"),
+        ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
+        ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
+        ("fastpipe.loading.loader", "import kornia", "kornia may be imported only by augment"),
+        ("fastpipe.demo.scene", "import PIL.Image", "PIL may be imported only by"),
+        ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),
+    ],
+)
+def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) -> None:
+    found = complaints(source, module)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("fastpipe.engine.engine", "from fastpipe import _engine\nfrom fastpipe.plan.batch import BatchPlan"),
+        ("fastpipe.loading.loader", "import torch\nfrom fastpipe.errors import ConfigError"),
+        ("fastpipe.packing.picture.convert", "import cv2\nfrom .probe import probe\nfrom fastpipe import _engine"),
+        ("fastpipe.demo.run", "import fastpipe\nfrom fastpipe.packing.job import pack"),
+        ("fastpipe.cli", "import fastpipe\nfrom fastpipe.doctor import examine"),
+    ],
+)
+def test_allowed_imports_pass(module: str, source: str) -> None:
+    assert complaints(source, module) == []

@@ -1,0 +1,120 @@
+"""Runs the programs in docs/recipes.md, on the CPU and with small numbers, so that they stay true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from checkout import ROOT
+from conftest import FLAT_IMAGES
+
+RECIPES = ROOT / "docs" / "recipes.md"
+EPOCHS, BATCH_SIZE = 2, 8
+BATCHES = FLAT_IMAGES // BATCH_SIZE
+
+# What stands in the recipes -> what the tests run instead.
+SMALLER = {
+    r'"cuda"': '"cpu"',
+    r'"gpu"': '"cpu"',
+    r"batch_size=(256|64)": f"batch_size={BATCH_SIZE}, size=32",
+    r"\b4\b": "3",  # of accumulation, so that an epoch ends amid
+    r"\b90\b": str(EPOCHS),
+    r"\b120\b": str(EPOCHS + 1),
+    r"resnet50": "resnet18",
+    r"torch\.compile\(model\)": 'torch.compile(model, backend="eager")',
+}
+
+
+def sections() -> dict[str, list[str]]:
+    """The programs under each heading of the second level, made smaller."""
+    found: dict[str, list[str]] = {}
+    for section in re.split(r"^## ", RECIPES.read_text(), flags=re.MULTILINE)[1:]:
+        heading, text = section.split("\n", 1)
+        found[heading] = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return found
+
+
+def smaller(program: str) -> str:
+    for written, run in SMALLER.items():
+        program = re.sub(written, run, program)
+    return program
+
+
+@pytest.fixture(autouse=True)
+def workplace(flat: Path, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder with data/train and data/val in it; one thread, since the steps are small."""
+    (tmp_path / "data").mkdir()
+    for name in ("train", "val"):
+        (tmp_path / "data" / name).symlink_to(flat)
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None = None) -> dict[str, Any]:
+    """Runs a section's programs one after the other, as a reader would; returns the names that they leave."""
+    for number, program in enumerate(sections()[heading][first:last], start=first):
+        exec(compile(smaller(program), f"recipes.md: {heading}, program {number}", "exec"), names)
+    return names
+
+
+def test_every_program_is_run() -> None:
+    counts = {heading: len(programs) for heading, programs in sections().items()}
+    assert counts == {"Plain PyTorch": 4, "Lightning": 2, "Accelerate": 1}
+    written = "".join(program for programs in sections().values() for program in programs)
+    assert written.count("```") == 0
+    assert all(re.search(pattern, written) for pattern in SMALLER)
+
+
+def test_plain_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("Plain PyTorch", {}, last=1)
+    assert names["train"].stats().batches == EPOCHS * BATCHES
+    assert names["schedule"].get_last_lr() == pytest.approx([0])
+    assert names["images"].dtype == torch.bfloat16
+    run("Plain PyTorch", names, first=1, last=2)
+    assert capsys.readouterr().out.endswith(f" % of {FLAT_IMAGES} samples\n")
+    run("Plain PyTorch", names, first=2, last=3)
+    assert names["labels"].shape == (BATCH_SIZE, 3)
+    assert len(names["labels"].unique()) > 2
+    torch._dynamo.reset()
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    run("Plain PyTorch", names, first=3)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
+    assert all(parameter.grad.isfinite().all() for parameter in names["model"].parameters())
+
+
+# Lightning 2.6 asks torch's trees in a way that torch 2.13 is about to drop.
+@pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Starting from v1.9.0, `tensorboardX` has been removed")
+@pytest.mark.filterwarnings("ignore:Precision bf16-mixed is not supported by the model summary")
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")
+# So few batches that it finds its logging too seldom.
+@pytest.mark.filterwarnings("ignore:The number of training batches")
+def test_lightning() -> None:
+    names = run("Lightning", {}, last=1)
+    trainer, train, val = (names[name] for name in ("trainer", "train", "val"))
+    assert (trainer.current_epoch, trainer.global_step) == (EPOCHS, EPOCHS * BATCHES)
+    assert 0 <= trainer.callback_metrics["top1"] <= 1
+    assert (train.stats().batches, train.stats().epoch) == (EPOCHS * BATCHES, EPOCHS - 1)
+    assert val.stats().samples >= EPOCHS * FLAT_IMAGES
+    run("Lightning", names, first=1)
+    assert names["trainer"].current_epoch == EPOCHS + 1
+    assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS)
+
+
+def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run("Accelerate", {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == EPOCHS
+    assert all(line.endswith(f" % of {FLAT_IMAGES} samples") for line in lines)
+    # A step after each three batches, whichever epochs they are of; AcceleratedOptimizer counts no steps.
+    assert names["schedule"].scheduler.last_epoch == EPOCHS * BATCHES // 3
+    assert names["accelerator"].prepare(names["train"]) is names["train"]

@@ -1,0 +1,238 @@
+"""Tests of the resize: Pillow's antialiased BILINEAR bit by bit, the same bytes by every set of kernels."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkout import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from fastpipe import _engine
+
+BILINEAR = Image.Resampling.BILINEAR
+
+
+def noise(width: int, height: int) -> NDArray[np.uint8]:
+    return np.random.default_rng([width, height]).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def pillow(
+    image: NDArray[np.uint8], height: int, width: int, box: tuple[float, float, float, float] | None = None
+) -> NDArray[np.int16]:
+    """`box` is x, y, width, height, as ours."""
+    edges = None if box is None else (box[0], box[1], box[0] + box[2], box[1] + box[3])
+    return np.asarray(Image.fromarray(image).resize((width, height), BILINEAR, box=edges), dtype=np.int16)
+
+
+def assert_same(got: NDArray[np.uint8], expected: NDArray[np.int16]) -> None:
+    """Bit by bit, for a whole picture; constraints.txt names the Pillow whose order of passes is followed."""
+    assert got.dtype == np.uint8
+    assert got.shape == expected.shape
+    assert np.array_equal(got, expected)
+
+
+def assert_close(got: NDArray[np.uint8], expected: NDArray[np.int16]) -> None:
+    """For a box within a picture: Pillow picks its order of passes by the box, we by the whole, as torchvision resizes
+    the whole and then cuts. Each order rounds to 8 bits in between; now and then that makes a difference of 1.
+    """
+    assert got.dtype == np.uint8
+    assert got.shape == expected.shape
+    assert np.abs(got - expected).max() <= 1
+
+
+sides = st.one_of(st.integers(1, 9), st.integers(10, 150))
+
+
+@settings(max_examples=250)
+@given(sides, sides, sides, sides)
+def test_any_size_to_any_size(width: int, height: int, out_width: int, out_height: int) -> None:
+    image = noise(width, height)
+    assert_same(_engine.resize(image, out_height, out_width), pillow(image, out_height, out_width))
+
+
+@pytest.mark.parametrize("out", [(224, 224), (63, 63), (31, 57), (500, 400)])
+def test_a_picture_of_noise(out: tuple[int, int]) -> None:
+    image = noise(320, 240)
+    assert_same(_engine.resize(image, *out), pillow(image, *out))
+
+
+@pytest.mark.parametrize(
+    ("size", "out"),
+    [
+        ((1, 1), (300, 300)),
+        ((300, 300), (1, 1)),
+        ((1, 500), (40, 3)),
+        ((500, 1), (3, 40)),
+        ((3000, 2), (2, 70)),
+        ((2, 3000), (70, 2)),
+        ((4000, 3), (1, 1)),
+        ((2, 2), (999, 1)),
+        ((640, 480), (224, 224)),
+        ((225, 225), (224, 224)),
+        ((223, 223), (224, 224)),
+        ((1234, 77), (5, 200)),
+    ],
+)
+def test_extreme_shapes(size: tuple[int, int], out: tuple[int, int]) -> None:
+    image = noise(*size)
+    assert_same(_engine.resize(image, out[1], out[0]), pillow(image, out[1], out[0]))
+
+
+def test_the_same_size_is_a_copy() -> None:
+    image = noise(33, 17)
+    assert np.array_equal(_engine.resize(image, 17, 33), image)
+
+
+@given(st.data())
+def test_a_fractional_box_as_pillow_takes_it(data: st.DataObject) -> None:
+    width, height = data.draw(st.integers(2, 90)), data.draw(st.integers(2, 90))
+    x, y = data.draw(st.floats(0, width - 1)), data.draw(st.floats(0, height - 1))
+    box = (x, y, data.draw(st.floats(0.5, width - x)), data.draw(st.floats(0.5, height - y)))
+    out_height, out_width = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 60))
+    image = noise(width, height)
+    assert_close(_engine.resize(image, out_height, out_width, box=box), pillow(image, out_height, out_width, box))
+
+
+@given(st.data())
+def test_bounds_crop_before_the_resize(data: st.DataObject) -> None:
+    width, height = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 90))
+    x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+    w, h = data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))
+    out_height, out_width = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 60))
+    image = noise(width, height)
+    got = _engine.resize(image, out_height, out_width, bounds=(x, y, w, h))
+    cropped = np.ascontiguousarray(image[y : y + h, x : x + w])
+    assert np.array_equal(got, _engine.resize(cropped, out_height, out_width))
+    assert_same(got, pillow(cropped, out_height, out_width))
+
+
+def test_a_box_without_bounds_sees_its_surroundings() -> None:
+    image = noise(64, 64)
+    box = (10.0, 10.0, 40.0, 40.0)
+    alone = _engine.resize(image, 7, 7, box=box, bounds=(10, 10, 40, 40))
+    among = _engine.resize(image, 7, 7, box=box)
+    assert not np.array_equal(alone, among)
+    assert_close(among, pillow(image, 7, 7, box))
+
+
+@settings(max_examples=150)
+@given(sides, sides, sides, sides, st.booleans(), st.integers(1, 9), st.data())
+def test_every_kernel_gives_the_same_bytes(
+    width: int, height: int, out_width: int, out_height: int, flip: bool, rows_at_once: int, data: st.DataObject
+) -> None:
+    image = noise(width, height)
+    box = (data.draw(st.floats(0, width / 2)), data.draw(st.floats(0, height / 2)), width / 2, height / 2)
+    results = [
+        _engine.resize(image, out_height, out_width, box=box, flip=flip, kernels=name, rows_at_once=rows)
+        for name in _engine.resize_kernels()
+        for rows in (rows_at_once, 1)
+    ]
+    for other in [*results[1:], _engine.resize(image, out_height, out_width, box=box, flip=flip)]:
+        assert np.array_equal(results[0], other)
+
+
+@pytest.mark.parametrize("kernels", _engine.resize_kernels())
+@pytest.mark.parametrize("out", [1, 3, 4, 21, 22, 64, 65])
+def test_every_kernel_is_pillow_at_every_number_of_taps(kernels: str, out: int) -> None:
+    """Shrinking to 1/8 takes 17 input positions an output, growing takes 2."""
+    for times in (0.1, 0.7, 1.0, 1.2, 1.5, 1.9, 2.0, 2.6, 3.1, 4.2, 4.9, 6.3, 8.0):
+        inputs = max(round(out * times), 1)
+        for image, height, width in ((noise(inputs, 5), 5, out), (noise(5, inputs), out, 5)):
+            expected = pillow(image, height, width)
+            for rows in (1, 3, 8):
+                assert_same(_engine.resize(image, height, width, kernels=kernels, rows_at_once=rows), expected)
+            assert_same(_engine.resize(image, height, width, kernels=kernels, flip=True), expected[:, ::-1])
+
+
+EMULATED_ARM = ("aarch64-linux-gnu-g++", "qemu-aarch64")
+
+
+@pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in ("g++", *EMULATED_ARM)), reason=f"needs {' and '.join(EMULATED_ARM)}"
+)
+def test_arm_gives_the_same_bytes(tmp_path: Path) -> None:
+    root = ROOT
+    sources = [str(root / "tests/resize_agreement.cc"), *map(str, sorted((root / "csrc").glob("resize*.cc")))]
+    results, kernels = [], []
+    for compiler, emulator in (("g++", []), (EMULATED_ARM[0], [EMULATED_ARM[1]])):
+        program = str(tmp_path / compiler)
+        flags = ["-std=c++17", "-O2", "-ffp-contract=off", f"-I{root / 'csrc'}", "-static"]
+        subprocess.run([compiler, *flags, *sources, "-o", program], check=True, timeout=300)
+        run = subprocess.run([*emulator, program, "500"], capture_output=True, text=True, check=True, timeout=300)
+        compared, checksum = run.stdout.split()
+        assert int(compared) > 1_000_000 or run.stderr.split() == ["scalar"]
+        results.append(checksum)
+        kernels.append(run.stderr.split())
+    assert results[0] == results[1]
+    assert kernels[1] == ["scalar", "neon"]
+
+
+def test_scalar_kernels_are_everywhere() -> None:
+    assert "scalar" in _engine.resize_kernels()
+    with pytest.raises(ValueError, match="rows_at_once must be at least 1"):
+        _engine.resize(noise(4, 4), 2, 2, rows_at_once=0)
+    with pytest.raises(ValueError, match="no resize kernels named sse9"):
+        _engine.resize(noise(4, 4), 2, 2, kernels="sse9")
+
+
+@given(sides, sides, sides, sides)
+def test_flip_mirrors_the_picture(width: int, height: int, out_width: int, out_height: int) -> None:
+    image = noise(width, height)
+    flipped = _engine.resize(image, out_height, out_width, flip=True)
+    mirrored_after = _engine.resize(image, out_height, out_width)[:, ::-1]
+    mirrored_before = np.ascontiguousarray(image[:, ::-1])
+    assert np.array_equal(flipped, mirrored_after)
+    assert_same(flipped, pillow(mirrored_before, out_height, out_width))
+
+
+@settings(max_examples=100)
+@given(sides, sides, sides, sides, st.integers(0, 255))
+def test_a_constant_picture_stays_constant(
+    width: int, height: int, out_width: int, out_height: int, value: int
+) -> None:
+    image = np.full((height, width, 3), value, dtype=np.uint8)
+    for name in _engine.resize_kernels():
+        assert (_engine.resize(image, out_height, out_width, kernels=name) == value).all()
+
+
+def test_black_and_white_stay_in_range() -> None:
+    image = np.where(np.indices((90, 70)).sum(0)[..., None] % 2, 255, 0).astype(np.uint8).repeat(3, axis=2)
+    for out in ((3, 5), (89, 69), (200, 333)):
+        assert_same(_engine.resize(image, *out), pillow(image, *out))
+
+
+def test_images_that_are_not_contiguous() -> None:
+    image = noise(40, 30)
+    view = image[::2, ::-1]
+    assert np.array_equal(_engine.resize(view, 9, 9), _engine.resize(np.ascontiguousarray(view), 9, 9))
+
+
+@pytest.mark.parametrize(
+    ("shape", "out"), [((4, 4), (2, 2)), ((4, 4, 4), (2, 2)), ((4, 4, 3), (0, 2)), ((4, 4, 3), (2, -1))]
+)
+def test_wrong_shapes_are_refused(shape: tuple[int, ...], out: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=r"image|height and width"):
+        _engine.resize(np.zeros(shape, dtype=np.uint8), *out)
+
+
+@pytest.mark.parametrize("bounds", [(-1, 0, 2, 2), (0, 0, 5, 2), (0, 3, 2, 2), (0, 0, 0, 1)])
+def test_bounds_outside_the_image_are_refused(bounds: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="does not lie inside the image"):
+        _engine.resize(noise(4, 4), 2, 2, bounds=bounds)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [(-100.0, 0.0, 4.0, 4.0), (0.0, 0.0, 9.0, 4.0), (0.0, 0.0, -4.0, 4.0), (0.0, 0.0, 4.0, float("nan"))],
+    ids=["left", "wide", "negative", "nan"],
+)
+def test_boxes_outside_the_image_are_refused(box: tuple[float, float, float, float]) -> None:
+    with pytest.raises(ValueError, match="does not lie inside"):
+        _engine.resize(noise(8, 8), 3, 3, box=box)

@@ -1,0 +1,386 @@
+"""Tests of fastpipe.Dataset in one process: its samples, what is refused, and what happens when files change."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, packed_jpeg, run_script
+from jpegs import full_decode
+from numpy.typing import NDArray
+from torch.utils.data import DataLoader, Subset
+
+import fastpipe
+from fastpipe import ConfigError, DatasetError, SampleError
+from fastpipe.engine import limits
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+
+Copy = Callable[[Path], Path]
+
+
+def expected(dataset: Path, sample: int) -> NDArray[np.uint8]:
+    return full_decode(packed_jpeg(Index(dataset), sample))
+
+
+def as_array(image: torch.Tensor) -> NDArray[np.uint8]:
+    array: NDArray[np.uint8] = image.permute(1, 2, 0).numpy()
+    return array
+
+
+def small(image: torch.Tensor) -> torch.Tensor:
+    """Of one size, so that pictures make a batch."""
+    return torch.nn.functional.interpolate(image[None].float(), (8, 9))[0]
+
+
+@pytest.mark.parametrize("data", ["textured", "large", "many_shards"])
+def test_every_picture_is_a_full_decode(data: str, request: pytest.FixtureRequest) -> None:
+    path = request.getfixturevalue(data)
+    dataset, index = fastpipe.Dataset(path), Index(path)
+    assert len(dataset) == len(index)
+    for sample, (image, label) in enumerate(dataset):  # type: ignore[arg-type]
+        assert image.dtype == torch.uint8
+        assert np.array_equal(as_array(image), expected(path, sample))
+        assert type(label) is int
+        assert label == index.records["label"][sample]
+
+
+@pytest.mark.photos
+def test_photos(packed_photos: Path) -> None:
+    dataset = fastpipe.Dataset(packed_photos)
+    for sample in range(len(dataset)):
+        assert np.array_equal(as_array(dataset[sample][0]), expected(packed_photos, sample))
+
+
+def test_classes_and_targets(flat: Path) -> None:
+    dataset = fastpipe.Dataset(str(flat))
+    assert dataset.classes == list(FLAT_CLASSES)
+    assert dataset.class_to_idx == {"ant": 0, "bee": 1, "cow": 2}
+    targets = dataset.targets
+    assert type(targets) is np.ndarray
+    assert (targets.dtype, targets.shape) == (np.int64, (FLAT_IMAGES,))
+    assert targets.tolist() == [label for _, label in dataset.__getitems__(range(FLAT_IMAGES))]
+    assert not targets.flags.writeable
+    assert np.shares_memory(targets, dataset.targets), "a view, not a copy"
+    assert isinstance(base_of(targets), np.memmap)
+    assert torch.from_numpy(targets.copy()).tolist() == targets.tolist()  # as its description says
+    assert repr(dataset) == f"fastpipe.Dataset({str(flat)!r}, transform=None): 37 samples"
+
+
+def base_of(array: np.ndarray) -> object:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def test_images_own_their_memory(textured: Path) -> None:
+    dataset = fastpipe.Dataset(textured)
+    first = dataset[3][0]
+    again = dataset[3][0]
+    first.fill_(7)
+    assert np.array_equal(as_array(again), expected(textured, 3))
+
+
+@pytest.mark.parametrize("number", [0, 36, -1, -37, np.int64(5), np.uint8(5), torch.tensor(5)])
+def test_numbers_of_all_kinds(flat: Path, number: Any) -> None:
+    dataset = fastpipe.Dataset(flat)
+    image, label = dataset[number]
+    assert np.array_equal(as_array(image), expected(flat, int(number) % FLAT_IMAGES))
+    assert label == dataset.targets[int(number)]
+
+
+@pytest.mark.parametrize("number", [37, -38, 2**70, np.int64(40)])
+def test_a_number_out_of_bounds(flat: Path, number: Any) -> None:
+    for read in (lambda d: d[number], lambda d: d.__getitems__([0, number])):
+        with pytest.raises(IndexError, match=rf"no sample {number}: {flat} has 37, numbered 0 to 36"):
+            read(fastpipe.Dataset(flat))
+
+
+@pytest.mark.parametrize("number", [slice(0, 3), 1.0, "1", None, [1, 2], np.array([1, 2])])
+def test_what_is_no_number_is_refused(flat: Path, number: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected the number of one sample.*torch\.utils\.data\.Subset"):
+        fastpipe.Dataset(flat)[number]
+
+
+def test_batches_are_the_single_samples(textured: Path) -> None:
+    dataset = fastpipe.Dataset(textured)
+    numbers = [5, 0, 22, -1, 5]
+    for (image, label), number in zip(dataset.__getitems__(numbers), numbers, strict=True):
+        assert torch.equal(image, dataset[number][0])
+        assert label == dataset[number][1]
+    assert dataset.__getitems__([]) == []
+
+
+def test_a_dataloader_fetches_batches(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = fastpipe.Dataset(textured, small)
+    asked = []
+    real = fastpipe.Dataset.__getitems__
+
+    def look(self: fastpipe.Dataset, samples: list[int]) -> Any:
+        asked.append(list(samples))
+        return real(self, samples)
+
+    monkeypatch.setattr(fastpipe.Dataset, "__getitems__", look)
+    batches = list(DataLoader(Subset(dataset, range(3, 13)), batch_size=4))
+    assert asked == [[3, 4, 5, 6], [7, 8, 9, 10], [11, 12]]
+    images = torch.cat([images for images, _ in batches])
+    assert torch.equal(images, torch.stack([dataset[number][0] for number in range(3, 13)]))
+    assert torch.cat([labels for _, labels in batches]).tolist() == dataset.targets[3:13].tolist()
+
+
+def test_torchvision_transforms_and_batches(torchvision: ModuleType, large: Path) -> None:
+    from torchvision.transforms import v2
+
+    transform = v2.Compose([v2.Resize(64, antialias=True), v2.CenterCrop(56)])
+    dataset = fastpipe.Dataset(large, transform=transform)
+    assert dataset.transform is transform
+    (images, labels) = next(iter(DataLoader(dataset, batch_size=6)))
+    assert (images.shape, images.dtype, labels.dtype) == ((6, 3, 56, 56), torch.uint8, torch.int64)
+    for sample in range(6):
+        whole = torch.from_numpy(expected(large, sample)).permute(2, 0, 1)
+        assert torch.equal(images[sample], transform(whole))
+
+
+def test_a_transform_that_fails_says_for_which_sample(flat: Path) -> None:
+    def broken(image: torch.Tensor) -> None:
+        raise ZeroDivisionError("by design")
+
+    with pytest.raises(ZeroDivisionError, match="by design") as caught:
+        fastpipe.Dataset(flat, broken)[-2]
+    assert caught.value.__notes__ == [f"in the transform of sample 35 of {flat}"]
+
+
+def test_wrong_arguments(flat: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="transform: expected None or a callable"):
+        fastpipe.Dataset(flat, transform=3)
+    with pytest.raises(DatasetError, match="not a packed dataset"):
+        fastpipe.Dataset(tmp_path)
+
+
+def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
+    dataset = copied(flat)
+    info = json.loads((dataset / DATASET_FILE).read_text())
+    info |= {"samples": 0, "shards": [], "class_counts": [0, 0, 0]}
+    (dataset / DATASET_FILE).write_text(json.dumps(info))
+    np.save(dataset / INDEX_FILE, np.load(dataset / INDEX_FILE)[:0])
+    with pytest.raises(ConfigError, match="has no samples; pack a source that has"):
+        fastpipe.Dataset(dataset)
+
+
+def test_a_bad_sample_is_named(flat: Path, copied: Copy) -> None:
+    path = copied(flat)
+    damage(path, 20)
+    shard, key, offset = Index(path).where(20)
+    dataset = fastpipe.Dataset(path)
+    for read in (lambda: dataset[20], lambda: dataset.__getitems__([19, 20, 21])):
+        with pytest.raises(SampleError) as caught:
+            read()
+        error = caught.value
+        assert (error.shard, error.key, error.sample, error.offset) == (shard, key, 20, offset)
+        assert error.reason.startswith("the bytes are not a JPEG")
+    assert np.array_equal(as_array(dataset[21][0]), expected(flat, 21))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # a fork where there are threads
+def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> None:
+    """Pickled it keeps its attributes; torch's DataLoader makes it anew from its text."""
+    path = copied(flat)
+    damage(path, 2)
+    with pytest.raises(SampleError) as caught:
+        fastpipe.Dataset(path)[2]
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert (str(again), again.sample, again.reason) == (str(caught.value), 2, caught.value.reason)
+    loader = DataLoader(fastpipe.Dataset(path), batch_size=None, num_workers=1, timeout=60)
+    with pytest.raises(SampleError, match=r"sample 2 \(key 0000000002\) cannot be decoded"):
+        list(loader)
+
+
+def test_shards_that_are_missing_or_changed(many_shards: Path, copied: Copy) -> None:
+    path = copied(many_shards)
+    dataset, index = fastpipe.Dataset(path), Index(path)
+    last = len(index) - 1
+    index.shards[0].path.unlink()
+    with pytest.raises(SampleError, match="the shard cannot be opened: No such file"):
+        dataset[0]
+    with open(index.shards[-1].path, "ab") as file:
+        file.write(b"x")
+    with pytest.raises(SampleError, match=r"not the one that was packed: expected \d+ bytes, found \d+"):
+        dataset[last]
+    os.mkfifo(index.shards[0].path)
+    with pytest.raises(SampleError, match="expected a regular file"):
+        dataset[0]
+
+
+def test_an_impossible_record_is_refused(flat: Path, copied: Copy) -> None:
+    path = copied(flat)
+    records = np.load(path / INDEX_FILE)
+    records["offset"][4] = 2**40
+    records["width"][5] += 1
+    np.save(path / INDEX_FILE, records)
+    dataset = fastpipe.Dataset(path)
+    with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
+        dataset[4]
+    with pytest.raises(SampleError, match="dimensions are not those of the index"):
+        dataset[5]
+
+
+def test_an_index_cut_short_while_in_use(flat: Path, copied: Copy) -> None:
+    """An error, where touching the map would end the program with a bus error."""
+    path = copied(flat)
+    dataset = fastpipe.Dataset(path)
+    dataset[36]
+    os.truncate(path / INDEX_FILE, 1000)
+    with pytest.raises(DatasetError, match="shorter since it was opened"):
+        dataset[36]
+
+
+def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_files() -> int:
+        links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+        return sum(link.startswith(str(many_shards)) and link.endswith(".tar") for link in links)
+
+    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 3)
+    dataset = fastpipe.Dataset(many_shards)
+    assert open_files() == 0, "opened when it is read"
+    for _ in range(2):
+        for sample in range(len(dataset)):
+            assert np.array_equal(as_array(dataset[sample][0]), expected(many_shards, sample))
+            assert 1 <= open_files() <= 3
+    del dataset
+    assert open_files() == 0
+
+
+def test_pickled_it_is_small_and_the_same(textured: Path) -> None:
+    dataset = fastpipe.Dataset(textured, transform=torch.nn.Identity())
+    plain = pickle.dumps(fastpipe.Dataset(textured))
+    assert len(plain) < 400
+    dataset[0]
+    assert len(pickle.dumps(dataset)) < len(plain) + len(pickle.dumps(dataset.transform))
+    for other in (pickle.loads(pickle.dumps(dataset)), copy.copy(dataset), copy.deepcopy(dataset)):  # noqa: S301
+        assert len(other) == len(dataset)
+        assert torch.equal(other[7][0], dataset[7][0])
+        assert isinstance(other.transform, torch.nn.Identity)
+
+
+def test_the_folder_of_the_program_may_change(flat: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(flat.parent)
+    dataset, pickled = fastpipe.Dataset(flat.name), pickle.dumps(fastpipe.Dataset(flat.name))
+    monkeypatch.chdir(tmp_path)
+    assert torch.equal(dataset[1][0], pickle.loads(pickled)[1][0])  # noqa: S301
+
+
+def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) -> None:
+    path = copied(flat)
+    dataset, pickled = fastpipe.Dataset(path), pickle.dumps(fastpipe.Dataset(path))
+    before, after = Index(flat).fingerprint, Index(textured).fingerprint
+    shutil.rmtree(path)
+    shutil.copytree(textured, path)
+    message = f"holds another dataset than before: expected fingerprint {before}, got {after}"
+    with pytest.raises(DatasetError, match=message):
+        pickle.loads(pickled)[0]  # noqa: S301
+    with pytest.raises(DatasetError, match=message):  # nothing of it was read yet
+        dataset[0]
+
+
+def test_the_same_dataset_in_its_place(flat: Path, copied: Copy) -> None:
+    path = copied(flat)
+    dataset = fastpipe.Dataset(path)
+    shutil.rmtree(path)
+    shutil.copytree(flat, path)
+    assert np.array_equal(as_array(dataset[30][0]), expected(flat, 30))
+
+
+def test_threads_share_a_dataset(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 2)  # so that they take shards from each other
+    dataset = fastpipe.Dataset(many_shards)
+    wanted = [expected(many_shards, sample) for sample in range(len(dataset))]
+    wrong: list[object] = []
+
+    def read(seed: int) -> None:
+        try:
+            for sample in np.random.default_rng(seed).integers(len(dataset), size=200).tolist():
+                if not np.array_equal(as_array(dataset[sample][0]), wanted[sample]):
+                    wrong.append(sample)
+        except Exception as problem:
+            wrong.append(problem)
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert wrong == []
+
+
+def test_decoding_is_on_the_calling_thread_and_limits_nothing_outside_workers(large: Path) -> None:
+    script = """
+        import os, sys
+        import cv2, torch
+        import fastpipe
+        cv2.setNumThreads(3)
+        torch.set_num_threads(3)
+        def threads():
+            return len(os.listdir("/proc/self/task"))
+        before = threads()
+        dataset = fastpipe.Dataset(sys.argv[1])
+        for _ in range(3):
+            dataset.__getitems__(range(len(dataset)))
+        assert threads() == before, (before, threads())
+        assert (cv2.getNumThreads(), torch.get_num_threads()) == (3, 3)
+        assert "OPENCV_FOR_THREADS_NUM" not in os.environ
+    """
+    done = run_script(script, large)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""),
+    reason="the sanitizer takes the unwinding by which Python ends such a thread for an overflow of its stack",
+)
+def test_a_program_ends_cleanly_with_a_daemon_thread_in_mid_read(large: Path) -> None:
+    """Arrays only: torch's own functions end a program that such a thread is in with an abort."""
+    script = """
+        import sys, threading, time
+        import numpy as np
+        from fastpipe.format.index import Index
+        from fastpipe.engine.pictures import Pictures
+        pictures = Pictures(Index(sys.argv[1]))
+        def run():
+            while True:
+                numbers = np.arange(6)
+                for number, record in zip(numbers, pictures.records(numbers)):
+                    pictures.decode(int(number), record)
+        for _ in range(3):
+            threading.Thread(target=run, daemon=True).start()
+        time.sleep(0.2)
+    """
+    for _ in range(3):
+        done = run_script(script, large, timeout_s=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_packing_anew_with_other_options_is_noticed(tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "source" / "one").mkdir(parents=True)
+    for number in range(3):
+        Image.new("RGB", (30 + number, 30)).save(tmp_path / "source" / "one" / f"{number}.png")
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1))
+    dataset = fastpipe.Dataset(tmp_path / "packed")
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, seed=9, overwrite=True))
+    with pytest.raises(DatasetError, match="another dataset than before"):
+        dataset[0]

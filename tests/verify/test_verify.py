@@ -1,0 +1,387 @@
+"""Tests of fastpipe.verify: what is damaged is found, named to the sample, and nothing else is."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import damage, packed_jpeg
+from PIL import Image
+from soak import Tried, times
+
+from fastpipe.errors import DatasetError
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
+from fastpipe.format.self_checksum import SEAL
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.verify import spans
+from fastpipe.verify.damage import Finding, Report
+from fastpipe.verify.shard_facts import OLDER
+from fastpipe.verify.verification import Progress, verify
+
+Copy = Callable[[Path], Path]
+
+# The long form: FASTPIPE_FLIPS=10000 pytest tests/verify/test_verify.py -k flip
+FLIPS = int(os.environ.get("FASTPIPE_FLIPS", times(900, 30_000)))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """8 pictures of 16 pixels a side in one shard of 30 kB, so that a check takes a millisecond or two."""
+    source = tmp_path_factory.mktemp("tiny") / "source"
+    rng = np.random.default_rng(3)
+    for number in range(8):
+        folder = source / ("ä", "b")[number % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (16, 16 + number, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.jpg", quality=60)
+    packed = source.parent / "packed"
+    pack(source, packed, PackOptions(workers=1))
+    return packed
+
+
+def flip(file: Path, byte: int, bit: int = 0) -> None:
+    """Changes one bit."""
+    with open(file, "r+b") as handle:
+        handle.seek(byte)
+        old = handle.read(1)[0]
+        handle.seek(byte)
+        handle.write(bytes([old ^ 1 << bit]))
+
+
+def set_row(dataset: Path, sample: int, **values: int) -> None:
+    """Overwrites fields of a row of the index."""
+    records = np.load(dataset / INDEX_FILE, mmap_mode="r+")
+    for name, value in values.items():
+        records[name][sample] = value
+    records.flush()
+
+
+def rewrite(dataset: Path, change: Callable[[dict], None]) -> None:  # type: ignore[type-arg]
+    """Changes dataset.json as somebody would by hand."""
+    info = json.loads((dataset / DATASET_FILE).read_bytes())
+    change(info)
+    (dataset / DATASET_FILE).write_text(json.dumps(info, indent=1) + "\n")
+
+
+def make_old(dataset: Path) -> None:
+    """Takes away what older versions did not write."""
+
+    def change(info: dict) -> None:  # type: ignore[type-arg]
+        del info[SEAL]
+        del info["index"]["file_xxh3_64"]
+
+    rewrite(dataset, change)
+
+
+def places(report: Report) -> list[tuple[str, int | None]]:
+    return [(found.file, found.sample) for found in report.findings]
+
+
+def test_sound_datasets_are_sound(tiny: Path, textured: Path, many_shards: Path) -> None:
+    for dataset in (tiny, textured, many_shards):
+        for quick in (False, True):
+            report = verify(dataset, quick=quick)
+            assert report.sound, report.findings
+            assert report.notes == []
+            index = Index(dataset)
+            assert (report.samples, report.shards) == (len(index), len(index.shards))
+            assert report.bytes == (0 if quick else int(index.shard_sizes.sum()))
+
+
+def test_every_flipped_bit_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
+    dataset = copied(tiny)
+    files = [dataset / name for name in (DATASET_FILE, INDEX_FILE, shard_name(0))]
+    whole = {file: file.read_bytes() for file in files}
+    draw = random.Random(11)
+    missed = []
+    for number in range(FLIPS):
+        file = files[number % 3]
+        data = bytearray(whole[file])
+        bit = draw.randrange(8 * len(data))
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        report = verify(dataset, workers=1)
+        if report.sound or not any(found.file == file.name for found in report.findings):
+            missed.append((file.name, bit))
+        if file.name == shard_name(0) and any(found.file != file.name for found in report.findings):
+            missed.append((file.name, bit))  # blames another file
+        file.write_bytes(whole[file])
+    assert missed == []
+    assert verify(dataset, workers=1).sound
+    tried("one bit flipped in dataset.json, index.npy or a shard", FLIPS, "found by fastpipe verify, in the right file")
+
+
+def test_every_truncation_is_found(tiny: Path, copied: Copy, tried: Tried) -> None:
+    dataset = copied(tiny)
+    draw, count = random.Random(13), 0
+    for name in (DATASET_FILE, INDEX_FILE, shard_name(0)):
+        whole = (dataset / name).read_bytes()
+        for length in sorted(draw.sample(range(len(whole)), min(times(60, 30_000), len(whole))), reverse=True):
+            os.truncate(dataset / name, length)
+            assert name in {found.file for found in verify(dataset, workers=1).findings}, (name, length)
+            count += 1
+        (dataset / name).write_bytes(whole)
+    assert verify(dataset, workers=1).sound
+    tried("dataset.json, index.npy or a shard truncated", count, "found by fastpipe verify, in the right file")
+
+
+def test_flips_in_json_and_index_are_found_without_reading_shards(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    draw = random.Random(12)
+    for name in (DATASET_FILE, INDEX_FILE):
+        data = (dataset / name).read_bytes()
+        for _ in range(100):
+            bit = draw.randrange(8 * len(data))
+            flip(dataset / name, bit // 8, bit % 8)
+            assert not verify(dataset, quick=True).sound, (name, bit)
+            flip(dataset / name, bit // 8, bit % 8)
+
+
+def test_damaged_samples_are_named_and_no_others(many_shards: Path, copied: Copy) -> None:
+    dataset = copied(many_shards)
+    index = Index(dataset)
+    for sample in (3, 4, 17):
+        damage(dataset, sample)
+    report = verify(dataset)
+    assert list(report.bad_samples()) == [(3, 4), (17, 17)]
+    of_samples = [found for found in report.findings if found.sample is not None]
+    for found, sample in zip(of_samples, (3, 4, 17), strict=True):
+        shard, key, offset = index.where(sample)
+        assert (str(dataset / found.file), found.key, found.offset) == (shard, key, offset)
+        assert found.expected == f"{index.records[sample]['xxh3_64']:016x}"
+    hashes = {found.file for found in report.findings if found.sample is None}
+    assert hashes == {found.file for found in of_samples}
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3000, 1 << 20])
+def test_pieces_of_any_size_find_the_same(
+    many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    dataset = copied(many_shards)
+    damage(dataset, 5)
+    expected = verify(dataset, workers=1).findings
+    monkeypatch.setattr(spans, "PIECE_BYTES", piece_bytes)
+    assert verify(dataset, workers=3).findings == expected
+
+
+def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    shard = dataset / shard_name(0)
+    records = Index(dataset).records
+    offset, size = int(records["offset"][2]), int(records["size"][2])
+    note = offset + -(-size // 512) * 512 + 512 + 1
+    for byte, words in (
+        (offset - 1024, "disagree on the label"),
+        (offset - 1000, "padding of 0000000002.cls"),
+        (offset - 1536, "tar header of 0000000002.cls"),
+        (offset - 512 + 124, "tar header of 0000000002.jpg"),
+        (note - 512, "what follows the JPEG is not 0000000002.json"),
+    ):
+        flip(shard, byte)
+        first, *rest = verify(dataset).findings
+        assert (first.file, first.sample) == (shard.name, 2)
+        assert words in first.problem
+        assert [found.sample for found in rest] == [None]
+        flip(shard, byte)
+    flip(shard, note + 10)  # in the text of the path
+    (found,) = verify(dataset).findings
+    assert found.problem.startswith("no picture or label in it is damaged")
+
+
+def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
+    row = Index(many_shards).records[9]
+    lies = (
+        ("shard", 1),
+        ("offset", int(row["offset"]) + 512),
+        ("offset", 2**63),
+        ("size", 2**32 - 1),
+        ("size", int(row["size"]) - 1),
+        ("width", 0),
+        ("height", int(row["height"]) + 1),
+        ("label", -1),
+        ("xxh3_64", 0),
+    )
+    for field, value in lies:
+        dataset = copied(many_shards)
+        set_row(dataset, 9, **{field: value})
+        report = verify(dataset)
+        rows = [found for found in report.findings if found.sample is not None]
+        assert [(found.file, found.sample) for found in rows] == [(INDEX_FILE, 9)], (field, report.findings)
+        assert rows[0].offset == 128 * -(-(Index(many_shards).records.offset) // 128) + 9 * INDEX_DTYPE.itemsize
+        assert not any(found.file.startswith("shard") for found in report.findings)
+        for file in dataset.iterdir():
+            file.unlink()
+        dataset.rmdir()
+    tried("a field of a row of the index lies, its shard whole", len(lies), "fastpipe verify names the row")
+
+
+def test_rows_that_cannot_be_true_are_named_without_reading_shards(many_shards: Path, copied: Copy) -> None:
+    dataset = copied(many_shards)
+    set_row(dataset, 4, label=7)
+    set_row(dataset, 11, offset=2**40)
+    report = verify(dataset, quick=True)
+    assert [found.sample for found in report.findings if found.sample is not None] == [4, 11]
+    assert "label 7" in str(report.findings)
+
+
+def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy) -> None:
+    dataset = copied(many_shards)
+    shards = list(Index(dataset).shards)
+    shards[1].path.unlink()
+    os.truncate(shards[3].path, shards[3].size_bytes // 2)
+    with open(shards[5].path, "ab") as file:
+        file.write(b"\0")
+    shards[7].path.unlink()
+    os.mkfifo(shards[7].path)
+    starts = Index(dataset).shard_starts
+    quick = verify(dataset, quick=True)
+    assert [found.file for found in quick.findings] == [shards[number].name for number in (1, 3, 5, 7)]
+    gone = quick.findings[0]
+    assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
+    assert "No such file" in gone.problem
+    cut = quick.findings[1]
+    assert (cut.sample, cut.samples) == (int(starts[4]) - 1, 1)
+    assert quick.findings[3].problem == "is not a regular file"
+    assert quick.findings[2].got == f"{shards[5].size_bytes + 1:,} bytes"
+
+    full = verify(dataset)
+    lost = {first for first, _ in full.bad_samples()}
+    assert int(starts[1]) in lost
+    assert int(starts[3]) + shards[3].samples - 1 in {last for _, last in full.bad_samples()}
+    assert not any(int(starts[5]) <= first < int(starts[6]) for first in lost)
+
+
+def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Path) -> None:
+    source = tmp_path / "source" / "only"
+    source.mkdir(parents=True)
+    Image.new("RGB", (40, 30), (9, 99, 199)).save(source / "1.jpg")
+
+    import fastpipe.packing.pipeline as pipeline
+    from fastpipe.packing.picture.convert import Conversion, Packed
+
+    def lossy(data: bytes, how: Conversion) -> Packed:
+        return Packed(data[: len(data) // 2], 40, 30, None, oriented=False, stray_bytes=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "convert", lossy)
+        pack(source.parent, tmp_path / "packed", PackOptions(workers=1))
+    (found,) = verify(tmp_path / "packed").findings
+    assert (found.file, found.sample) == (shard_name(0), 0)
+    assert "the JPEG is" in found.problem
+
+
+def test_datasets_of_older_versions_are_accepted_and_said_to_be(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    make_old(dataset)
+    report = verify(dataset)
+    assert report.sound
+    assert report.notes == [OLDER]
+    rewrite(dataset, lambda info: info.update(fingerprint="0" * 32))
+    assert "fingerprint" in verify(dataset).findings[0].problem
+
+
+def test_a_renamed_hash_does_not_pass_for_an_older_version(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    data = (dataset / DATASET_FILE).read_bytes()
+    (dataset / DATASET_FILE).write_bytes(data.replace(SEAL.encode(), b"s" + SEAL[1:].encode().upper()))
+    (found,) = verify(dataset).findings
+    assert "missing or garbled" in found.problem
+
+
+def test_counts_that_disagree_are_found(tiny: Path, copied: Copy) -> None:
+    dataset = copied(tiny)
+    make_old(dataset)
+    rewrite(dataset, lambda info: info.update(jpeg_bytes=info["jpeg_bytes"] + 1, class_counts=[3, 5]))
+    problems = [found.problem for found in verify(dataset, quick=True).findings]
+    assert any("jpeg_bytes" in problem for problem in problems)
+    assert any("class_counts of label 0" in problem for problem in problems)
+
+
+def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: Path, copied: Copy) -> None:
+    dataset = copied(many_shards)
+    (dataset / INDEX_FILE).unlink()
+    flip(dataset / shard_name(2), 70_000)
+    report = verify(dataset)
+    assert [found.file for found in report.findings] == [INDEX_FILE, shard_name(2)]
+    assert report.findings[1].samples == Index(many_shards).shards[2].samples
+
+
+def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = copied(many_shards)
+    damage(dataset, 11)
+    shard, _, bad = Index(dataset).where(10)
+    assert Index(dataset).where(11)[0] == shard  # its neighbour is checked all the same
+
+    def pread(file: int, size: int, at: int) -> bytes:
+        if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(file, size, at)
+
+    real = os.pread
+    monkeypatch.setattr(os, "pread", pread)
+    report = verify(dataset)
+    assert list(report.bad_samples()) == [(10, 11)]
+    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, 10]
+    assert [found.sample for found in report.findings if "not the one that was packed" in found.problem] == [11]
+    assert {found.file for found in report.findings} == {Path(shard).name}
+
+
+def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None:
+    dataset = copied(many_shards)
+    set_row(dataset, 2, offset=2**40)
+    flip(dataset / shard_name(1), 3)  # in the first header: neither the rows nor the headers lead through
+    report = verify(dataset)
+    assert (INDEX_FILE, 2) in places(report)
+    ruined = Index(many_shards).shards[1].samples
+    assert [(found.file, found.samples) for found in report.findings][-1] == (shard_name(1), ruined)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.tar", "", "a/b", ".."])
+def test_names_outside_the_folder_are_never_followed(tiny: Path, copied: Copy, name: str) -> None:
+    dataset = copied(tiny)
+    rewrite(dataset, lambda info: info["shards"][0].update(name=name))
+    report = verify(dataset)
+    assert "cannot be used" in report.findings[-1].problem
+    assert report.bytes == 0
+
+
+def test_no_dataset_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="not a packed dataset"):
+        verify(tmp_path)
+    (tmp_path / shard_name(0)).touch()
+    with pytest.raises(DatasetError, match="unfinished pack"):
+        verify(tmp_path)
+
+
+def test_progress_reaches_the_end(many_shards: Path) -> None:
+    told: list[Progress] = []
+    verify(many_shards, on_progress=told.append)
+    assert told[-1].samples == told[-1].total_samples == len(Index(many_shards))
+    assert told[-1].bytes == told[-1].total_bytes == int(Index(many_shards).shard_sizes.sum())
+    assert [step.bytes for step in told] == sorted(step.bytes for step in told)
+
+
+def test_runs_of_bad_samples_are_joined() -> None:
+    def report(*runs: tuple[int, int]) -> list[tuple[int, int]]:
+        findings = [Finding("f", "p", sample=first, samples=count) for first, count in runs]
+        return list(Report("d", quick=False, findings=findings).bad_samples())
+
+    assert report() == []
+    assert report((5, 1), (2, 3), (4, 1)) == [(2, 5)]
+    assert report((9, 2), (0, 1), (9, 1)) == [(0, 0), (9, 10)]
+
+
+def test_the_hash_of_a_sample_is_that_of_its_bytes(tiny: Path) -> None:
+    import xxhash
+
+    index = Index(tiny)
+    for sample in range(len(index)):
+        assert xxhash.xxh3_64_intdigest(packed_jpeg(index, sample)) == index.records["xxh3_64"][sample]
