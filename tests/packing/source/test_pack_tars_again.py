@@ -18,7 +18,7 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing import job
-from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
@@ -44,7 +44,7 @@ def tars(tmp_path: Path) -> Path:
 def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path, tmp_path: Path) -> None:
     pack(tars, tmp_path / "undisturbed", SHARDS)
 
-    def stop(now: Progress) -> None:
+    def stop(now: PackProgress) -> None:
         if now.files == 17:
             raise KeyboardInterrupt
 
@@ -61,7 +61,7 @@ def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path,
 
 
 def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tmp_path: Path) -> None:
-    def stop(now: Progress) -> None:
+    def stop(now: PackProgress) -> None:
         if now.files == 17:
             raise KeyboardInterrupt
 
