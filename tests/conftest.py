@@ -26,7 +26,6 @@ from fastpipe.format.index import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 
-ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 # A shell starts what is to run in the background with Ctrl-C ignored, and the programs of tests would inherit that.
