@@ -139,7 +139,7 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
     described = tmp_path / "one" / DATASET_FILE
     whole = described.read_bytes()
     described.write_bytes(whole.replace(b'"3"', b'"7"'))
-    refused("is not as it was written: its own hash")
+    refused("is not as it was written: expected hash")
     described.write_bytes(whole.replace(b"{", b"[", 1))
     refused("not valid JSON")
     described.unlink()
