@@ -38,7 +38,7 @@ def exit_codes() -> Iterator[None]:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from problem
     except OSError as problem:
-        err.print(f"fastpipe: the system refused: {readable(str(problem))}")
+        err.print(f"fastpipe: system error: {readable(str(problem))}")
         raise typer.Exit(1) from problem
 
 

@@ -36,7 +36,7 @@ class Killed:
     at_a_limit: bool
 
     def __str__(self) -> str:
-        limit = "a container's limit" if self.at_a_limit else "the end of the machine's memory"
+        limit = "a container's limit" if self.at_a_limit else "the limit of the machine's memory"
         return f"{self.name} ({self.pid}), {self.seconds_ago / 60:,.0f} minutes ago, at {limit}"
 
 

@@ -146,7 +146,7 @@ def test_thousands_of_scans(jpeg: bytes, tried: Tried) -> None:
     bomb = rescanned(jpeg, 5000)
     for name, entrance in ENTRANCES.items():
         packs = name in ("transcode", "convert")
-        words = "more progressive scans than allowed" if packs else "cannot be decoded here: progressive"
+        words = "more progressive scans than allowed" if packs else "the JPEG has an unsupported format: progressive"
         refused_at_a_look(functools.partial(entrance, bomb), words)
     tried("a progressive JPEG of 5,000 scans", len(ENTRANCES), REFUSED)
 

@@ -232,14 +232,14 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
 @pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, "text", [1, 2]])
 def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(ConfigError, match=r"expected what state_dict\(\) gave, got"):
+        with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
             loader.load_state_dict(state)  # type: ignore[arg-type]
         assert len(list(loader)) == len(loader)  # untouched
 
 
 def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(EngineError, match="none of this epoch has been handed out"):
+        with pytest.raises(EngineError, match="this epoch has not given a batch yet"):
             _ = loader.valid
         for images, _ in loader:
             assert loader.valid.dtype == torch.bool
