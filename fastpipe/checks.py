@@ -1,4 +1,4 @@
-"""Numbers and choices of a user -> checked ones; every mistake gets a message that says what to pass instead."""
+"""Numbers and choices of a user -> checked values; the message of every error says what to pass instead."""
 
 from __future__ import annotations
 

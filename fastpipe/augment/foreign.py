@@ -1,4 +1,4 @@
-"""Other people's modules -> stages of an augmentation: seeded from the batch, their results checked."""
+"""Modules of other libraries -> stages of an augmentation: seeded from the batch, their results checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller hands to an augmentation -> errors that say what is wrong with it."""
+"""The inputs of an augmentation -> errors that say how they are wrong."""
 
 from __future__ import annotations
 

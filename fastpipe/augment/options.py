@@ -1,4 +1,4 @@
-"""What a user asks of an augmentation -> checked values."""
+"""Arguments of fastpipe.Augment -> checked values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `fastpipe` command: words on a command line -> the work, and a readable account of it. A module a command."""
+"""The `fastpipe` command: arguments of a command line -> the work, and a readable report. One module per command."""
 
 from __future__ import annotations
 

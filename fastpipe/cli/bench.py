@@ -1,4 +1,4 @@
-"""`fastpipe bench`: a dataset -> images/s, of fastpipe and of what people use today."""
+"""`fastpipe bench`: a dataset -> images/s of fastpipe and of other loaders."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def bench(
 ) -> None:
     """Measure images/s, and compare with other loaders.
 
-    The task: random-resized crop, mirrored half of the time, uint8 batches on the CPU. Each run is a fresh process;
-    contenders take turns.
+    The task: random-resized crops, half of them mirrored, in uint8 batches on the CPU. Each run is a new process; the
+    loaders run in turn.
     """
     with exit_codes():
         index = Index(data)

@@ -1,4 +1,4 @@
-"""Figures of loaders -> tables: one loader beside another, and where fastpipe's time goes."""
+"""Figures of loaders -> tables: loaders side by side, and the time of fastpipe's stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, the options that they have in common, and exit codes.
+"""Shared by all commands: consoles, common options and exit codes.
 
 Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage, 130 interrupted.
 """

@@ -1,4 +1,4 @@
-"""`fastpipe demo`: the main job, on photos that it makes."""
+"""`fastpipe demo`: generated photos -> a dataset, an epoch, a comparison and a drawn batch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def demo(
     ] = Path("fastpipe-demo"),
     photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = PHOTOS,
 ) -> None:
-    """Do the main job on photos that it makes.
+    """Generate photos, and try fastpipe on them.
 
-    Packs them, iterates an epoch, compares the throughput with torch's DataLoader and draws a training batch.
+    Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a training batch.
     """
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)

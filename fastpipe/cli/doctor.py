@@ -44,14 +44,14 @@ def doctor(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what slows training input down, or stops it, on this machine.
+    """Find causes of slow or stopped training input on this machine.
 
-    CPUs really granted, memory, /dev/shm, limits, threads, the engine, the GPU; with DATA also the dataset's files, how
-    fast it decodes here, and whether the disk keeps up. Changes nothing. Exit code 1 if something is bad.
+    Checks the CPUs granted, memory, /dev/shm, limits, threads, the engine and the GPU; with DATA also the dataset's
+    files, the speed of decoding, and whether the disk is fast enough. Changes nothing. Exit code 1 if a check is bad.
 
-    With --train-script the command runs as it is, its output goes through, and its torch DataLoaders are watched:
-    the time of each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to
-    change. If no batch comes any more, every process's Python stack is shown. Then the command is ended.
+    With --train-script, doctor runs COMMAND unchanged, shows its output, and watches its torch DataLoaders: the time of
+    each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to change. If no
+    more batches come, it shows the Python stack of every process. Then it stops the command.
     """
     with exit_codes():
         if train_script is not None:

@@ -1,4 +1,4 @@
-"""`fastpipe inspect`: a dataset -> figures about it, and a sheet of its pictures."""
+"""`fastpipe inspect`: a dataset -> figures about it, and a sheet of its images."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def inspect(
     batch_size: Annotated[int, typer.Option(help="Samples in a batch of all ranks together, for --shuffle.")] = 256,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a dataset holds, and draw a contact sheet.
+    """Show the content of a dataset, and draw a contact sheet.
 
-    Counts, classes, histograms of sizes and dimensions, and a PNG of some pictures with their labels. With --shuffle,
-    also how well an epoch mixes: the classes in a batch (1 for a uniform permutation, more if a batch has too few), how
-    many samples keep their neighbour in the shard in their batch, and how far samples move (uniform: 1/3 of all).
+    Shows counts, classes, histograms of sizes and dimensions, and draws a PNG of some images with their labels. With
+    --shuffle it also measures how well an epoch mixes the samples: the class mix of a batch (1 for a uniform
+    permutation, more if a batch has too few classes), the share of samples that stay in one batch with their neighbour
+    in the shard, and the mean distance that samples move (uniform: 1/3 of the dataset).
     """
     with exit_codes():
         if sheet is not None and no_sheet:

@@ -1,4 +1,4 @@
-"""`fastpipe preview`: a dataset and an augmentation -> a sheet of what the model sees."""
+"""`fastpipe preview`: a dataset and an augmentation -> a sheet of the images that the model sees."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def preview(
     rows: Annotated[int, typer.Option(help="Number of photos.")] = 6,
     seed: Annotated[int, typer.Option(help="Seed of the loader; also selects the photos.")] = 0,
 ) -> None:
-    """Draw what the model sees: photos, their random crops, and eight epochs' augmentation of each.
+    """Draw the images that the model sees: photos, their random crops, and their augmentation in eight epochs.
 
-    One row a photo: the photo, the crops drawn on it (yellow: that of epoch 0), and what epochs 0 to 7 make of it.
+    Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     """
     with exit_codes():
         whole("--rows", rows, least=1, most=_MOST_ROWS)

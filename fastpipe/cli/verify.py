@@ -1,4 +1,4 @@
-"""`fastpipe verify`: a dataset -> whether it is sound, and if not, exactly what is wrong."""
+"""`fastpipe verify`: a dataset -> whether it is sound, and if not, a list of all damage."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def verify(
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every JPEG decodes.
 
-    Names each sample that is damaged. With --repair, only the shards concerned are packed again, and nothing takes a
-    file's place but one of the hash that was packed. Exit code 0: sound, or repaired; 1: damaged.
+    Names each damaged sample. --repair packs only the damaged shards again, and replaces a file only if the new file
+    has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
     """
     with exit_codes():
         with verify_progress(err) as progress:

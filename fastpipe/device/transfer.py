@@ -1,4 +1,4 @@
-"""Batches in host memory -> batches on the device, augmented, in the order in which they are handed out."""
+"""Batches in host memory -> batches on the device, augmented, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An error that ended a loader -> a finding that says what it was, where no sample explains it."""
+"""An error that ended a loader -> a finding that explains it, if no sample explains it."""
 
 from __future__ import annotations
 

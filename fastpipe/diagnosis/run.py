@@ -1,4 +1,4 @@
-"""A DataLoader of the user's, iterated for a while -> a Diagnosis."""
+"""A user's DataLoader, iterated for a while -> a Diagnosis."""
 
 from __future__ import annotations
 

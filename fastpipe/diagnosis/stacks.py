@@ -1,4 +1,4 @@
-"""A process that does not answer -> its Python stacks, and what the kernel says that it is at."""
+"""A process that does not answer -> its Python stacks, and its state in the kernel."""
 
 from __future__ import annotations
 

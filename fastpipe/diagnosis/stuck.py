@@ -1,4 +1,4 @@
-"""A loader that gives no batch any more -> the stacks of all its processes, and which one is stuck."""
+"""A loader that gives no more batches -> the stacks of all its processes, and which process is stuck."""
 
 from __future__ import annotations
 

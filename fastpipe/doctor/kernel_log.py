@@ -1,4 +1,4 @@
-"""The kernel's log -> the last process that it killed for want of memory, where we may read it."""
+"""The kernel's log, if we may read it -> the last process that the kernel killed because memory was full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wait for a batch that takes too long -> a warning, later an error, that say which thread is stuck at what."""
+"""A wait for a batch that takes too long -> a warning, later an error: which thread is stuck, and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""index.npy -> its records: mapped as a whole, or those of some samples, copied out of the file."""
+"""index.npy -> its records: all of them mapped, or the records of some samples, copied from the file."""
 
 from __future__ import annotations
 

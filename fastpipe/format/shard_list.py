@@ -1,4 +1,4 @@
-"""The list of shards in dataset.json -> columns, of which an entry is made when it is asked for."""
+"""The list of shards in dataset.json -> columns; an entry is created when it is needed."""
 
 from __future__ import annotations
 

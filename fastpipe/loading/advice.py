@@ -1,4 +1,4 @@
-"""How long a training loop waits for its batches -> advice: which stage holds it up, and what to change."""
+"""The time that a training loop waits for batches -> advice: which stage delays it, and what to change."""
 
 from __future__ import annotations
 

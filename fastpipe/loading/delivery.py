@@ -1,4 +1,4 @@
-"""An epoch's batches in host memory -> what a training loop iterates: batches on the device, in order, none twice."""
+"""Batches of an epoch in host memory -> batches for the training loop: on the device, in order, none twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of an epoch -> its batches in host memory, made ahead by the engine, in order."""
+"""The plan of an epoch -> its batches in host memory, made in advance by the engine, in order."""
 
 from __future__ import annotations
 

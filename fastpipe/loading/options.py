@@ -1,4 +1,4 @@
-"""What a user asks of a loader's output -> checked values: its size, its crop, whether it is mirrored."""
+"""Arguments for the output of a loader -> checked values: size, crop, mirroring."""
 
 from __future__ import annotations
 

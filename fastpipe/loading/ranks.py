@@ -1,4 +1,4 @@
-"""torch.distributed, the launcher's environment and arguments -> which rank this process is, of how many."""
+"""torch.distributed, the launcher's environment and arguments -> the rank of this process and the number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a loader stands -> a small dictionary fit for JSON, and back, refused where it belongs to something else."""
+"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader."""
 
 from __future__ import annotations
 

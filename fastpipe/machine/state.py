@@ -1,4 +1,4 @@
-"""The kernel's files -> what the machine is short of at the moment, in a few words."""
+"""The kernel's files -> which resources the machine lacks now, in a few words."""
 
 from __future__ import annotations
 

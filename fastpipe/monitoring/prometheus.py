@@ -86,16 +86,16 @@ _GAUGES: tuple[_Row, ...] = (
 
 
 class LoaderCollector(Collector):
-    """What some loaders have done and are at, told apart by the label `loader`; to be registered once for all of them,
-    since a registry takes each metric's name only once.
+    """The figures of some loaders, one value of the label `loader` for each. Register one collector for all loaders,
+    because a registry accepts each metric name only once.
 
-    It keeps no loader alive: one that is gone is left out from then on. Counters begin at 0 with each loader.
+    It keeps no loader alive: it leaves out loaders that no longer exist. The counters of each loader start at 0.
 
     Args:
-        loaders: by the values of the label.
+        loaders: loaders by label value.
 
     Raises:
-        ConfigError: `loaders` is no mapping of names to loaders.
+        ConfigError: `loaders` is not a mapping of names to loaders.
     """
 
     def __init__(self, loaders: Mapping[str, Loader]) -> None:
@@ -108,7 +108,7 @@ class LoaderCollector(Collector):
         self._loaders = {name: weakref.ref(loader) for name, loader in loaders.items()}
 
     def collect(self) -> Iterator[_Family]:
-        """The metrics of the moment; called by prometheus_client, in a thread of its own."""
+        """The metrics now; prometheus_client calls this in its own thread."""
         found = {name: loader.stats() for name, reference in self._loaders.items() if (loader := reference())}
         for row in _COUNTERS:
             yield _filled(CounterMetricFamily, row, found)

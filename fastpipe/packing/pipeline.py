@@ -1,4 +1,4 @@
-"""Sources in packing order -> packed pictures in that order, converted ahead by threads."""
+"""Sources in packing order -> packed images in that order, converted in advance by threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's transform -> a function of a decoded picture, by the calling convention that the transform has."""
+"""A user's transform -> a function of a decoded image, with the transform's own calling convention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""index.npy -> what is wrong with it: its hash, its sums, and records that cannot be true."""
+"""index.npy -> its damage: its hash, its sums, and records with impossible values."""
 
 from __future__ import annotations
 

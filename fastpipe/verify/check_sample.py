@@ -1,4 +1,4 @@
-"""The bytes of a span of a shard -> what does not fit in its samples."""
+"""The bytes of a span of a shard -> what is wrong in its samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole shard -> its records of the index, from its members alone."""
+"""An intact shard -> its records of the index, only from its members."""
 
 from __future__ import annotations
 

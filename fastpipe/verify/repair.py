@@ -1,4 +1,4 @@
-"""A damaged dataset and its source -> the same dataset, whole: the damaged shards packed again, to the same bytes."""
+"""A damaged dataset and its source -> the same dataset, intact: damaged shards packed again, with the same bytes."""
 
 from __future__ import annotations
 

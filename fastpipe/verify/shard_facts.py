@@ -1,4 +1,4 @@
-"""dataset.json -> the shards that there should be, and what is wrong with it."""
+"""dataset.json -> the shards that should exist, and what is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A packed dataset -> a Report of what is wrong with it: read and hashed in order, checked in threads."""
+"""A packed dataset -> a Report of its damage: shards read and hashed in order, samples checked in threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a check is -> the words for it."""
+"""The progress of a check -> a line of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A DataLoader's options -> pairs that do not go together, and numbers that the machine cannot give."""
+"""A DataLoader's options -> options that do not fit together, and numbers that are too large for the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of each sample, and what failed -> samples that are much slower than the rest, and those that break."""
+"""The time of each sample, and errors -> samples that are much slower than the others, and samples that fail."""
 
 from __future__ import annotations
 

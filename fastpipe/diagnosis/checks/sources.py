@@ -1,4 +1,4 @@
-"""What is in a dataset -> what cannot be pickled to workers."""
+"""The objects in a dataset -> those that cannot be pickled to workers."""
 
 from __future__ import annotations
 

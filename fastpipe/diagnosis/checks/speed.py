@@ -1,4 +1,4 @@
-"""The time of each stage -> which one holds the loop up, and what to change."""
+"""The time of each stage -> the stage that delays the loop, and what to change."""
 
 from __future__ import annotations
 

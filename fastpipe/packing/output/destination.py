@@ -1,4 +1,4 @@
-"""What is in the destination folder -> whether a pack begins, goes on, has nothing to do, or must not touch it."""
+"""The content of the destination folder -> whether a pack starts, continues, has nothing to do, or must stop."""
 
 from __future__ import annotations
 

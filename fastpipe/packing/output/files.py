@@ -1,4 +1,4 @@
-"""Bytes -> a file that is either whole under its final name or not there at all."""
+"""Bytes -> a file that is complete under its final name, or does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A destination -> its work folder, which one pack holds at a time, and which is gone when no work is left in it."""
+"""A destination -> its work folder, which one pack holds at a time, and which is removed when it is empty."""
 
 from __future__ import annotations
 

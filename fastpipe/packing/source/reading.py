@@ -1,4 +1,4 @@
-"""A source file, or a member of a tar, as it was listed -> its bytes; one that has changed since is an error."""
+"""A source file, or a member of a tar, as it was listed -> its bytes, or an error if it has changed since then."""
 
 from __future__ import annotations
 
