@@ -105,7 +105,7 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
         ({"canonical_nodes": 4}, 'canonical_nodes=4 works only with partition="node"'),
         ({"partition": "node", "canonical_nodes": 3}, r"batch_size=4: batch_size times world_size=1 must be a mul"),
         ({"partition": "node", "canonical_nodes": 64, "batch_size": 64}, "37 samples, fewer than the 64 canonical"),
-        ({"rank": 0, "world_size": 10}, "a batch of 10 ranks takes 40. Pass a smaller batch_size"),
+        ({"rank": 0, "world_size": 10}, "a global batch of 10 ranks needs 40. Pass a smaller batch_size"),
     ],
 )
 def test_options_that_do_not_go_together(flat: Path, options: dict[str, object], says: str) -> None:
