@@ -229,12 +229,16 @@ def measure(calls: Sequence[Call | None], rounds: int) -> list[float]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="What operations of augmentations cost.")
-    parser.add_argument("--batch", type=int, default=64, help="images (default 64)")
-    parser.add_argument("--size", type=int, default=224, help="pixels a side (default 224)")
-    parser.add_argument("--rounds", type=int, default=9, help="of which the median counts (default 9)")
-    parser.add_argument("--only", nargs="+", default=[""], help="operations whose names begin so")
-    parser.add_argument("--compile", action="store_true", help="ours through torch.compile too; no presets then")
+    parser = argparse.ArgumentParser(description="CPU time of augmentation operations.")
+    parser.add_argument("--batch", type=int, default=64, help="images in a batch (default 64)")
+    parser.add_argument("--size", type=int, default=224, help="height and width in pixels (default 224)")
+    parser.add_argument("--rounds", type=int, default=9, help="number of rounds; the table shows medians (default 9)")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], help="run only operations whose names start with one of these words"
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="also run fastpipe through torch.compile, without presets"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

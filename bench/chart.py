@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 
 _TITLES = {
     "fastpipe": "photos as they are",
-    "fastpipe-500": "at most 500 pixels; FFCV encodes every photo anew, fastpipe the larger ones",
-    "fastpipe-of-photos-500": "the very pictures that FFCV stores",
+    "fastpipe-500": "at most 500 pixels; FFCV encodes every photo again, fastpipe only the larger photos",
+    "fastpipe-of-photos-500": "exactly the images that FFCV stores",
 }
 _OURS, _THEIRS = "#d1495b", "#8d99ae"
 

@@ -89,7 +89,7 @@ def run(command: Sequence[str], environment: str, work: Path, timeout_s: float) 
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise RunError(f"gave no figures within {timeout_s:.0f} s") from None
+            raise RunError(f"gave no results within {timeout_s:.0f} s") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -28,7 +28,7 @@ def gather(source: Path, work: Path, samples: int) -> int:
     """
     found = sorted(path for path in source.glob("*/*") if path.suffix.lower() in (".jpg", ".jpeg"))
     if not found:
-        raise SystemExit(f"expected JPEG files in folders, one a class, in {source}; found none")
+        raise SystemExit(f"expected JPEG files in one folder for each class, in {source}; found none")
     found = found[:: max(1, len(found) // samples)]
     copies = -(-samples // len(found))
     listing = hashlib.sha256(repr([(str(path), path.stat().st_size) for path in found]).encode()).hexdigest()
@@ -45,7 +45,7 @@ def gather(source: Path, work: Path, samples: int) -> int:
 
 
 def shrink(work: Path) -> None:
-    """The photos as FFCV's writer stores them: at most 500 pixels long, every one encoded anew at quality 90."""
+    """The photos as FFCV's writer stores them: at most 500 pixels long, all encoded again with quality 90."""
     script = SCRIPTS / "shrink_photos.py"
 
     def make(destination: Path) -> None:

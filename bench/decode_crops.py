@@ -43,10 +43,10 @@ def cpu_us(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="What decoding a random crop costs.")
+    parser = argparse.ArgumentParser(description="Time for decoding a random crop.")
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
-    parser.add_argument("--tiles", type=int, nargs="+", default=[0, 16, 32, 64, 65500], help="widths, pixels")
-    parser.add_argument("--repeats", type=int, default=7, help="decodes of each (default 7)")
+    parser.add_argument("--tiles", type=int, nargs="+", default=[0, 16, 32, 64, 65500], help="tile widths in pixels")
+    parser.add_argument("--repeats", type=int, default=7, help="number of decodes of each crop (default 7)")
     arguments = parser.parse_args()
     codec = TurboJPEG()
     columns = {f"{method}, tile {tile}": (tile, method) for tile in arguments.tiles for method in methods()}

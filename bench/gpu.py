@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _arguments().parse_args(arguments)
     device = torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        sys.exit("bench: there is no CUDA device; --device cpu measures what needs none")
+        sys.exit("bench: there is no CUDA device; pass --device cpu to measure everything that needs no GPU")
     loads = Loads(options.data, options.batch_size, options.seconds)
     threads = [int(word) for word in options.threads.split(",")]
     answers: dict[str, Any] = {
@@ -187,14 +187,14 @@ def memory(loads: Loads, device: torch.device, threads: int) -> dict[str, int]:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description="Loading to a GPU.")
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu", description="Speed of loading batches to a GPU.")
     parser.add_argument("data", type=Path, metavar="DATA", help="a folder that `fastpipe pack` wrote")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1 or cpu (cuda)")
-    parser.add_argument("--batch-size", type=int, default=256, help="samples a batch (256)")
-    parser.add_argument("--threads", default="1,2,4,8,16", help="numbers of threads, by commas (1,2,4,8,16)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each run (4)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of device and CPU (3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the answers there too")
+    parser.add_argument("--batch-size", type=int, default=256, help="samples in a batch (256)")
+    parser.add_argument("--threads", default="1,2,4,8,16", help="numbers of threads, separated by commas (1,2,4,8,16)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="duration of each run (4)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of device and CPU (3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to this file")
     return parser
 
 

@@ -164,9 +164,9 @@ def print_row(dataset: str, samples: str, picks: str, workers: str, epochs: str,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=10_000_000, help="rows of the index")
-    parser.add_argument("--list-samples", type=int, default=2_000_000, help="entries of the list; 0: no list")
-    parser.add_argument("--picks", type=int, default=0, help="samples of an epoch, at random; 0: all")
+    parser.add_argument("--samples", type=int, default=10_000_000, help="number of rows in the index")
+    parser.add_argument("--list-samples", type=int, default=2_000_000, help="number of entries in the list; 0: no list")
+    parser.add_argument("--picks", type=int, default=0, help="number of random samples in an epoch; 0: all samples")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--start-methods", default="fork", help="fork,forkserver,spawn")

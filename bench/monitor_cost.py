@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pairs", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each half of a pair")
+    parser.add_argument("--seconds", type=float, default=2.0, help="duration of each half of a pair")
     options = parser.parse_args()
     torch.set_num_threads(1)
     own: list[float] = []  # CPU seconds of the monitor's thread for each second

@@ -93,9 +93,9 @@ def rows(photos: Photos) -> dict[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="What matters of JPEG folders for a loader's speed.")
+    parser = argparse.ArgumentParser(description="Properties of JPEG folders that matter for the speed of a loader.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    parser.add_argument("--repeats", type=int, default=5, help="timed passes a folder (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of timed passes for each folder (default 5)")
     arguments = parser.parse_args()
     codec = TurboJPEG()
     columns = [read_photos(codec, folder) for folder in arguments.folders]

@@ -52,10 +52,10 @@ def table_row(index: fastpipe.Index, size: int, epochs: int) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="What decoding at reduced size does to the pixels.")
+    parser = argparse.ArgumentParser(description="How decoding at reduced size changes the pixels.")
     parser.add_argument("data", type=Path, metavar="DATA", help="a folder that `fastpipe pack` wrote")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[224, 128, 64], help="outputs, pixels")
-    parser.add_argument("--epochs", type=int, default=8, help="crops a photo (default 8)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[224, 128, 64], help="output sizes in pixels")
+    parser.add_argument("--epochs", type=int, default=8, help="number of crops of each photo (default 8)")
     arguments = parser.parse_args()
     index = fastpipe.open(arguments.data)
     out = sys.stdout

@@ -7,8 +7,10 @@ from typing import Any
 
 _FORMS = {
     "fastpipe": "the photos as they are",
-    "fastpipe-500": "photos of at most 500 pixels: fastpipe shrinks the larger ones only, FFCV encodes every one anew",
-    "fastpipe-of-photos-500": "the very pictures that FFCV stores, at most 500 pixels, quality 90",
+    "fastpipe-500": (
+        "photos of at most 500 pixels: fastpipe shrinks only the larger photos, FFCV encodes every photo again"
+    ),
+    "fastpipe-of-photos-500": "exactly the images that FFCV stores, at most 500 pixels, quality 90",
 }
 
 

@@ -94,7 +94,7 @@ def duel(peer: Peer, work: Path, load: Load, rounds: int, versions: dict[str, di
         for number in range(rounds):
             measure(peer, theirs)
             measure(us, ours)
-            speeds = f"fastpipe {ours[-1].images_per_s:.0f}, it {theirs[-1].images_per_s:.0f} images/s"
+            speeds = f"fastpipe {ours[-1].images_per_s:.0f}, {peer.name} {theirs[-1].images_per_s:.0f} images/s"
             _say(f"{peer.name} {number + 1}/{rounds}: {speeds}")
     except RunError as problem:
         _say(f"{peer.name}: {problem}")
@@ -110,7 +110,7 @@ def measure_packing(work: Path, workers: int, samples: int, rounds: int) -> list
     labels = {
         PACKED: "fastpipe pack: every pixel kept",
         PACKED_500: "fastpipe pack --max-size 500 --quality 90: larger photos shrunk, all others kept",
-        writer.data: "FFCV, jpg, max_resolution=500, jpeg_quality=90: every photo encoded anew",
+        writer.data: "FFCV, jpg, max_resolution=500, jpeg_quality=90: every photo encoded again",
     }
     seconds: dict[str, list[float]] = {name: [] for name in labels}
     reasons = {writer.data: reason} if (reason := missing(writer)) else {}
@@ -178,19 +178,27 @@ def machine() -> dict[str, Any]:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.run", description="fastpipe against every peer.")
-    parser.add_argument("photos", type=Path, metavar="PHOTOS", help="a folder with one folder of JPEG files a class")
-    parser.add_argument("--peers", metavar="NAMES", help=f"by commas: {', '.join(peer.name for peer in PEERS)}; all")
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each, in turn with fastpipe (5)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run (4)")
-    parser.add_argument("--warmup", type=float, default=2.0, help="seconds before that (2)")
-    parser.add_argument("--workers", type=int, default=2, help="threads or processes (2)")
-    parser.add_argument("--batch-size", type=int, default=128, help="samples a batch (128)")
-    parser.add_argument("--size", type=int, default=224, help="of the output in pixels (224)")
-    parser.add_argument("--samples", type=int, default=6000, help="photos, repeated where there are fewer (6000)")
-    parser.add_argument("--pack-rounds", type=int, default=3, help="turns of the writers; 0 leaves them out (3)")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="where datasets are kept")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "results", help="where results go")
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description="Compare fastpipe with other loaders.")
+    parser.add_argument(
+        "photos", type=Path, metavar="PHOTOS", help="folder with one folder of JPEG files for each class"
+    )
+    parser.add_argument(
+        "--peers", metavar="NAMES", help=f"separated by commas: {', '.join(peer.name for peer in PEERS)} (all)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="number of runs of each loader, alternating with fastpipe (5)"
+    )
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured seconds in each run (4)")
+    parser.add_argument("--warmup", type=float, default=2.0, help="seconds of warm-up before (2)")
+    parser.add_argument("--workers", type=int, default=2, help="number of threads or processes (2)")
+    parser.add_argument("--batch-size", type=int, default=128, help="samples in a batch (128)")
+    parser.add_argument("--size", type=int, default=224, help="output size in pixels (224)")
+    parser.add_argument(
+        "--samples", type=int, default=6000, help="number of photos, repeated if the folder has fewer (6000)"
+    )
+    parser.add_argument("--pack-rounds", type=int, default=3, help="rounds of packing; 0: no packing (3)")
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "bench", help="folder for the datasets")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench" / "results", help="folder for the results")
     return parser
 
 

@@ -161,19 +161,29 @@ def _run(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench.stall", description="How long a training waits for data.")
-    parser.add_argument("photos", type=Path, nargs="?", metavar="PHOTOS", help="one folder of JPEG files a class")
-    parser.add_argument("--forms", help=f"by commas: {', '.join(FORMS)}; all that can be made")
-    parser.add_argument("--feeds", help=f"by commas: {', '.join(LABELS)}; all")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each, in turn (3)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run (10)")
-    parser.add_argument("--samples", type=int, default=3200, help="photos (3200)")
-    parser.add_argument("--batch-size", type=int, default=64, help="samples a batch (64)")
-    parser.add_argument("--size", type=int, default=224, help="of the output in pixels (224)")
-    parser.add_argument("--workers", type=int, default=granted_cpus(), help="threads or processes (the CPUs granted)")
-    parser.add_argument("--rate", type=float, help="images/s that the training takes (by form and workers)")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "stalls", help="where the data is kept")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "stalls" / "results", help="where results go")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.stall", description="How long a training loop waits for data."
+    )
+    parser.add_argument(
+        "photos", type=Path, nargs="?", metavar="PHOTOS", help="folder with one folder of JPEG files for each class"
+    )
+    parser.add_argument("--forms", help=f"separated by commas: {', '.join(FORMS)} (all that can be made)")
+    parser.add_argument("--feeds", help=f"separated by commas: {', '.join(LABELS)} (all)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each, in turn (3)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="duration of each run (10)")
+    parser.add_argument("--samples", type=int, default=3200, help="number of photos (3200)")
+    parser.add_argument("--batch-size", type=int, default=64, help="samples in a batch (64)")
+    parser.add_argument("--size", type=int, default=224, help="output size in pixels (224)")
+    parser.add_argument(
+        "--workers", type=int, default=granted_cpus(), help="number of threads or processes (the CPUs granted)"
+    )
+    parser.add_argument(
+        "--rate", type=float, help="images/s that the training loop takes (default: depends on form and workers)"
+    )
+    parser.add_argument("--work", type=Path, default=ROOT / "build" / "stalls", help="folder for the data")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "stalls" / "results", help="folder for the results"
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Numbers and choices of a user -> checked ones; every mistake gets a message that says what to pass instead."""
+"""Numbers and choices of a user -> checked values; the message of every error says what to pass instead."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, fl
         if low is not None and high is not None and 0 < low <= high <= most and math.isfinite(high):
             return low, high
     bound = "" if most == math.inf else f" and at most {most:g}"
-    raise ConfigError(f"{name}: expected two numbers (least, greatest), above 0{bound}, got {value!r}")
+    raise ConfigError(f"{name}: expected two numbers (minimum, maximum), above 0{bound}, got {value!r}")
 
 
 def real_number(value: object) -> float | None:

@@ -1,14 +1,14 @@
-"""The tree of everything fastpipe raises, and names as messages show them; imports no sibling.
+"""The tree of all errors that fastpipe raises, and names as messages show them; imports no sibling.
 
     FastpipeError
     ├── ConfigError (ValueError)     an argument or option is wrong
     ├── DatasetError                 a packed dataset is missing, unfinished or damaged
-    │   └── SampleError              one sample of it cannot be read or decoded
+    │   └── SampleError              one sample of a dataset cannot be read or decoded
     ├── ImageError (ValueError)      one source image cannot be packed
-    ├── PackError                    packing cannot go on
-    └── EngineError (RuntimeError)   the native engine cannot start or go on, or was misused
+    ├── PackError                    packing cannot continue
+    └── EngineError (RuntimeError)   the native engine cannot start or continue, or was misused
 
-Each message says what was expected, what came, where, and what to do next.
+Each message has the expected value, the actual value, the place and the next step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FastpipeError(Exception):
 
 
 class ConfigError(FastpipeError, ValueError):
-    """An argument or option has a wrong value; the message names what is accepted."""
+    """An argument or option has a wrong value; the message lists the accepted values."""
 
 
 class DatasetError(FastpipeError):
@@ -42,7 +42,7 @@ class DatasetError(FastpipeError):
 class SampleError(DatasetError):
     """One sample cannot be read or decoded.
 
-    torch's DataLoader makes an error of a worker process anew, from its text alone: then `str(error)` says everything,
+    torch's DataLoader creates the error of a worker process again, only from its text. Then `str(error)` is complete,
     and the attributes have the values in brackets.
 
     Attributes:
@@ -50,7 +50,7 @@ class SampleError(DatasetError):
         key: the sample's WebDataset key in that shard [""].
         sample: the sample's number in the dataset (row of the index) [-1].
         offset: byte offset of the JPEG in the shard [-1].
-        reason: what went wrong, in words [""].
+        reason: the cause, as text [""].
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SampleError(DatasetError):
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
                 f"  at byte {offset} of {shard}\n"
                 "  to train without it: fastpipe.loader(..., on_error='replace'); "
-                "to mend the dataset: fastpipe verify DATA --repair SRC, or pack it again with --overwrite"
+                "to repair the dataset: fastpipe verify DATA --repair SRC, or pack it again with --overwrite"
             )
         super().__init__(message)
 
@@ -83,11 +83,11 @@ class ImageError(FastpipeError, ValueError):
 
 
 class PackError(FastpipeError):
-    """Packing cannot go on: the destination, the source folder or the disk is at fault."""
+    """Packing cannot continue, because of the destination, the source folder or the disk."""
 
 
 class EngineError(FastpipeError, RuntimeError):
-    """The native engine cannot start, has no memory, gets no answer, or was used after close or in another process."""
+    """The native engine cannot start, has too little memory, gets no answer, or was used after close or in a child."""
 
 
 def readable(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How far a long piece of work is -> a bar in a terminal, or plain lines where there is none."""
+"""The progress of long work -> a bar in a terminal, or plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fastpipe.prometheus.LoaderCollector`: the public name of what monitoring/prometheus.py has."""
+"""`fastpipe.prometheus.LoaderCollector`: the public name of the class in monitoring/prometheus.py."""
 
 from fastpipe.monitoring.prometheus import LoaderCollector
 

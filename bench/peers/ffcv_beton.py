@@ -30,7 +30,7 @@ class Photos:
 
 
 def write(making: contender.Making) -> None:
-    """All photos at most 500 pixels long; as JPEG they are encoded anew at quality 90."""
+    """All photos at most 500 pixels long; as JPEG they are encoded again with quality 90."""
     making.destination.mkdir(parents=True)
     image = RGBImageField(write_mode=making.variant, max_resolution=500, jpeg_quality=90)
     path = str(making.destination / "photos.beton")

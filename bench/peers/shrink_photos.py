@@ -1,4 +1,4 @@
-"""Photos -> the same at most 500 pixels long, each encoded anew at quality 90 with FFCV's own functions.
+"""Photos -> the same at most 500 pixels long, each encoded again with quality 90 with FFCV's own functions.
 
 python shrink_photos.py PHOTOS DESTINATION
 """

@@ -12,18 +12,18 @@ namespace fastpipe {
   X(ok, "no error")                                                     \
   X(cancelled, "cancelled before it ran")                               \
   X(open_failed, "the shard cannot be opened")                          \
-  X(shard_changed, "the shard is not the one that was packed")          \
+  X(shard_changed, "the shard has changed since it was packed")         \
   X(read_failed, "the shard cannot be read")                            \
-  X(shard_too_short, "the sample lies beyond the end of the shard")     \
-  X(hash_mismatch, "the bytes are not those that were packed")          \
+  X(shard_too_short, "the sample is beyond the end of the shard")       \
+  X(hash_mismatch, "the bytes have changed since they were packed")     \
   X(not_jpeg, "the bytes are not a JPEG")                               \
   X(truncated, "the JPEG is truncated")                                 \
   X(corrupt, "the JPEG is corrupt")                                     \
-  X(unsupported, "the JPEG is of a kind that cannot be decoded here")   \
-  X(too_large, "the JPEG is over the size limit")                       \
+  X(unsupported, "the JPEG has an unsupported format")                  \
+  X(too_large, "the JPEG is larger than the size limit")                \
   X(too_many_scans, "the JPEG has more progressive scans than allowed") \
-  X(size_mismatch, "the JPEG's dimensions are not those of the index")  \
-  X(bad_crop, "the crop does not lie inside the image")                 \
+  X(size_mismatch, "the JPEG's dimensions differ from the index")       \
+  X(bad_crop, "the crop is not inside the image")                       \
   X(out_of_memory, "not enough memory")                                 \
   X(internal, "internal error; please report it")
 

@@ -1,4 +1,4 @@
-"""Boxes (top, left, bottom, right) -> the part of images that they hold, as a slice or as a mask.
+"""Boxes (top, left, bottom, right) -> the part of images inside them, as a slice or as a mask.
 
 Images are (n, height, width * 3) here: Note [rows] in pixels.py.
 """

@@ -1,4 +1,4 @@
-"""A shape -> the memory of a batch's output: on a CPU taken from batches that nobody looks at any more."""
+"""A shape -> the memory of a batch's output: on a CPU taken from batches that the program no longer uses."""
 
 from __future__ import annotations
 

@@ -107,12 +107,12 @@ class Chain:
         if images.ndim != 4 or shape[1] != 3:
             raise ConfigError(
                 f"augment: the operations returned shape {shape}; expected images (N, 3, height, width) to normalise. "
-                "To hand out what a module returns as it is, pass the module itself: fastpipe.loader(augment=module)"
+                "To get the output of a module unchanged, pass the module itself: fastpipe.loader(augment=module)"
             )
         if same and shape[2:] != plan.size:
             raise ConfigError(
                 f"augment: the operations changed the images' size from {plan.size} to {shape[2:]}; erasing, mixup, "
-                "cutmix and our own operations after it need it unchanged. Have the loader make that size: "
+                "cutmix and later operations of fastpipe need the same size. Pass the new size to the loader: "
                 f"size={shape[2:]}"
             )
 

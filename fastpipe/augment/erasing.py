@@ -1,4 +1,4 @@
-"""Draws -> a box of some samples, which is blanked: random erasing.
+"""Draws -> a box of some samples, which becomes blank: random erasing.
 
 Source: Zhong et al., "Random Erasing Data Augmentation", 2020, with the ranges of torchvision's RandomErasing.
 """

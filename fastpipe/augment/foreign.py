@@ -1,4 +1,4 @@
-"""Other people's modules -> stages of an augmentation: seeded from the batch, their results checked."""
+"""Modules of other libraries -> stages of an augmentation: seeded from the batch, their results checked."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ class Foreign(Operation):
         else:
             return result
         raise ConfigError(
-            f"augment: {type(self.module).__name__} returned {came}; expected a floating-point tensor of as many "
-            f"images as it was given, {count} here. Wrap it in a module that returns the images alone"
+            f"augment: {type(self.module).__name__} returned {came}; expected a floating-point tensor with the same "
+            f"number of images as its input, {count} here. Wrap it in a module that returns only the images"
         )

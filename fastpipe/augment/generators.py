@@ -1,4 +1,4 @@
-"""A seed and a device -> the global generators seeded with it for a while, and then as they were."""
+"""A seed and a device -> the global generators seeded with it for a while, and then restored."""
 
 from __future__ import annotations
 

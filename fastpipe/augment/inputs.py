@@ -1,4 +1,4 @@
-"""What a caller hands to an augmentation -> errors that say what is wrong with it."""
+"""The inputs of an augmentation -> errors that say how they are wrong."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def check_images(images: object) -> None:
         raise ConfigError(f"Augment: expected a torch.Tensor of images, got {type(images).__name__}")
     if images.dtype != torch.uint8:
         raise ConfigError(
-            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader makes them, got {images.dtype}; "
-            "Augment itself makes them floating point"
+            f"Augment: expected uint8 images, 0 to 255, as fastpipe.loader gives them, got {images.dtype}; Augment "
+            "itself converts them to floating point"
         )
     if images.ndim != 4 or images.shape[1] != 3 or 0 in images.shape:
-        hint = "; permute(0, 3, 1, 2) puts the channels second" if images.ndim == 4 and images.shape[3] == 3 else ""
+        hint = (
+            "; permute(0, 3, 1, 2) moves the channels to the second place"
+            if images.ndim == 4 and images.shape[3] == 3
+            else ""
+        )
         raise ConfigError(f"Augment: expected images (N, 3, height, width), got shape {tuple(images.shape)}{hint}")
 
 
@@ -37,13 +41,15 @@ def check_fits(images: Tensor, labels: object, plan: AugmentPlan, tensors: Mappi
     """Raises ConfigError where images, labels or tensors are not those of the plan."""
     check_images(images)
     if missing := sorted(plan.arrays.keys() - tensors.keys()):
-        raise ConfigError(f"Augment: expected the tensors of all plan.arrays, {', '.join(missing)} missing")
+        raise ConfigError(f"Augment: expected the tensors of all plan.arrays, got none for {', '.join(missing)}")
     shape = (plan.count, 3, *plan.size)
     if tuple(images.shape) != shape:
-        raise ConfigError(f"Augment: the plan is of images {shape}, got {tuple(images.shape)}; plan this batch")
+        raise ConfigError(
+            f"Augment: the plan is for images {shape}, got {tuple(images.shape)}; call plan() for this batch"
+        )
     if not isinstance(labels, Tensor) or labels.dtype != torch.int64 or labels.shape != (plan.count,):
         came = f"{labels.dtype} {tuple(labels.shape)}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one an image, got {came}")
+        raise ConfigError(f"Augment: expected labels ({plan.count},) int64, one per image, got {came}")
     if labels.device != images.device:
         raise ConfigError(f"Augment: images are on {images.device}, labels on {labels.device}; move them to one device")
 
@@ -58,6 +64,6 @@ def check_labels(labels: Tensor, classes: int) -> None:
     least, most = (int(label) for label in torch.aminmax(labels))
     if least < 0 or most >= classes:
         raise ConfigError(
-            f"Augment: expected labels from 0 to {classes - 1}, got {least} to {most}; "
-            "pass num_classes= of the greatest label plus 1, or mend the labels"
+            f"Augment: expected labels from 0 to {classes - 1}, got {least} to {most}; pass num_classes= of the "
+            "largest label plus 1, or correct the labels"
         )

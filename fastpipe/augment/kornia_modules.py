@@ -1,4 +1,4 @@
-"""A kornia module -> the same, set so that it waits for the device least: the one place for what kornia does wrong.
+"""A kornia module -> the same module with settings that wait for the device least, and fixes for faults of kornia.
 
 Note [kornia's samplers]: kornia 0.9.0 draws parameters on the CPU and sends them to the device without waiting. Moving
 a module to a device (`module.to("cuda")`, kornia#3825) moves its samplers along, but for most modules only in part

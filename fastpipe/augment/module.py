@@ -27,20 +27,21 @@ from fastpipe.errors import ConfigError
 class Augment(torch.nn.Module):
     """Augments, normalises and mixes batches of uint8 images on their device.
 
-    Every random choice is drawn ahead, by `plan`, from (seed, epoch, batch, sample) and nothing else; `carry_out` does
-    what it says without waiting for the device. Pass it to fastpipe.loader(augment=...), or call it.
+    `plan` draws every random choice in advance, only from (seed, epoch, batch, sample). `carry_out` applies the plan
+    without waiting for the device. Pass an Augment to fastpipe.loader(augment=...), or call it.
 
     Args:
-        operations: what happens to images between uint8 and normalising: a module or a list of them, each taking and
-            returning a batch: (N, 3, height, width) float32 in [0, 1], channels_last. kornia's augmentations are such.
-        dtype: of the images made: torch.float32, bfloat16 or float16. Operations work in float32 in any case.
-        mean, std: of pixels in [0, 1], three numbers each; None for both: no normalising.
-        erasing: probability that a box of an image is blanked, after normalising (Zhong et al., 2020).
-        mixup: alpha of mixup (Zhang et al., 2018; 0.2 is usual); 0: none. Labels become soft.
-        cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: none. With both, each sample takes one of them.
+        operations: operations on the images before normalising: a module or a list of modules. Each takes and returns a
+            batch: (N, 3, height, width) float32 in [0, 1], channels_last, like kornia's augmentations.
+        dtype: dtype of the output images: torch.float32, bfloat16 or float16. Operations always compute in float32.
+        mean, std: mean and standard deviation of pixels in [0, 1], three numbers each; None for both: no normalising.
+        erasing: probability that a box of an image becomes blank, after normalising (Zhong et al., 2020).
+        mixup: alpha of mixup (Zhang et al., 2018; 0.2 is usual); 0: no mixup. Labels become soft.
+        cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: no cutmix. With both, each sample gets one of them.
         label_smoothing: share of each label that is spread over all classes, in [0, 1). Labels become soft.
-        num_classes: how many classes soft labels have; None: as many as the loader's dataset.
-        compile: run our own operations, but for blur, through torch.compile. Modules of others: pass compiled ones.
+        num_classes: number of classes of soft labels; None: the number of classes of the loader's dataset.
+        compile: run fastpipe's own operations, except blur, through torch.compile. For other modules, pass compiled
+            modules.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -79,48 +80,48 @@ class Augment(torch.nn.Module):
 
     @classmethod
     def imagenet(cls, **options: Any) -> Augment:
-        """Only normalises, which after the loader's crop and flip makes the usual recipe for ImageNet.
+        """Only normalises: with the loader's crop and flip, the usual recipe for ImageNet.
 
         Args:
-            options: those of Augment.
+            options: the options of Augment.
         """
         return cls(**options)
 
     @classmethod
     def simclr(cls, *, strength: float = 1.0, **options: Any) -> Augment:
-        """Colour jitter, grayscale and blur as in SimCLR (Chen et al., 2020); crop and flip are the loader's.
+        """Colour jitter, grayscale and blur as in SimCLR (Chen et al., 2020); the loader does crop and flip.
 
         Args:
-            strength: of the jitter, from 0 to 2.5; the paper has 1 for ImageNet and 0.5 for CIFAR-10.
-            options: those of Augment.
+            strength: strength of the jitter, from 0 to 2.5; the paper uses 1 for ImageNet and 0.5 for CIFAR-10.
+            options: the options of Augment.
         """
         strength = number("strength", strength, most=2.5)
         return cls([ColourJitter(strength), Grayscale(), Blur()], **options)
 
     @classmethod
     def randaugment(cls, n: int = 2, m: int = 9, **options: Any) -> Augment:
-        """RandAugment (Cubuk et al., 2020): n operations a sample, each at magnitude m; torchvision's operations.
+        """RandAugment (Cubuk et al., 2020): n operations per sample, each with magnitude m; torchvision's operations.
 
         Args:
-            n: operations, one after the other, from 0 to 16.
-            m: of 0 (least) to 30 (most).
-            options: those of Augment.
+            n: number of operations, applied in sequence, from 0 to 16.
+            m: magnitude, from 0 (weakest) to 30 (strongest).
+            options: the options of Augment.
         """
         layers = whole("n", n, least=0, most=MOST_LAYERS)
         return cls(Policy(RANDAUGMENT, layers, whole("m", m, least=0, most=LAST_BIN)), **options)
 
     @classmethod
     def trivial_augment(cls, **options: Any) -> Augment:
-        """TrivialAugment, wide (Müller and Hutter, 2021): one operation a sample, at any magnitude; torchvision's.
+        """TrivialAugment, wide (Müller and Hutter, 2021): one operation per sample, at any magnitude; torchvision's.
 
         Args:
-            options: those of Augment.
+            options: the options of Augment.
         """
         return cls(Policy(TRIVIAL_AUGMENT, 1, None), **options)
 
     @property
     def compiled(self) -> bool:
-        """Whether our own operations run through torch.compile."""
+        """Whether fastpipe's own operations run through torch.compile."""
         return any(operation.compiles for operation in self._chain.operations)
 
     @property
@@ -131,12 +132,12 @@ class Augment(torch.nn.Module):
     def plan(
         self, samples: NDArray[np.int64], size: tuple[int, int], *, seed: int, epoch: int, batch: int
     ) -> AugmentPlan:
-        """Draws the augmentation of one batch; calls nothing of torch.
+        """Draws the augmentation of one batch; calls no torch function.
 
         Args:
             samples: (n,) int64 sample numbers, at least one.
             size: (height, width) of the images in pixels.
-            seed, epoch, batch: name the draws; batch is the number of the global batch in its epoch.
+            seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
         """
         return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), (int(size[0]), int(size[1])))
 
@@ -150,20 +151,20 @@ class Augment(torch.nn.Module):
         *,
         num_classes: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Carries a plan out on the images' device, in its current stream; never waits for the device.
+        """Applies a plan on the images' device, in its current stream; never waits for the device.
 
         Args:
             images: (N, 3, height, width) uint8, channels_last.
             labels: (N,) int64 on the same device, each below the number of classes.
             plan: of this batch.
             tensors: plan.arrays on the same device.
-            num_classes: of the dataset; counts where Augment(num_classes=) was not given.
+            num_classes: number of classes of the dataset; used if Augment(num_classes=) was not given.
 
         Returns:
-            images, channels_last in this Augment's dtype; labels as they were, or soft.
+            images, channels_last in this Augment's dtype; labels, unchanged or soft.
 
         Raises:
-            ConfigError: the tensors do not fit the plan, a module returned no batch, or num_classes is missing.
+            ConfigError: the tensors do not match the plan, a module returned no batch, or num_classes is missing.
         """
         check_fits(images, labels, plan, tensors)
         classes = self._classes(num_classes)
@@ -189,9 +190,9 @@ class Augment(torch.nn.Module):
 
         Args:
             images: (N, 3, height, width) uint8, on any device.
-            labels: (N,) int64; needed where they become soft.
-            seed, epoch, batch: name the draws; see `plan`.
-            samples: (N,) numbers of the samples; None: those that batches of N would have in order.
+            labels: (N,) int64; required if labels become soft.
+            seed, epoch, batch: keys of the draws; see `plan`.
+            samples: (N,) numbers of the samples; None: batch * N to batch * N + N - 1.
 
         Returns:
             images, or (images, labels) if labels were given; see `carry_out`.
@@ -202,12 +203,12 @@ class Augment(torch.nn.Module):
         check_images(images)
         count = len(images)
         if labels is None and self.soft:
-            raise ConfigError("Augment: mixup, cutmix and label_smoothing make soft labels; pass labels, (N,) int64")
+            raise ConfigError("Augment: mixup, cutmix and label_smoothing need labels; pass labels, (N,) int64")
         number = whole("batch", batch, least=0, most=2**63 - 1)
         numbers = np.arange(count) + number * count if samples is None else np.asarray(samples)
         if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
             raise ConfigError(
-                f"samples: expected {count} whole numbers, one an image, got shape {numbers.shape} of {numbers.dtype}"
+                f"samples: expected {count} whole numbers, one per image, got shape {numbers.shape} of {numbers.dtype}"
             )
         plan = self.plan(
             numbers.astype(np.int64),
@@ -233,7 +234,7 @@ class Augment(torch.nn.Module):
             )
         if own is not None and dataset is not None and own < dataset:
             raise ConfigError(
-                f"Augment: num_classes={own}, but the dataset has {dataset} classes; leave num_classes out"
+                f"Augment: num_classes={own}, but the dataset has {dataset} classes; leave out num_classes"
             )
         return own or dataset or 0
 
@@ -272,6 +273,6 @@ def as_augment(value: object) -> Augment:
         augment._chain = replace(augment._chain, as_is=True)
         return augment
     raise ConfigError(
-        "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a batch, "
-        f"got {value!r}; for the usual normalising: fastpipe.Augment.imagenet()"
+        "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a "
+        f"batch, got {value!r}; for the usual normalisation: fastpipe.Augment.imagenet()"
     )

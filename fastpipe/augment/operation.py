@@ -1,4 +1,4 @@
-"""What an operation of an augmentation is, and how one is applied to some rows of a batch."""
+"""The interface of an augmentation operation, and how it is applied to some rows of a batch."""
 
 from __future__ import annotations
 

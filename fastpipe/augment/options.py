@@ -1,4 +1,4 @@
-"""What a user asks of an augmentation -> checked values."""
+"""Arguments of fastpipe.Augment -> checked values."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
         operations = [operations]
     if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
         raise ConfigError(
-            f"Augment: expected a torch.nn.Module or a list of them, got {type(operations).__name__}; "
-            "for none leave it out, or use a preset: Augment.imagenet()"
+            f"Augment: expected a torch.nn.Module or a list of them, got {type(operations).__name__}; for no "
+            "operations leave it out, or use a preset: Augment.imagenet()"
         )
     for place, module in enumerate(operations):
         if isinstance(module, type) and issubclass(module, torch.nn.Module):
             raise ConfigError(
-                f"Augment: operation {place} is the class {module.__name__}; make one of it: {module.__name__}(...)"
+                f"Augment: operation {place} is the class {module.__name__}; create an object of it: "
+                f"{module.__name__}(...)"
             )
         if not isinstance(module, torch.nn.Module):
             raise ConfigError(
                 f"Augment: operation {place}: expected a torch.nn.Module that takes and returns a batch, got "
-                f"{type(module).__name__}; for a function write a module whose forward calls it"
+                f"{type(module).__name__}; for a function, write a module whose forward() calls it"
             )
         if any(isinstance(part, outer) for part in module.modules()):
-            raise ConfigError(f"Augment: operation {place} is an Augment itself; pass its operations instead")
+            raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
     return [module if isinstance(module, Operation) else Foreign(module) for module in operations]
 
 
@@ -44,8 +45,9 @@ def compile_operations(operations: list[Operation]) -> None:
     ours = [operation for operation in operations if not isinstance(operation, Foreign)]
     if not ours:
         raise ConfigError(
-            "compile: there is nothing of ours to compile: normalising and mixing are one kernel each already, and "
-            "modules of others are run as they are. Leave it out, or pass torch.compile(module) among the operations"
+            "compile: these operations contain nothing that fastpipe can compile: normalising and mixing are one "
+            "kernel each already, and fastpipe runs other modules unchanged. Leave it out, or pass "
+            "torch.compile(module) as an operation"
         )
     for operation in ours:
         operation.compiles = True
@@ -69,7 +71,8 @@ def checked_moments(mean: object, std: object) -> tuple[tuple[float, ...] | None
         raise ConfigError(f"std: expected numbers above 0, got {std!r}")
     if max(abs(number) for number in (*means, *stds)) > 16:
         raise ConfigError(
-            f"mean and std: expected those of pixels in [0, 1], got {mean!r} and {std!r}; divide by 255 those of bytes"
+            f"mean and std: expected values for pixels in [0, 1], got {mean!r} and {std!r}; divide values for bytes "
+            "by 255"
         )
     return means, stds
 
@@ -80,7 +83,7 @@ def _three(name: str, value: object) -> tuple[float, ...]:
     except (TypeError, ValueError):
         numbers = []
     if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
-        raise ConfigError(f"{name}: expected three numbers, one a channel (red, green, blue), got {value!r}")
+        raise ConfigError(f"{name}: expected three numbers, one per channel (red, green, blue), got {value!r}")
     return tuple(numbers)
 
 

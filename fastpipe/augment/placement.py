@@ -1,4 +1,4 @@
-"""A device -> whether work is laid out for a CPU or for an accelerator."""
+"""A device -> whether to lay out work for a CPU or for an accelerator."""
 
 from __future__ import annotations
 

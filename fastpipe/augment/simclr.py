@@ -1,4 +1,4 @@
-"""The operations of SimCLR's augmentation: colour jitter, grayscale, blur; what each does to each sample of a batch.
+"""The operations of SimCLR's augmentation: colour jitter, grayscale, blur; their effect on each sample of a batch.
 
 Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations", 2020, appendix A. Its crop
 and flip are the loader's.

@@ -1,1 +1,1 @@
-"""Measures loaders on a packed dataset, each in a process of its own."""
+"""Measures loaders on a packed dataset, each in a separate process."""

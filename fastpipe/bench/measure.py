@@ -99,8 +99,8 @@ def _run_child(contender: str, task: Task, warmup_s: float, seconds: float) -> F
         )
     except subprocess.TimeoutExpired as problem:
         raise FastpipeError(
-            f"bench: {contender} gave no figures within {problem.timeout:.0f} s; it may be stuck. "
-            "Try a smaller --batch-size or fewer --workers"
+            f"bench: {contender} gave no results within {problem.timeout:.0f} s and may be stuck. Try a smaller "
+            "--batch-size or fewer --workers"
         ) from problem
     if run.returncode != 0:
         raise FastpipeError(f"bench: {contender} failed:\n{run.stderr.strip()[-2000:]}")

@@ -1,4 +1,4 @@
-"""The `fastpipe` command: words on a command line -> the work, and a readable account of it. A module a command."""
+"""The `fastpipe` command: arguments of a command line -> the work, and a readable report. One module per command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastpipe.cli import bench, demo, doctor, inspect, pack, preview, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
-    help="The input pipeline for training vision models with PyTorch: pack photos once, load them fast.",
+    help="An input pipeline for training image models with PyTorch: pack photos once, load them fast.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

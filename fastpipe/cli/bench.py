@@ -1,4 +1,4 @@
-"""`fastpipe bench`: a dataset -> images/s, of fastpipe and of what people use today."""
+"""`fastpipe bench`: a dataset -> images/s of fastpipe and of other loaders."""
 
 from __future__ import annotations
 
@@ -25,19 +25,25 @@ def bench(
     data: Dataset,
     against: Annotated[
         str,
-        typer.Option(metavar="NAMES", help=f"Compare with, by commas: {', '.join(GROUPS)}.", show_default="nothing"),
+        typer.Option(
+            metavar="NAMES",
+            help=f"Loaders to compare with, separated by commas: {', '.join(GROUPS)}.",
+            show_default="nothing",
+        ),
     ] = "",
-    batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 128,
-    workers: Annotated[int | None, typer.Option(help="Threads or processes.", show_default="CPUs granted")] = None,
+    batch_size: Annotated[int, typer.Option(help="Samples in a batch.")] = 128,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of threads or processes.", show_default="CPUs granted")
+    ] = None,
     size: Annotated[int, typer.Option(help="Output size in pixels.")] = 224,
-    repeats: Annotated[int, typer.Option(help="Rounds; medians are shown.")] = 5,
-    seconds: Annotated[float, typer.Option(help="Time measured in each run.")] = 4.0,
+    repeats: Annotated[int, typer.Option(help="Number of rounds; the table shows medians.")] = 5,
+    seconds: Annotated[float, typer.Option(help="Seconds that each run measures.")] = 4.0,
     as_json: AsJson = False,
 ) -> None:
     """Measure images/s, and compare with other loaders.
 
-    The task: random-resized crop, mirrored half of the time, uint8 batches on the CPU. Each run is a fresh process;
-    contenders take turns.
+    The task: random-resized crops, half of them mirrored, in uint8 batches on the CPU. Each run is a new process; the
+    loaders run in turn.
     """
     with exit_codes():
         index = Index(data)
@@ -58,8 +64,8 @@ def bench(
             )
             if len(index) < _FEW_BATCHES * batch_size:
                 out.print(
-                    f"an epoch has fewer than {_FEW_BATCHES} batches: its end, where fastpipe stops and DataLoader is "
-                    "let run on, weighs more than in training"
+                    f"an epoch has fewer than {_FEW_BATCHES} batches. At the end of an epoch fastpipe stops and "
+                    "DataLoader runs on; here this counts more than in training"
                 )
 
         def tell(number: int, contender: str, figures: Figures) -> None:

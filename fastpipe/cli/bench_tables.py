@@ -1,4 +1,4 @@
-"""Figures of loaders -> tables: one loader beside another, and where fastpipe's time goes."""
+"""Figures of loaders -> tables: loaders side by side, and the time of fastpipe's stages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def throughput_table(results: Sequence[Result]) -> RenderableType:
 
 def stages_table(figures: Figures, workers: int, batch_size: int) -> RenderableType:
     """Where fastpipe's time goes: each stage as if it were the only one."""
-    table = new_table("fastpipe's stages", "runs in", "us an image", "images/s alone")
+    table = new_table("fastpipe's stages", "runs in", "us per image", "images/s alone")
     pool = f"{workers} threads" if workers != 1 else "1 thread"
     rows = (
         ("read", pool, figures.read_us, workers),

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, the options that they have in common, and exit codes.
+"""Shared by all commands: consoles, common options and exit codes.
 
 Exit codes: 0 done, 1 the data or the run failed, 2 wrong usage, 130 interrupted.
 """
@@ -38,7 +38,7 @@ def exit_codes() -> Iterator[None]:
         err.print("fastpipe: interrupted")
         raise typer.Exit(130) from problem
     except OSError as problem:
-        err.print(f"fastpipe: the system refused: {readable(str(problem))}")
+        err.print(f"fastpipe: system error: {readable(str(problem))}")
         raise typer.Exit(1) from problem
 
 

@@ -1,4 +1,4 @@
-"""`fastpipe demo`: the main job, on photos that it makes."""
+"""`fastpipe demo`: generated photos -> a dataset, an epoch, a comparison and a drawn batch."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from fastpipe.packing.pack_progress import pack_progress
 
 def demo(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to work.", show_default="fastpipe-demo")
+        Path,
+        typer.Argument(
+            metavar="[DIR]", help="Folder for the photos, the dataset and the sheet.", show_default="fastpipe-demo"
+        ),
     ] = Path("fastpipe-demo"),
-    photos: Annotated[int, typer.Option(help="How many photos to make.")] = PHOTOS,
+    photos: Annotated[int, typer.Option(help="Number of photos to generate.")] = PHOTOS,
 ) -> None:
-    """Do the main job on photos that it makes.
+    """Generate photos, and try fastpipe on them.
 
-    Packs them, iterates an epoch, compares the throughput with torch's DataLoader and draws a training batch.
+    Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a training batch.
     """
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)
@@ -41,12 +44,12 @@ def demo(
         if not done.summary.already_packed:
             out.print(pack_table(done.summary))
         out.print(
-            f"one epoch: {done.epoch_images:,} images in {done.epoch_s:.2f} s, threads' start included, "
+            f"one epoch: {done.epoch_images:,} images in {done.epoch_s:.2f} s including the start of the threads, "
             f"{done.epoch_images / done.epoch_s:,.0f} images/s"
         )
         out.print()
         show(out, throughput_table(done.results))
         for name, reason in done.skipped.items():
             out.print(f"not measured: {NAMES[name]}: {reason}")
-        out.print(f"look at {done.sheet}: a training batch, as the model sees it")
+        out.print(f"open {done.sheet}: it shows a training batch as the model sees it")
         out.print(f"more: fastpipe inspect {done.data}; fastpipe bench {done.data} --against torch")

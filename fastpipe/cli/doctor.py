@@ -27,30 +27,36 @@ def doctor(
         str | None,
         typer.Option(
             metavar="COMMAND",
-            help="Run this training, such as 'python train.py --lr 1', and say why its DataLoader is slow or stuck.",
+            help=(
+                "Run this training command, such as 'python train.py --lr 1', and say why its DataLoader is slow or "
+                "stuck."
+            ),
             show_default=False,
         ),
     ] = None,
-    batches: Annotated[int, typer.Option(help="With --train-script: end it after so many batches.")] = 100,
-    seconds: Annotated[float, typer.Option(help="With --train-script: end it after so long with batches.")] = 120.0,
+    batches: Annotated[int, typer.Option(help="With --train-script: stop it after this number of batches.")] = 100,
+    seconds: Annotated[
+        float, typer.Option(help="With --train-script: stop it after this number of seconds with batches.")
+    ] = 120.0,
     stall_timeout: Annotated[
-        float, typer.Option(help="With --train-script: seconds without a batch until it is stuck.")
+        float,
+        typer.Option(help="With --train-script: report it as stuck after this number of seconds without a batch."),
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what slows training input down, or stops it, on this machine.
+    """Find causes of slow or stopped training input on this machine.
 
-    CPUs really granted, memory, /dev/shm, limits, threads, the engine, the GPU; with DATA also the dataset's files, how
-    fast it decodes here, and whether the disk keeps up. Changes nothing. Exit code 1 if something is bad.
+    Checks the CPUs granted, memory, /dev/shm, limits, threads, the engine and the GPU; with DATA also the dataset's
+    files, the speed of decoding, and whether the disk is fast enough. Changes nothing. Exit code 1 if a check is bad.
 
-    With --train-script the command runs as it is, its output goes through, and its torch DataLoaders are watched:
-    the time of each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to
-    change. If no batch comes any more, every process's Python stack is shown. Then the command is ended.
+    With --train-script, doctor runs COMMAND unchanged, shows its output, and watches its torch DataLoaders: the time of
+    each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to change. If no
+    more batches come, it shows the Python stack of every process. Then it stops the command.
     """
     with exit_codes():
         if train_script is not None:
             if data is not None:
-                raise ConfigError("expected DATA or --train-script COMMAND, got both: run them one after the other")
+                raise ConfigError("expected DATA or --train-script COMMAND, got both: run doctor once with each")
             _train_script(train_script, batches, seconds, stall_timeout, as_json)
             return
         checks = examine(data)
@@ -72,7 +78,7 @@ def _train_script(command: str, batches: int, seconds: float, stall_timeout: flo
         seconds=positive("seconds", seconds),
         stall_timeout=positive("stall-timeout", stall_timeout),
         output=2 if as_json else None,  # standard error: the figures have standard output to themselves
-        say=lambda why: err.print(f"fastpipe: ending the command: {why}"),
+        say=lambda why: err.print(f"fastpipe: stopping the command: {why}"),
     )
     if as_json:
         print_json(
@@ -101,8 +107,10 @@ def _tell(watched: Watched) -> None:
         out.print()
         out.print(diagnosis, soft_wrap=False)
     if not watched.python:
-        out.print("no Python program of this command could be watched: it starts none, or with -I, -E or -S")
+        out.print(
+            "doctor could watch no Python program of this command: it starts no Python, or starts it with -I, -E or -S"
+        )
     elif not watched.diagnoses and not watched.refused:
-        out.print("this command iterated no torch DataLoader: there is nothing to diagnose")
+        out.print("this command iterated over no torch DataLoader: there is nothing to diagnose")
     if watched.trouble:
-        out.print(f"the watching itself had trouble: {readable(watched.trouble)}")
+        out.print(f"doctor had an error while it watched: {readable(watched.trouble)}")

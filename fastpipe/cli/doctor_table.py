@@ -1,4 +1,4 @@
-"""Checks of a machine and a dataset -> a table, a line a check."""
+"""Checks of a machine and a dataset -> a table with one line per check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fastpipe inspect`: a dataset -> figures about it, and a sheet of its pictures."""
+"""`fastpipe inspect`: a dataset -> figures about it, and a sheet of its images."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ def inspect(
     data: Dataset,
     sheet: Annotated[
         Path | None,
-        typer.Option(metavar="PNG", help="Where the contact sheet goes.", show_default="DATA-sheet.png, here"),
+        typer.Option(
+            metavar="PNG", help="File for the contact sheet.", show_default="DATA-sheet.png in the current folder"
+        ),
     ] = None,
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
-    seed: Annotated[int, typer.Option(help="Picks the pictures of the sheet, and the order for --shuffle.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the images of the sheet, and for the order with --shuffle.")] = 0,
     shuffle: Annotated[
-        bool, typer.Option("--shuffle", help="Compare an epoch's order with a uniform permutation.")
+        bool, typer.Option("--shuffle", help="Compare the order of an epoch with a uniform permutation.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Samples a batch, of all ranks, for --shuffle.")] = 256,
+    batch_size: Annotated[int, typer.Option(help="Samples in a batch of all ranks together, for --shuffle.")] = 256,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a dataset holds, and draw a contact sheet.
+    """Show the content of a dataset, and draw a contact sheet.
 
-    Counts, classes, histograms of sizes and dimensions, and a PNG of some pictures with their labels. With --shuffle,
-    also how well an epoch mixes: the classes in a batch (1 for a uniform permutation, more if a batch has too few), how
-    many samples keep their neighbour in the shard in their batch, and how far samples move (uniform: 1/3 of all).
+    Shows counts, classes, histograms of sizes and dimensions, and draws a PNG of some images with their labels. With
+    --shuffle it also measures how well an epoch mixes the samples: the class mix of a batch (1 for a uniform
+    permutation, more if a batch has too few classes), the share of samples that stay in one batch with their neighbour
+    in the shard, and the mean distance that samples move (uniform: 1/3 of the dataset).
     """
     with exit_codes():
         if sheet is not None and no_sheet:
-            raise ConfigError("--sheet and --no-sheet exclude each other; pass one")
+            raise ConfigError("--sheet and --no-sheet exclude each other; pass only one of them")
         whole("--batch-size", batch_size, least=1, most=2**31)
         index = Index(data)
         found = inspect_index(index)
@@ -56,9 +59,9 @@ def inspect(
         if shuffled is not None:
             show(out, shuffle_table(shuffled))
         if picture is not None:
-            out.print(f"{count(shown, 'picture')} drawn to {picture}")
+            out.print(f"{count(shown, 'image')} drawn to {picture}")
         if replaced:
             err.print(
-                f"fastpipe: {count(replaced, 'picture')} could not be decoded; others are shown instead. "
-                "The dataset is damaged: fastpipe verify says where, and --repair mends it"
+                f"fastpipe: {count(replaced, 'image')} could not be decoded; the sheet shows other images instead. "
+                "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
             )

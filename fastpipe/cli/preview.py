@@ -1,4 +1,4 @@
-"""`fastpipe preview`: a dataset and an augmentation -> a sheet of what the model sees."""
+"""`fastpipe preview`: a dataset and an augmentation -> a sheet of the images that the model sees."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ class Preset(StrEnum):
 
 def preview(
     data: Dataset,
-    augment: Annotated[Preset, typer.Option(help="fastpipe.Augment's preset; none: crop and flip only.")] = Preset.NONE,
-    out_file: Annotated[Path, typer.Option("--out", metavar="PNG", help="Where the sheet goes.")] = Path("preview.png"),
-    rows: Annotated[int, typer.Option(help="How many photos.")] = 6,
-    seed: Annotated[int, typer.Option(help="Of the loader; also picks the photos.")] = 0,
+    augment: Annotated[
+        Preset, typer.Option(help="Preset of fastpipe.Augment; none: only crop and flip.")
+    ] = Preset.NONE,
+    out_file: Annotated[Path, typer.Option("--out", metavar="PNG", help="File for the sheet.")] = Path("preview.png"),
+    rows: Annotated[int, typer.Option(help="Number of photos.")] = 6,
+    seed: Annotated[int, typer.Option(help="Seed of the loader; also selects the photos.")] = 0,
 ) -> None:
-    """Draw what the model sees: photos, their random crops, and eight epochs' augmentation of each.
+    """Draw the images that the model sees: photos, their random crops, and their augmentation in eight epochs.
 
-    One row a photo: the photo, the crops drawn on it (yellow: that of epoch 0), and what epochs 0 to 7 make of it.
+    Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     """
     with exit_codes():
         whole("--rows", rows, least=1, most=_MOST_ROWS)
         whole("--seed", seed, least=0, most=2**64 - 1)
         shown = write_preview(data, out_file, preset=augment.value, rows=rows, seed=seed)
-        out.print(f"{count(shown, 'photo')} with {VARIANTS} variants each drawn to {out_file}")
+        out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")

@@ -1,4 +1,4 @@
-"""Tables as all commands draw them in a terminal, and numbers with their words."""
+"""Tables of all commands for a terminal, and numbers with their nouns."""
 
 from __future__ import annotations
 

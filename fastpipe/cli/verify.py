@@ -1,4 +1,4 @@
-"""`fastpipe verify`: a dataset -> whether it is sound, and if not, exactly what is wrong."""
+"""`fastpipe verify`: a dataset -> whether it is sound, and if not, a list of all damage."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ _SHOWN = 20
 
 def verify(
     data: Dataset,
-    quick: Annotated[bool, typer.Option("--quick", help="Sizes and structure only; read no shard.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")] = False,
     repair: Annotated[
         Path | None,
         typer.Option(
-            metavar="SRC", help="Make damaged files anew from the folder or tars that were packed.", show_default=False
+            metavar="SRC",
+            help="Restore damaged files from SRC, the folder or tars that you packed.",
+            show_default=False,
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every JPEG decodes.
 
-    Names each sample that is damaged. With --repair, only the shards concerned are packed again, and nothing takes a
-    file's place but one of the hash that was packed. Exit code 0: sound, or repaired; 1: damaged.
+    Names each damaged sample. --repair packs only the damaged shards again, and replaces a file only if the new file
+    has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
     """
     with exit_codes():
         with verify_progress(err) as progress:
@@ -48,7 +50,7 @@ def verify(
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})
         elif repaired:
-            out.print(f"repaired: {', '.join(repaired)}; now as packed")
+            out.print(f"repaired: {', '.join(repaired)}; these files are again as they were packed")
         if not report.sound and not repaired:
             raise typer.Exit(1)
 
@@ -62,7 +64,7 @@ def _tell(report: Report) -> None:
         out.print(f"note: {note}")
     what = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
     if report.quick:
-        what += ", sizes and structure only: no shard was read"
+        what += "; checked only sizes and structure, read no shard"
     else:
         speed = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.0f} MB/s"
         what += f", {report.bytes:,} bytes, each JPEG decoded, in {report.seconds:.1f} s ({speed})"
@@ -71,6 +73,6 @@ def _tell(report: Report) -> None:
         return
     bad = sum(last - first + 1 for first, last in report.bad_samples())
     out.print(
-        f"damaged: {readable(report.path)}: {count(len(report.findings), 'thing')} wrong, "
-        f"{count(bad, 'sample')} concerned; of {what}. To mend it: fastpipe verify {readable(report.path)} --repair SRC"
+        f"damaged: {readable(report.path)}: {count(len(report.findings), 'problem')}, {count(bad, 'sample')} "
+        f"affected; checked {what}. To repair it: fastpipe verify {readable(report.path)} --repair SRC"
     )

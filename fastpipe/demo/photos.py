@@ -117,7 +117,9 @@ def _claim(folder: Path, count: int, seed: int) -> None:
         for name in CLASSES[:count]:  # torchvision's ImageFolder refuses a class folder without photos
             (folder / name).mkdir(exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write demo photos to {folder}: {error}; pass a folder that you can write") from error
+        raise ConfigError(
+            f"cannot write demo photos to {folder}: {error}; pass a folder that you can write to"
+        ) from error
 
 
 def _read_claim(folder: Path) -> tuple[int, int] | None:
@@ -134,8 +136,8 @@ def _read_claim(folder: Path) -> tuple[int, int] | None:
             raise ConfigError(f"{path} is not a list of demo photos ({error!r}); delete {folder}") from error
         if generator != _GENERATOR:
             raise ConfigError(
-                f"expected demo photos of generator {_GENERATOR}, {folder} holds those of {generator}; "
-                "pass another folder or delete this one"
+                f"expected demo photos of generator version {_GENERATOR}, but {folder} holds photos of version "
+                f"{generator}; pass another folder or delete this one"
             )
         return claim
     return None

@@ -74,7 +74,7 @@ def run_demo(
     source, data, sheet = folder / "photos", folder / "packed", folder / "batch.png"
     folder.mkdir(parents=True, exist_ok=True)
 
-    say(f"making {photos} photos in {source} (generated: 1/f noise, lit shapes, texture; ten classes)")
+    say(f"generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)")
     written = write_photos(source, photos, workers=workers)
     say(f"packing them into {data}")
     with packing() as on_progress:
@@ -86,11 +86,14 @@ def run_demo(
         images = sum(len(labels) for _, labels in batches)
     epoch_s = time.perf_counter() - started
 
-    say(f"drawing a training batch to {sheet}")
+    say(f"drawing a training batch in {sheet}")
     write_contact_sheet(data, sheet, train=True)
 
     contenders, skipped = runnable(["fastpipe", *GROUPS["torch"]])
-    say(f"measuring in turn, {_REPEATS} times each, {workers} workers: {', '.join(NAMES[name] for name in contenders)}")
+    say(
+        f"measuring each loader {_REPEATS} times, with {workers} workers: "
+        f"{', '.join(NAMES[name] for name in contenders)}"
+    )
     task = Task(str(data), _BATCH_SIZE, workers, 224)
     results = compare(task, contenders, repeats=_REPEATS, seconds=_SECONDS, warmup_s=0.5, on_run=on_run)
     return Demo(data, sheet, written, summary, images, epoch_s, results, skipped)
@@ -99,4 +102,4 @@ def run_demo(
 def _check_ours(folder: Path) -> None:
     """The demo writes photos, a dataset and a picture: into a folder of its own, never among a user's files."""
     if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
-        raise ConfigError(f"{folder} is not empty and not an earlier demo's; name a new folder: fastpipe demo DIR")
+        raise ConfigError(f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR")

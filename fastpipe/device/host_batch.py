@@ -1,4 +1,4 @@
-"""A batch in host memory, on its way from the engine to a device."""
+"""A batch in host memory, between the engine and a device."""
 
 from __future__ import annotations
 

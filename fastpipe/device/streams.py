@@ -76,9 +76,11 @@ def stream_of(device: object) -> Stream:
     if chosen.type == "cpu":
         return HostStream()
     if chosen.type != "cuda":
-        raise ConfigError(f'{expected}, got {device!r}; pass "cpu" and move the batches yourself')
+        raise ConfigError(
+            f'{expected}, got {device!r}; for another kind of device pass "cpu" and move the batches yourself'
+        )
     if not torch.cuda.is_available():
-        why = "this torch was built without it" if torch.version.cuda is None else "torch sees no GPU"
+        why = "this torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
         raise ConfigError(f'device: got {device!r}, but CUDA cannot be used: {why}; pass device="cpu"')
     count = torch.cuda.device_count()
     number = torch.cuda.current_device() if chosen.index is None else chosen.index
@@ -168,9 +170,10 @@ class CudaStream:
                 self._pins = False
                 reason = str(problem).strip().splitlines()[0]
                 warnings.warn(
-                    f"cannot pin {np.prod(shape, dtype=np.int64):,} bytes of host memory for batches ({reason}); going "
-                    "on with pageable memory, from which copies to the GPU are slower and hold up the training loop. "
-                    "Raise the limit on locked memory (ulimit -l, or the container's), or free pinned memory",
+                    f"cannot pin {np.prod(shape, dtype=np.int64):,} bytes of host memory for batches ({reason}); "
+                    "using pageable memory instead. Copies to the GPU are then slower, and the training loop waits "
+                    "for them. Raise the limit on locked memory (ulimit -l, or the container's limit), or free "
+                    "pinned memory",
                     RuntimeWarning,
                     stacklevel=2,
                 )

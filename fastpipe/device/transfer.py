@@ -1,4 +1,4 @@
-"""Batches in host memory -> batches on the device, augmented, in the order in which they are handed out."""
+"""Batches in host memory -> batches on the device, augmented, in order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HostMemory = tuple[NDArray[np.uint8], ...]
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
 _MOST_UNDONE = 4
 _STEP_UNDONE = (
-    f"has not done the training step of {_MOST_UNDONE} batches ago; look at what the program has it do, and, with "
-    "several ranks, at what the others are at"
+    f"has not finished the training step of {_MOST_UNDONE} batches ago; check the work that the program queues there "
+    "and, with several ranks, check the other ranks"
 )
 
 

@@ -1,6 +1,6 @@
 """A user's own DataLoader, or training script -> why it is slow or stuck, and which line to change.
 
-Only this module is loaded by `import fastpipe`; the rest comes with the first diagnosis.
+`import fastpipe` loads only this module; the first diagnosis loads the others.
 """
 
 from __future__ import annotations
@@ -28,37 +28,38 @@ def diagnose(
     step: Callable[[Any], Any] | None = None,
     stall_timeout: float = 60.0,
 ) -> Diagnosis:
-    """Says why a torch DataLoader is slow or stuck: iterates it for a while and looks at every process that it has.
+    """Says why a torch DataLoader is slow or stuck: iterates over it for a while and watches all its processes.
 
         print(fastpipe.diagnose(loader, step=train_step))
 
-    The loader stays as it is: a copy of it is iterated, with workers of its own; order and results do not change, and
-    the random generators of torch, NumPy and Python on the CPU, and the loader's, are afterwards where they were. A
-    loader that hangs does not hang its caller: workers that hang are ended; without workers it is iterated in a thread,
-    which stays until the program ends if the dataset hangs.
+    The loader does not change: diagnose() iterates over a copy with its own workers. Order and results stay the same,
+    and the random generators of torch, NumPy and Python on the CPU, and the loader's generator, get back their states.
+    If the loader hangs, diagnose() still returns: it ends workers that hang. Without workers, it iterates in a thread;
+    if the dataset hangs, this thread stays until the program ends.
 
     Args:
-        dataloader: a `torch.utils.data.DataLoader`, or of a subclass.
-        batches: at most, of each epoch.
-        epochs: at most.
-        seconds: after which no more batches are asked for.
-        step: called with each batch, as a training step would be; its time is what the loader's is compared with. None:
-            batches are only read, as fast as they come.
-        stall_timeout: seconds without a batch after which the loader is stuck: all stacks are dumped, and it ends.
+        dataloader: a `torch.utils.data.DataLoader`, or an object of a subclass.
+        batches: largest number of batches of each epoch.
+        epochs: largest number of epochs.
+        seconds: after this time diagnose() requests no more batches.
+        step: called with each batch, like a training step; diagnose() compares its time with the loader's time. None:
+            batches are only read, as fast as possible.
+        stall_timeout: seconds without a batch after which the loader counts as stuck: diagnose() dumps all stacks and
+            stops.
 
     Returns:
-        What was found; `print` shows it, `as_dict()` is for JSON.
+        A Diagnosis: `print` shows it, `as_dict()` is for JSON.
 
     Raises:
-        ConfigError: an argument is none of these. What `step` raises is passed on.
+        ConfigError: an argument is wrong. Errors of `step` are passed on.
     """
     from fastpipe.diagnosis.origin import made_at
     from fastpipe.diagnosis.run import Limits, run
 
     if not isinstance(dataloader, DataLoader):
         raise ConfigError(
-            f"dataloader: expected a torch.utils.data.DataLoader, got {type(dataloader).__name__}; a fastpipe.loader "
-            "tells by itself what holds it up: stats(), fastpipe.monitor(loader), stall_timeout="
+            f"dataloader: expected a torch.utils.data.DataLoader, got {type(dataloader).__name__}; for a "
+            "fastpipe.loader use stats(), fastpipe.monitor(loader) or stall_timeout="
         )
     limits = Limits(
         whole("batches", batches, least=1, most=10**9),

@@ -119,7 +119,7 @@ def _start(command: str, folder: Path, output: TextIO | int | None) -> subproces
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise ConfigError(f"train-script: {command!r} is no command: {problem}") from problem
+        raise ConfigError(f"train-script: {command!r} is not a valid command: {problem}") from problem
     environment = dict(os.environ)
     while words and _VARIABLE.match(words[0]):
         name, _, value = words.pop(0).partition("=")
@@ -163,7 +163,7 @@ def _until(
         if first_s is not None and now_s - first_s > seconds:
             return f"after {seconds:g} s of batches", None
         if first_s is None and now_s - began_s > _TIMES_UNTIL_FIRST * seconds:
-            return f"no DataLoader was iterated in {_TIMES_UNTIL_FIRST * seconds:g} s", None
+            return f"the command iterated over no DataLoader in {_TIMES_UNTIL_FIRST * seconds:g} s", None
         time.sleep(_LOOK_S)
 
 
@@ -193,8 +193,8 @@ def _refused(folder: Path) -> list[Finding]:
                 Finding(
                     "refused-options",
                     Severity.BAD,
-                    f"torch refused to make a DataLoader: {line['error']}",
-                    "these options are about workers, and there are none" if workers else "see torch's message",
+                    f"torch refused to create a DataLoader: {line['error']}",
+                    "these options need workers, and there are none" if workers else "see torch's message",
                     "prefetch_factor=4 if num_workers else None, persistent_workers=num_workers > 0"
                     if workers
                     else "change these options",

@@ -1,4 +1,4 @@
-"""An error that ended a loader -> a finding that says what it was, where no sample explains it."""
+"""An error that ended a loader -> a finding that explains it, if no sample explains it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ def ended(seen: Observation, text: str, kills_before: int | None, workers: Seque
             "error",
             Severity.BAD,
             f"the loader ended with {text[:1000]}",
-            "workers get the dataset by pickle" if pickling else "this is not about speed: the loader does not run",
-            "see the finding on lambdas; or mend what cannot be pickled" if pickling else "mend this first",
+            "workers get the dataset by pickle" if pickling else "speed is not the problem: the loader does not run",
+            "see the finding on lambdas; or replace the object that cannot be pickled"
+            if pickling
+            else "fix this first",
             seen.made_at,
             10 if pickling else 4 if "open files" in text else 0,
         )
@@ -47,18 +49,18 @@ def _who(dead: list[tuple[int, Any]]) -> str:
     number, worker = dead[0]
     code = worker.exitcode
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"worker {number} (pid {worker.pid}) was ended {how}"
+    return f"worker {number} (pid {worker.pid}) ended {how}"
 
 
 def _killed(seen: Observation, what: str, text: str, kills_before: int | None) -> Finding:
     now, section = oom_kills(), 15
     if kills_before is not None and now is not None and now > kills_before:
-        why = "the kernel ended it for want of memory"
-        change = "fewer num_workers, prefetch_factor=1, arrays in place of lists: see the findings on memory"
+        why = "the kernel ended it because there was too little memory"
+        change = "fewer num_workers, prefetch_factor=1, arrays instead of lists: see the findings on memory"
     elif "Bus error" in text or "SIGBUS" in what:
-        why, section = "/dev/shm is full: workers hand batches over in files there", 3
+        why, section = "/dev/shm is full: workers pass batches in files there", 3
         change = "docker run --shm-size=8g (or --ipc=host)"
     else:
-        why = "the kernel says of no process that it was ended for want of memory: a library, or somebody, ended it"
-        change = "run it with num_workers=0 to see the error itself"
+        why = "the kernel ended no process because of too little memory: a library or a person ended this one"
+        change = "run it with num_workers=0 to see the original error"
     return Finding("worker-killed", Severity.BAD, what, why, change, seen.made_at, section)

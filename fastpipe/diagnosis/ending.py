@@ -1,4 +1,4 @@
-"""A command that runs in a session of its own -> ended, with all that it started."""
+"""A command that runs in its own session -> the command and all its children ended."""
 
 from __future__ import annotations
 

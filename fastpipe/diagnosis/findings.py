@@ -1,4 +1,4 @@
-"""What a diagnosis finds: what is wrong, with figures, why, and which line to change."""
+"""The findings of a diagnosis: the problem with figures, its cause, and the line to change."""
 
 from __future__ import annotations
 

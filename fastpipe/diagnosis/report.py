@@ -1,4 +1,4 @@
-"""What was seen of one DataLoader, and what was found -> a table for people, a dict for programs."""
+"""The observation of a DataLoader, and its findings -> a table for people, a dict for programs."""
 
 from __future__ import annotations
 

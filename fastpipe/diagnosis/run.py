@@ -1,4 +1,4 @@
-"""A DataLoader of the user's, iterated for a while -> a Diagnosis."""
+"""A user's DataLoader, iterated for a while -> a Diagnosis."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any]
 def _seen(folder: Path, watch: LoaderWatch) -> Observation:
     seen = observation(folder / f"loader-{watch.key}.jsonl")
     if seen is None:
-        raise ConfigError(f"diagnose: nothing could be written to {folder}: is the disk full?")
+        raise ConfigError(f"diagnose: cannot write to {folder}; check that the disk is not full")
     return seen
 
 

@@ -1,4 +1,4 @@
-"""A process that does not answer -> its Python stacks, and what the kernel says that it is at."""
+"""A process that does not answer -> its Python stacks, and its state in the kernel."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _QUIET_S = 0.2
 _FRAME = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _OWN = str(Path(__file__).parent)
 _WAITS = {
-    "R": "on a CPU, or waiting for one",
+    "R": "on a CPU, or waiting for a CPU",
     "S": "waiting (for a lock, a pipe, a socket or time)",
-    "D": "waiting for the disk or the network, and cannot be interrupted",
+    "D": "waiting for the disk or the network (cannot be interrupted)",
     "T": "stopped by a signal",
     "t": "stopped by a debugger",
-    "Z": "dead, and not yet collected by its parent",
+    "Z": "ended, but its parent has not collected it yet",
     "X": "dead",
 }
 

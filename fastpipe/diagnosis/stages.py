@@ -1,4 +1,4 @@
-"""What was seen of a DataLoader -> seconds of each stage, and who waited for whom."""
+"""The observation of a DataLoader -> seconds of each stage, and which process waited for which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loader that gives no batch any more -> the stacks of all its processes, and which one is stuck."""
+"""A loader that gives no more batches -> the stacks of all its processes, and which process is stuck."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
 from fastpipe.diagnosis.stacks import Stack, children, command_line, parent, stack_of
 from fastpipe.diagnosis.words import count
 
-SILENT = "a worker that has not begun"
+SILENT = "a worker that has not started"
 _BUSY = ("worker_init_fn", "iter(dataset)", "dataset", "collate")
 
 
@@ -23,7 +23,7 @@ def stacks(seen: Observation, folder: Path, besides: Collection[int] = ()) -> li
     """
     main = int(seen.facts["pid"])
     known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
-    found = [stack_of(main, "the process that iterates", folder)]
+    found = [stack_of(main, "the main process", folder)]
     for pid in children(main):
         if pid in known:
             found.append(stack_of(pid, f"worker {known[pid].number}", folder))
@@ -56,13 +56,13 @@ def finding(seen: Observation, folder: Path, found: list[Stack], waited_s: float
     if seen.num_workers and silent:
         return _not_begun(seen, head, silent)
     main = by_pid.get(int(seen.facts["pid"]))
-    inside = f"; the process that iterates is in {main.innermost}" if main and main.innermost else ""
+    inside = f"; the main process is in {main.innermost}" if main and main.innermost else ""
     return Finding(
         "stuck",
         Severity.STUCK,
-        f"{head}: no worker is at work{inside}",
-        "a batch was lost between a worker and the process that iterates, or the sampler does not answer",
-        "look at the stacks below",
+        f"{head}: no worker is working{inside}",
+        "a batch was lost between a worker and the main process, or the sampler does not return",
+        "read the stacks below",
         _where(main) or seen.made_at,
         13,
     )
@@ -81,46 +81,54 @@ def _longest(seen: Observation, folder: Path, by_pid: dict[int, Stack]) -> list[
 def _at_work(
     seen: Observation, head: str, worker: Worker, stage: str, sample: str, seconds: float, stack: Stack, many: int
 ) -> Finding:
-    who = "the process that iterates" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}"
+    who = "the main process" if worker.number == WITHOUT_WORKERS else f"worker {worker.number}"
     at = {"dataset": f"at sample {sample}", "collate": "in collate_fn"}.get(stage, f"in {stage}")
     where = stack.users or stack.innermost
     line = f", in {where}" if where else ""
     if stack.innermost and where != stack.innermost:
         line += f", inside of {stack.innermost}"
     section = 13 if stage == "dataset" else 1
-    others = f"; {many - 1} more are at work" if many > 1 else ""
+    others = f"; {many - 1} more workers are working" if many > 1 else ""
     if stack.status.startswith("D"):
         why, change = (
             "the disk or the network does not answer",
-            "look at the disk or the mount; copy the data to a local disk",
+            "check the disk or the mount; copy the data to a local disk",
         )
     elif stage == "dataset":
-        why = "a sample that does not come holds up its batch, and those behind it, for ever"
+        why = "a sample that never comes blocks its own batch and all later batches"
         if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
-            section, why = 1, f"{why}; it waits for a lock, as a library does whose threads did not live through fork"
-        change = "give the call at this line a time limit of its own, and leave such samples out"
+            section, why = (
+                1,
+                f"{why}; it waits for a lock, perhaps in a library whose threads do not exist after a fork",
+            )
+        change = "give the call at this line a timeout, and leave out such samples"
         if seen.num_workers and seen.facts["method"] == "fork":
-            change += '; if it stands in a library with threads (OpenMP, OpenCV): multiprocessing_context="forkserver"'
+            change += (
+                '; if the call is in a library with threads (OpenMP, OpenCV): multiprocessing_context="forkserver"'
+            )
     else:
-        why, change = "what does not come back there holds up the whole worker", "look at this line"
+        why, change = "a call that does not return there blocks the whole worker", "check this line"
     text = f"{head}: {who} (pid {worker.pid}) is {at}{line}, for {seconds:.0f} s{others}{_kernel(stack)}"
     timeout = (
-        "" if seen.facts["timeout"] or not seen.num_workers else "; DataLoader(..., timeout=120) makes it an error"
+        ""
+        if seen.facts["timeout"] or not seen.num_workers
+        else ("; DataLoader(..., timeout=120) turns the wait into an error")
     )
     return Finding("stuck", Severity.STUCK, text, why, change + timeout, _where(stack), section)
 
 
 def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:
     first = silent[0]
-    inside = f"in {first.users or first.innermost}" if first.innermost else "without a Python stack to show"
+    inside = f"in {first.users or first.innermost}" if first.innermost else "without a Python stack"
     return Finding(
         "stuck",
         Severity.STUCK,
-        f"{head}: {count(len(silent), 'worker')} started by {seen.facts['method']} did not come as far as "
-        f"worker_init_fn; process {first.pid} is {inside}{_kernel(first)}",
-        "a worker that is forked inherits locks that no thread will let go; one that is spawned first imports the main "
-        "script and unpickles the dataset",
-        'fork: multiprocessing_context="forkserver"; all others: if __name__ == "__main__": around the script',
+        f"{head}: {count(len(silent), 'worker')} started by {seen.facts['method']} did not reach worker_init_fn; "
+        f"process {first.pid} is {inside}{_kernel(first)}",
+        "a forked worker inherits locks that no thread will release; a spawned worker first imports the main script "
+        "and unpickles the dataset",
+        'with fork: multiprocessing_context="forkserver"; with another start method: if __name__ == "__main__": '
+        "around the script",
         _where(first) or seen.made_at,
         1 if seen.facts["method"] == "fork" else 10,
     )

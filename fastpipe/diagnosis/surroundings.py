@@ -1,4 +1,4 @@
-"""The machine at the moment -> what a loader may have of it."""
+"""The machine now -> the CPUs and memory that a loader may use."""
 
 from __future__ import annotations
 

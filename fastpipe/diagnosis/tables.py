@@ -24,7 +24,7 @@ _MOST_PROCESSES = 9
 def findings_text(findings: Sequence[Finding]) -> Iterator[RenderableType]:
     """Each finding: its name, and what was seen, why, what to change and where."""
     if not findings:
-        yield Text("nothing found that makes it slow or stuck")
+        yield Text("no cause of slow or stuck input found")
     for number, finding in enumerate(findings, 1):
         yield Text(f"{number}. {finding.severity.value}: {finding.name}", style="bold")
         grid = Table.grid(padding=(0, 2))
@@ -47,11 +47,11 @@ def stacks_text(stacks: Sequence[Stack]) -> Iterator[RenderableType]:
     """The Python stack of each process."""
     for stack in stacks:
         yield Text(f"{stack.role}, pid {stack.pid}: {stack.status}; {stack.cpu_s:.1f} s of CPU", style="bold")
-        lines = list(stack.lines) or ["no Python stack: the process did not answer, or had not begun to"]
+        lines = list(stack.lines) or ["no Python stack: the process did not answer, or Python had not started"]
         if len(lines) > _MOST_STACK_LINES:
             lines = [*lines[:_MOST_STACK_LINES], f"... {len(lines) - _MOST_STACK_LINES} more lines"]
         if len(stack.threads) > 1:
-            lines.append(f"and {count(len(stack.threads) - 1, 'more thread')}, which as_dict() and --json have")
+            lines.append(f"and {count(len(stack.threads) - 1, 'more thread')}; as_dict() and --json show them")
         yield Padding(Text(readable("\n".join(lines))), (0, 0, 1, 3))
 
 
@@ -72,7 +72,7 @@ def stages_table(found: Stages, workers: int) -> RenderableType:
         ("dataset", making, found.dataset_s, whole_s),
         ("collate", making, found.collate_s, whole_s),
         ("transfer" if workers else "transfer (pinning)", "loop", found.transfer_s, None),
-        ("wait" if workers else "wait: all of these", "loop", found.wait_s, loop_s),
+        ("wait" if workers else "wait (sum)", "loop", found.wait_s, loop_s),
         ("step", "loop", found.step_s, loop_s),
     ]
     for name, where, seconds, of_s in rows:
@@ -85,7 +85,7 @@ def stages_table(found: Stages, workers: int) -> RenderableType:
 
 def memory_table(memory: Sequence[Growth]) -> RenderableType:
     """How the memory of each process grew."""
-    table = _table("memory of its own", "batches", "at first", "grew by", "an epoch")
+    table = _table("private memory", "batches", "at first", "grew by", "an epoch")
     for growth in memory[:_MOST_PROCESSES]:
         grown = f"{'+' if growth.grown_bytes >= 0 else '-'}{size(abs(growth.grown_bytes))}"
         an_epoch = "" if growth.epoch_bytes is None else f"+{size(growth.epoch_bytes)}"

@@ -1,4 +1,4 @@
-"""This machine, and a packed dataset -> a list of checks: what was found, whether it is well, and what to do."""
+"""This machine, and a packed dataset -> a list of checks: the result, a verdict, and what to do."""
 
 from fastpipe.doctor.check import Check, Verdict
 from fastpipe.doctor.examine import examine

@@ -1,4 +1,4 @@
-"""What a look at one thing came to."""
+"""The result of one check of the machine or of a dataset."""
 
 from __future__ import annotations
 

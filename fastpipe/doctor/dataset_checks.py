@@ -31,10 +31,10 @@ def dataset(path: Path) -> Iterator[Check]:
     report = verify(path, quick=True)
     found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
     if report.sound:
-        yield Check("dataset", f"{found}; the index and all sizes are as packed", Verdict.OK)
+        yield Check("dataset", f"{found}; the index and all sizes are unchanged", Verdict.OK)
     else:
         more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
-        advice = f"mend it: fastpipe verify {path} --repair SRC"
+        advice = f"repair it: fastpipe verify {path} --repair SRC"
         yield Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
     try:
         index = Index(path)
@@ -48,7 +48,7 @@ def dataset(path: Path) -> Iterator[Check]:
         yield Check("decoding", found, Verdict.OK)
     else:
         of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
-        yield Check("decoding", of_all, Verdict.BAD, f"all that are damaged: fastpipe verify {path}")
+        yield Check("decoding", of_all, Verdict.BAD, f"to list all damaged samples: fastpipe verify {path}")
     yield _reading(index, rate * index.jpeg_bytes / len(index))
 
 
@@ -79,11 +79,13 @@ def _reading(index: Index, needed: float) -> Check:
     try:
         rate = _read_rate(path)
     except OSError as problem:
-        return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "look at the disk")
-    found = f"{rate / 1e6:,.0f} MB/s; decoding that fast needs {needed / 1e6:,.0f} MB/s"
+        return Check("reading", f"{path} cannot be read: {problem.strerror}", Verdict.BAD, "check the disk")
+    found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
     if rate >= needed:
         return Check("reading", found, Verdict.OK)
-    return Check("reading", found, Verdict.NOTE, "put the dataset on a faster disk, unless the page cache can hold it")
+    return Check(
+        "reading", found, Verdict.NOTE, "put the dataset on a faster disk, if it does not fit into the page cache"
+    )
 
 
 def _read_rate(path: Path) -> float:

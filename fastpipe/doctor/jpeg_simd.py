@@ -1,4 +1,4 @@
-"""The libjpeg-turbo that the engine has loaded -> its version, and how much its SIMD code brings here.
+"""The libjpeg-turbo that the engine has loaded -> its version, and how much faster its SIMD code makes it here.
 
 The library does not say which code it runs. But it can be told to do without SIMD, by JSIMD_FORCENONE=1 at its start:
 so a picture is decoded in two processes, as things are and with that, and the times tell. (Source: libjpeg-turbo's

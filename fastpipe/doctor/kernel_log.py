@@ -1,4 +1,4 @@
-"""The kernel's log -> the last process that it killed for want of memory, where we may read it."""
+"""The kernel's log, if we may read it -> the last process that the kernel killed because memory was full."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Killed:
     at_a_limit: bool
 
     def __str__(self) -> str:
-        limit = "a container's limit" if self.at_a_limit else "the end of the machine's memory"
+        limit = "a container's limit" if self.at_a_limit else "the limit of the machine's memory"
         return f"{self.name} ({self.pid}), {self.seconds_ago / 60:,.0f} minutes ago, at {limit}"
 
 

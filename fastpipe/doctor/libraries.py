@@ -42,11 +42,14 @@ def threads_in_workers() -> Check:
     name, granted, counts = "threads in workers", granted_cpus(), thread_counts()
     several = {library: counts[library] for library in ("OpenCV", "OpenBLAS") if counts.get(library, 1) > 1}
     if not several or granted == 1:
-        return Check(name, "one of each library", Verdict.OK)
+        return Check(name, "one per library", Verdict.OK)
     most = max(several.values())
     found = f"{granted} workers of DataLoader with {most} of {' and '.join(several)} each: {granted * most} threads"
     settings = ", ".join(f"{VARIABLES[library]}=1" for library in several)
-    advice = f"for workers of your own: {settings}; fastpipe.loader has none, fastpipe.Dataset limits OpenCV itself"
+    advice = (
+        f"for your own worker processes: {settings}; fastpipe.loader has no worker processes, and "
+        "fastpipe.Dataset limits OpenCV itself"
+    )
     return Check(name, found, Verdict.NOTE, advice)
 
 
@@ -56,7 +59,7 @@ def engine() -> Check:
     found = f"resize by {facts.resize}, decoding by {facts.decode}"
     if facts.resize != "scalar" and facts.decode == "baseline":
         return Check("engine", found, Verdict.OK)
-    advice = "this processor lacks the instructions for our fastest code (AVX2, BMI2); results are the same"
+    advice = "this CPU has no AVX2 or BMI2, which the fastest code needs; results are the same"
     return Check("engine", found, Verdict.NOTE, advice)
 
 
@@ -67,21 +70,24 @@ def libjpeg() -> Check:
         return Check("libjpeg-turbo", f"{engine_facts().libjpeg_turbo}; its speed could not be measured", Verdict.OK)
     found = simd.version + (f" ({os.path.basename(simd.file)})" if simd.file else "")
     if simd.ratio >= _LEAST_SIMD_RATIO:
-        return Check("libjpeg-turbo", f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without", Verdict.OK)
+        return Check(
+            "libjpeg-turbo", f"{found}; SIMD in use, {simd.ratio:.1f} times as fast as without SIMD", Verdict.OK
+        )
     if os.environ.get("JSIMD_FORCENONE") == "1":
         advice = "unset JSIMD_FORCENONE"
     else:
-        advice = "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel, which brings one"
+        advice = (
+            "it was built without SIMD: install your system's libjpeg-turbo, or fastpipe's wheel, which "
+            "contains libjpeg-turbo"
+        )
     return Check("libjpeg-turbo", f"{found}; no SIMD in use", Verdict.NOTE, advice)
 
 
 def gpu() -> Check:
     """What torch sees, and whether host memory can be pinned for it."""
     if not torch.cuda.is_available():
-        why = "torch was built without CUDA" if torch.version.cuda is None else "torch sees none"
-        return Check(
-            "GPU", why, Verdict.NOTE, "" if torch.version.cuda is None else "look at nvidia-smi and the driver"
-        )
+        why = "torch was built without CUDA" if torch.version.cuda is None else "torch sees no GPU"
+        return Check("GPU", why, Verdict.NOTE, "" if torch.version.cuda is None else "check nvidia-smi and the driver")
     names = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"
     try:

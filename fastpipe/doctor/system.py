@@ -26,7 +26,8 @@ def cpus() -> Check:
     if granted == all_of_them:
         return Check("CPUs", found, Verdict.OK)
     advice = (
-        f"os.cpu_count() says {all_of_them}: give DataLoader num_workers={granted}; fastpipe.loader knows by itself"
+        f"os.cpu_count() says {all_of_them}: give DataLoader num_workers={granted}; fastpipe.loader finds this number "
+        "itself"
     )
     return Check("CPUs", found, Verdict.NOTE, advice)
 
@@ -35,7 +36,7 @@ def memory() -> Check:
     """What is left of the machine's, and below the container's limit."""
     available, limit = memory_bytes(), container_memory_bytes()
     if available is None:
-        return Check("memory", "the system does not say", Verdict.OK)
+        return Check("memory", "unknown", Verdict.OK)
     free, total = available
     found = f"{_gb(free)} of {_gb(total)} available"
     if limit is not None:
@@ -43,7 +44,9 @@ def memory() -> Check:
         free = min(free, limit[1] - limit[0])
     if free >= _LEAST_FREE_BYTES:
         return Check("memory", found, Verdict.OK)
-    return Check("memory", found, Verdict.BAD, "end other programs, ask for more, or pass a smaller prefetch_factor")
+    return Check(
+        "memory", found, Verdict.BAD, "stop other programs, get more memory, or pass a smaller prefetch_factor"
+    )
 
 
 def swap() -> Check:
@@ -52,7 +55,10 @@ def swap() -> Check:
     if used < 100e6:
         return Check("swap", "not in use" if used == 0 else f"{_gb(used)} in use", Verdict.OK)
     return Check(
-        "swap", f"{_gb(used)} in use", Verdict.NOTE, "memory was short: what is swapped out stalls when touched"
+        "swap",
+        f"{_gb(used)} in use",
+        Verdict.NOTE,
+        "the machine had too little memory: programs wait when they use swapped-out memory",
     )
 
 
@@ -61,17 +67,24 @@ def killed_for_memory() -> Check:
     name = "killed for memory"
     kills, own, last = oom_kills(), container_oom_kills(), last_killed()
     if kills is None and own is None and last is None:
-        return Check(name, "the kernel does not say", Verdict.OK)
+        return Check(name, "unknown", Verdict.OK)
     if not kills and not own and last is None:
-        return Check(name, "nothing since the start", Verdict.OK)
-    found = "some since the start" if not kills else f"{kills:,} process{'' if kills == 1 else 'es'} since the start"
+        return Check(name, "no process since the machine started", Verdict.OK)
+    found = (
+        "some processes since the machine started"
+        if not kills
+        else f"{kills:,} process{'' if kills == 1 else 'es'} since the machine started"
+    )
     if own is not None:
-        found += f", {own:,} of this container"
+        found += f", {own:,} of them in this container"
     if last is not None:
         found += f"; the last: {last}"
     if own == 0:
-        return Check(name, found, Verdict.NOTE, "the machine's memory is shared, and others have used it up")
-    advice = "a worker that 'exited unexpectedly' was one of them: use fewer workers, or smaller batches made ahead"
+        return Check(name, found, Verdict.NOTE, "other programs have used up the machine's memory")
+    advice = (
+        "if a worker 'exited unexpectedly', it was one of them: use fewer workers, or make fewer and smaller "
+        "batches in advance"
+    )
     return Check(name, found, Verdict.BAD, advice)
 
 
@@ -79,12 +92,14 @@ def shared_memory() -> Check:
     """/dev/shm, which DataLoader's workers give their batches through."""
     name = str(SHARED_MEMORY)
     if not SHARED_MEMORY.is_dir():
-        return Check(name, "not there", Verdict.NOTE, "DataLoader's workers need it; fastpipe.loader does not")
+        return Check(name, "not there", Verdict.NOTE, "only DataLoader's workers need it; fastpipe.loader does not")
     usage = shutil.disk_usage(SHARED_MEMORY)
     found = f"{_gb(usage.free)} of {_gb(usage.total)} free"
     if usage.free >= _LEAST_SHARED_BYTES:
         return Check(name, found, Verdict.OK)
-    advice = "too small for DataLoader's workers: docker run --shm-size=8g (or --ipc=host); fastpipe.loader uses none"
+    advice = (
+        "too small for DataLoader's workers: docker run --shm-size=8g (or --ipc=host); fastpipe.loader does not use it"
+    )
     return Check(name, found, Verdict.NOTE, advice)
 
 

@@ -1,4 +1,4 @@
-"""The libraries of this process -> how many threads each would work with."""
+"""The libraries of this process -> the number of threads that each of them would use."""
 
 from __future__ import annotations
 

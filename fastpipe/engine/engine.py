@@ -21,7 +21,7 @@ from fastpipe.plan.batch import BatchPlan
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers.
 _PATIENCE_S = 10.0
-_CLOSED = "this loader is closed; make a new one with fastpipe.loader(...)"
+_CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Engine:
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
                 f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "
-                "processes and memory (ulimit -u and -v, or the container's)"
+                "processes and memory (ulimit -u and -v, or the container's limits)"
             ) from problem
         self._process = os.getpid()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
@@ -182,8 +182,8 @@ class Engine:
         """Raises EngineError if the engine is closed or belongs to the parent process."""
         if self.is_foreign():
             raise EngineError(
-                f"this loader was made in process {self._process} and is used in its forked child {os.getpid()}, "
-                "where its threads do not exist; make the loader in the process that iterates it"
+                f"process {self._process} created this loader, but its forked child {os.getpid()} uses it, and the "
+                "loader's threads do not exist there; create the loader in the process that iterates over it"
             )
         if self._engine.closed():
             raise EngineError(_CLOSED)

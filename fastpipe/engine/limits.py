@@ -1,4 +1,4 @@
-"""How much is opened at most: files by this process, and pixels by a loader or Dataset."""
+"""Limits: files that this process opens, and pixels of an image that a loader or Dataset decodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sample numbers -> index records and whole pictures, read and decoded on the calling thread."""
+"""Sample numbers -> index records and whole images, read and decoded on the calling thread."""
 
 from __future__ import annotations
 

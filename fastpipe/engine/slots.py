@@ -1,4 +1,4 @@
-"""A shape -> batch buffers that are used again once nobody looks at them any more."""
+"""A shape -> batch buffers that are used again when the program no longer uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loader has done so far, and what is waiting in it at the moment, in numbers."""
+"""A loader's counts and times so far, and the lengths of its queues now."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ LEVELS = (
 
 @dataclass
 class Stats:
-    """Counts and times since the loader was made, and levels, which are those of the moment.
+    """Counts and times since the creation of the loader, and levels: values of this moment.
 
     Attributes:
-        epoch: the epoch of the latest iteration; -1 before the first.
-        batches: batches handed out.
-        samples: samples handed out.
+        epoch: epoch of the latest iteration; -1 before the first iteration.
+        batches: batches given to the training loop.
+        samples: samples given to the training loop.
         replaced: samples that could not be decoded and were replaced (on_error="replace").
-        step_s: seconds between a batch that was handed out and the next that was asked for: the training step, as
-            far as the host sees it.
-        load_s: seconds that the training loop spent in the loader. Of these:
+        step_s: seconds between giving a batch and the request for the next batch: the training step, as seen by the
+            host.
+        load_s: seconds that the training loop spent in the loader. The next four are parts of it:
         plan_s: planning batches;
         wait_s: waiting for the engine's threads;
-        transfer_s: copying to the device, or queueing that;
-        augment_s: augmenting, or queueing that on a GPU.
-        device_s: seconds of a GPU's side stream, copies and augmentation, those that have ended.
-        shards_opened: shards opened by the engine. If it keeps growing from epoch to epoch, more shards are in use at
-            once than `ulimit -n` lets the engine keep open.
+        transfer_s: copying to the device, or queueing the copy;
+        augment_s: augmenting, or queueing the augmentation on a GPU.
+        device_s: seconds that finished copies and augmentations took on a GPU's side stream.
+        shards_opened: shards opened by the engine. If it grows with every epoch, the engine uses more shards at a time
+            than `ulimit -n` lets it keep open.
         images_read: rows whose bytes the engine has read, prefetched batches included.
         bytes_read: compressed bytes of those rows.
-        images_decoded: of those rows, the ones that were finished. Decoding and resizing go on side by side, a few
-            lines of the picture at a time, and resizing cannot fail: one count is that of both.
+        images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of the image at a time,
+            and resizing cannot fail, so one count is enough for both.
         images_failed: rows that could not be read or decoded.
         read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
             (verify=True) is part of reading.
-        threads: threads of the engine. (This and what follows are levels.)
-        threads_busy: of these, at a row.
-        rows_waiting: rows that no thread has taken yet. 0 with idle threads: they wait for the training loop.
-        batches_making: batches in the works of which some rows are not finished.
-        batches_ready: batches in host memory, finished and not asked for. Always 0 in a loop that waits for the
-            engine; prefetch_factor in one that does not.
-        batches_copying: batches whose copy to the device, or augmentation there, is queued and not done.
-        slots_lent: batch buffers in use: in the works, ready, on the way to the device, or (on the CPU) batches that
-            the program keeps (of which only the first few are counted).
-        slots_idle: batch buffers that are free and kept for the batches to come.
-        hints_waiting: ranges of shards that the kernel has not yet been asked to read ahead. Where it stays high, the
-            disk's own queue is full.
+        threads: threads of the engine. (This and the following values are levels.)
+        threads_busy: threads that are working on a row.
+        rows_waiting: rows that no thread has taken yet. If 0, and threads are idle, they wait for the training loop.
+        batches_making: batches that are being made: some of their rows are not finished.
+        batches_ready: finished batches in host memory that the loop has not requested. Always 0 if the loop waits for
+            the engine; prefetch_factor if it does not.
+        batches_copying: batches whose copy to the device, or augmentation there, is queued and not finished.
+        slots_lent: batch buffers in use: batches that are being made, are ready, or are being copied to the device, or
+            (on the CPU) batches that the program keeps. It counts only the first few batches that the program keeps.
+        slots_idle: batch buffers that are free and kept for later batches.
+        hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead yet. If it stays
+            high, the disk's own queue is full.
     """
 
     epoch: int = -1
@@ -82,11 +82,11 @@ class Stats:
 
     @property
     def load_ratio(self) -> float:
-        """load_s to step_s: how much longer training takes for its input. 0 before the second batch."""
+        """load_s divided by step_s: how much longer training takes because of its input. 0 before the second batch."""
         return self.load_s / self.step_s if self.step_s else 0.0
 
     def since(self, before: Stats) -> Stats:
-        """What came to the counts and times since `before`; levels are those of now."""
+        """The increase of the counts and times since `before`; levels have their present values."""
         mine, theirs = asdict(self), asdict(before)
         return Stats(**{name: mine[name] - (0 if name in LEVELS else theirs[name]) for name in mine})
 

@@ -1,4 +1,4 @@
-"""A wait for a batch that takes too long -> a warning, later an error, that say which thread is stuck at what."""
+"""A wait for a batch that takes too long -> a warning, later an error: which thread is stuck, and where."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Watchdog:
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True
             _LOG.warning(
-                "%s\nwaiting on; an error comes after %g s (stall_timeout sets a tenth of that)",
+                "%s\nstill waiting; after %g s (10 times stall_timeout) there is an error",
                 self._report(waited_s),
                 self._timeout_s * _TIMES_UNTIL_ERROR,
             )
@@ -86,7 +86,7 @@ class Watchdog:
         """
         if waited_s >= self._timeout_s and not self._warned:
             self._warned = True
-            _LOG.warning("%s\nwaiting on", self._report(waited_s, stuck))
+            _LOG.warning("%s\nstill waiting", self._report(waited_s, stuck))
 
     def _report(self, waited_s: float, stuck: str = "") -> str:
         activities = list(self._activities())
@@ -99,15 +99,15 @@ class Watchdog:
 
     def _stuck(self, busy: Sequence[Activity]) -> str:
         if not busy:
-            return "the threads have nothing to do; the program itself does not come to ask for more"
+            return "the threads are idle, because the program does not ask for the next batch"
         slowest = max(busy, key=lambda each: each.seconds)
         advice = {
-            "opening": "the file system does not answer; look at the disk or the network",
-            "reading": "the disk or the network does not answer; look at it, or copy the dataset to a local disk",
-            "decoding": "this picture is slow to decode, or the CPUs are taken by others",
-            "resizing": "the CPUs are taken by others, or the output is very large",
+            "opening": "the file system does not answer; check the disk or the network",
+            "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
+            "decoding": "this image is slow to decode, or other programs use the CPUs",
+            "resizing": "other programs use the CPUs, or the output is very large",
         }[slowest.stage]
-        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s by now. {advice}"
+        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {advice}"
 
     def _words(self, activity: Activity) -> str:
         if activity.stage == "idle":

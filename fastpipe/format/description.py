@@ -1,4 +1,4 @@
-"""A folder -> whether it holds a packed dataset, and whether its shards are there."""
+"""A folder -> whether it holds a packed dataset, and whether its shards exist."""
 
 from __future__ import annotations
 

@@ -21,26 +21,26 @@ _REPACK = "pack the source again, with --overwrite"
 
 
 class Index:
-    """What a packed dataset holds, without its pixels. Made by `fastpipe.open`.
+    """The description of a packed dataset, without its pixels. `fastpipe.open` creates it.
 
-    Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
-    dataset of a billion samples opens at once. `read` and `records_of` read them from the file; see
-    Note [records of the index] in records.py. `records` is for a look at many of them.
+    Opening reads dataset.json and maps index.npy. The records of samples are read only when they are needed, so a
+    dataset of a billion samples opens at once. `read` and `records_of` read records from the file; see
+    Note [records of the index] in records.py. Use `records` to look at many records.
 
     Args:
         path: the dataset's folder.
-        max_pixels: records of larger pictures are refused when they are asked for; None: as large as they say.
+        max_pixels: reading the record of an image with more pixels is an error; None: no limit.
 
     Attributes:
         path: the dataset's folder.
         classes: class names; a label is a position in it.
-        class_counts: samples a class.
-        counts: what packing counted: "rejected" files and others; docs/format.md lists them.
-        shards: the tar files.
-        shard_sizes: (shards,) uint64: their sizes in bytes.
-        shard_starts: (shards,) int64: their first samples.
-        records: one record a sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
-        fingerprint: hex digest that names this dataset's content and order.
+        class_counts: number of samples in each class.
+        counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
+        shards: the tar files of the dataset.
+        shard_sizes: (shards,) uint64: sizes of the shards in bytes.
+        shard_starts: (shards,) int64: number of the first sample of each shard.
+        records: one record per sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
+        fingerprint: hex digest that identifies the content and order of this dataset.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
@@ -59,12 +59,12 @@ class Index:
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
             if len(self.class_counts) != len(self.classes):
-                raise ValueError("class_counts is not as long as classes")
+                raise ValueError("class_counts and classes have different lengths")
             if samples != self.shards.samples:
-                raise ValueError("samples is not the sum of the shards' samples")
+                raise ValueError("samples differs from the sum of the shards' samples")
         except (KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
-                f"{self.path / DATASET_FILE} lacks or garbles a field ({problem!r}); {_REPACK}"
+                f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {_REPACK}"
             ) from problem
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
@@ -73,20 +73,20 @@ class Index:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """The content of dataset.json, read again when it is asked for: most of it is of no use to a loader.
+        """The content of dataset.json, read again at the first access, because a loader does not need most of it.
 
         Raises:
-            DatasetError: another dataset is there by now.
+            DatasetError: the folder now holds a different dataset.
         """
         info = read_info(self._folder)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
     def open_records(self) -> Records:
-        """index.npy, opened anew.
+        """index.npy, opened again.
 
         Raises:
-            DatasetError: the file cannot be opened, or another dataset is there by now.
+            DatasetError: the file cannot be opened, or the folder now holds a different dataset.
         """
         records = Records(self._folder / INDEX_FILE, self.records.offset)
         if _identity(records.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
@@ -113,11 +113,11 @@ class Index:
         )
 
     def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
-        """Copies the records of some samples and checks that they can be true.
+        """Copies the records of some samples and checks that their values are possible.
 
         Args:
             samples: (n,) sample numbers in [0, len(self)).
-            records: to read them from; None: the index's own.
+            records: the open file to read from; None: the index's own.
 
         Returns:
             (n,) records of dtype INDEX_DTYPE.
@@ -166,8 +166,8 @@ class Index:
             at = int(np.flatnonzero(~good)[0])
             raise DatasetError(
                 f"{self.path / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
-                f"{_words(records[at])}; expected shard {int(shard[at])}, a range inside it and between the samples "
-                f"before and behind, a size of at least 1 x 1 that so many bytes can hold, and a label below "
+                f"{_words(records[at])}; expected shard {int(shard[at])}, a byte range inside it that overlaps no "
+                "other sample, at least 1 x 1 pixels but no more than these bytes can hold, and a label below "
                 f"{len(self.classes)}. The index is damaged: {_REPACK}"
             )
         if self._max_pixels is not None and (width * height > self._max_pixels).any():
@@ -193,19 +193,19 @@ def refuse_other(path: Path, expected: str, found: object) -> None:
     """Raises DatasetError if the fingerprints differ: what was read of the one dataset says nothing about the other."""
     if found != expected:
         raise DatasetError(
-            f"{path} holds another dataset than before: expected fingerprint {expected}, got {found}. "
-            "Open it anew, and pack into another folder while one is in use"
+            f"{path} now holds a different dataset: expected fingerprint {expected}, got {found}. Open it again. "
+            "While a dataset is in use, pack into another folder"
         )
 
 
 def open(path: str | os.PathLike[str]) -> Index:
-    """Opens a packed dataset to look at it.
+    """Opens a packed dataset to inspect it.
 
     Args:
         path: the folder that `fastpipe pack` wrote.
 
     Raises:
-        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+        DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
     """
     return Index(path)
 
@@ -224,7 +224,7 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
     """The content of dataset.json; the hook is json's object_hook.
 
     Raises:
-        DatasetError: there is no dataset, it is unfinished, damaged, or of another format version.
+        DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
     """
     file = path / DATASET_FILE
     try:
@@ -232,7 +232,9 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise DatasetError(_explain_missing(path)) from problem
     except OSError as problem:
-        raise DatasetError(f"{file} cannot be read: {problem.strerror}") from problem
+        raise DatasetError(
+            f"{file} cannot be read: {problem.strerror}; check its permissions and the disk"
+        ) from problem
     except (ValueError, RecursionError) as problem:
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
@@ -240,7 +242,7 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
     if info.get("version") != DATASET_VERSION:
         raise DatasetError(
             f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
-            f"Install the fastpipe that packed it, or {_REPACK}"
+            f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
     return info
 
@@ -252,8 +254,8 @@ def _explain_missing(path: Path) -> str:
         return f"{path} is a file; expected a folder that `fastpipe pack` wrote"
     if any(path.glob("shard-*.tar")) or (path / ".pack").exists():
         return (
-            f"{path} holds an unfinished pack: {DATASET_FILE} is written last and is not there. "
-            "Run the same `fastpipe pack` again; it goes on where it stopped"
+            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it last. Run the same "
+            "`fastpipe pack` command again; it continues where it stopped"
         )
     return (
         f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
@@ -262,7 +264,7 @@ def _explain_missing(path: Path) -> str:
 
 
 def _identity(file: Path | int) -> tuple[int, ...] | None:
-    """What a file has of its own; None if it is not there."""
+    """Values that identify a file; None if it does not exist."""
     try:
         status = os.stat(file)
     except OSError:

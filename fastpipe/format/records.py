@@ -1,4 +1,4 @@
-"""index.npy -> its records: mapped as a whole, or those of some samples, copied out of the file."""
+"""index.npy -> its records: all of them mapped, or the records of some samples, copied from the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Records:
             self._descriptor = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
         except OSError as problem:
             raise DatasetError(
-                f"{file} cannot be opened: {problem.strerror}; look whether it is there, at the disk, and at the limit "
+                f"{file} cannot be opened: {problem.strerror}; check that it exists, and check the disk and the limit "
                 "on open files (ulimit -n)"
             ) from problem
 
@@ -84,15 +84,15 @@ class Records:
                 more = os.pread(self.descriptor, wanted - len(data), offset + len(data))
                 if not more:
                     raise DatasetError(
-                        f"{self._file} has become shorter since it was opened: expected {wanted:,} bytes at byte "
-                        f"{offset:,}, got {len(data):,}. Bring it back (fastpipe verify DATA --repair SRC), and pack "
-                        "into another folder while a dataset is in use"
+                        f"{self._file} was truncated after it was opened: expected {wanted:,} bytes at byte "
+                        f"{offset:,}, got {len(data):,}. Restore it (fastpipe verify DATA --repair SRC). While a "
+                        "dataset is in use, pack into another folder"
                     )
                 data += more
         except OSError as problem:
             raise DatasetError(
-                f"{self._file} cannot be read: {problem.strerror}, for {wanted:,} bytes at byte {offset:,}; "
-                "look at the disk or the network, or copy the dataset to another disk"
+                f"{self._file} cannot be read: {problem.strerror}, for {wanted:,} bytes at byte {offset:,}; check the "
+                "disk or the network, or copy the dataset to another disk"
             ) from problem
         return data
 
@@ -115,15 +115,15 @@ def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], 
     except OSError as problem:  # of the system, which says nothing about the file
         raise DatasetError(
             f"{file} cannot be mapped: {problem.strerror}; expected a readable file of {samples:,} records of "
-            f"{INDEX_DTYPE.itemsize} bytes. Look at the disk, and at the limits on memory and open files (ulimit -v, "
-            "ulimit -n)"
+            f"{INDEX_DTYPE.itemsize} bytes. Check the disk and the limits on memory and open files (ulimit -v, ulimit "
+            "-n)"
         ) from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
-        raise DatasetError(f"{file} is not a whole .npy file ({_in_short(problem)}); {repack}") from problem
+        raise DatasetError(f"{file} is not a complete .npy file ({_in_short(problem)}); {repack}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
-            f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. "
-            f"The index and dataset.json are not of one pack: {repack}"
+            f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. The index and "
+            f"dataset.json do not belong to the same dataset: {repack}"
         )
     return records
 

@@ -1,4 +1,4 @@
-"""The list of shards in dataset.json -> columns, of which an entry is made when it is asked for."""
+"""The list of shards in dataset.json -> columns; an entry is created when it is needed."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class ShardColumns:
         for entry in entries:
             if entry is not None:
                 _checked(entry)
-                raise ValueError("the shards have more samples than can be counted")
+                raise ValueError("the number of samples in all shards together is too large")
         if len(entries) != len(self.sizes):
-            raise ValueError("a shard is described outside the list of shards")
+            raise ValueError("a shard is described outside the list 'shards'")
         return Shards(folder, self)
 
 
@@ -127,14 +127,14 @@ def _bounds(ends: array[int]) -> NDArray[np.int64]:
 def count(value: object) -> int:
     """Checks a number of things in dataset.json."""
     if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"expected a whole number from 0, got {value!r}")
+        raise ValueError(f"expected a whole number of 0 or more, got {value!r}")
     return value
 
 
 def text(value: object) -> str:
     """Checks a text in dataset.json."""
     if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r}")
+        raise TypeError(f"expected a string, got {value!r}")
     return value
 
 
@@ -142,5 +142,7 @@ def _checked(entry: dict[str, Any]) -> tuple[bytes, int, int]:
     """A name in the dataset's own folder: a dataset never makes anyone read a file elsewhere."""
     name = text(entry["name"])
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"expected the name of a file in the dataset's folder, got {name!r}")
+        raise ValueError(
+            f"expected a file name without a folder, because shards are in the dataset's own folder, got {name!r}"
+        )
     return os.fsencode(name), count(entry["samples"]), count(entry["size_bytes"])

@@ -1,4 +1,4 @@
-"""How long a training loop waits for its batches -> advice: which stage holds it up, and what to change."""
+"""The time that a training loop waits for batches -> advice: which stage delays it, and what to change."""
 
 from __future__ import annotations
 
@@ -96,22 +96,24 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
 
 def _for(stage: str, settings: Settings) -> str:
     if stage == "plan_s":
-        return "pass a larger batch_size, or look for what else keeps the training loop's thread from running"
+        return "pass a larger batch_size, or find out what else blocks the training loop's thread"
     if stage == "transfer_s":
-        return "look for a warning about pinned memory, or pass a smaller size"
+        return "check the log for a warning about pinned memory, or pass a smaller size"
     if stage == "augment_s":
         if settings.device == "cpu":
-            return 'pass device="cuda", where there is one, or choose a lighter augment'
-        return "choose a lighter augment" if settings.compiled else "pass Augment(..., compile=True), or a lighter one"
+            return 'pass device="cuda" if there is a GPU, or choose a lighter augment'
+        if settings.compiled:
+            return "choose a lighter augment"
+        return "pass Augment(..., compile=True), or choose a lighter augment"
     if stage == "read_s":
         return (
-            f"put the shards on a faster disk, or pass more num_workers than {settings.workers}: "
-            "threads that wait for the disk take no CPU"
+            f"put the shards on a faster disk, or pass num_workers larger than {settings.workers}: threads that wait "
+            "for the disk use no CPU"
         )
     if settings.workers < settings.cpus:
         return f"pass num_workers={settings.cpus} (now {settings.workers}; {settings.cpus} CPUs are granted)"
     smaller = "pass exact=False, or pack" if settings.exact and stage == "decode_s" else "pack"
     return (
-        f"all {settings.cpus} CPUs granted are in use; ask for more of them, {smaller} the photos again with "
-        "--max-size (--max-size 500 does for outputs of 224)"
+        f"all {settings.cpus} CPUs granted are in use; use more CPUs, or {smaller} the photos again with --max-size "
+        "(--max-size 500 is enough for outputs of 224)"
     )

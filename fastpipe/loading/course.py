@@ -1,4 +1,4 @@
-"""Epoch after epoch, set_epoch and states -> which works come next, and where a loader stands."""
+"""Epoch after epoch, set_epoch and states -> the next batches, and the position of a loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An epoch's batches in host memory -> what a training loop iterates: batches on the device, in order, none twice."""
+"""Batches of an epoch in host memory -> batches for the training loop: on the device, in order, none twice."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Delivery:
 
     def __next__(self) -> Batch:
         if self._over:
-            raise EngineError("this epoch was ended by an error; begin a new one: for images, labels in loader")
+            raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
         asked_at = time.perf_counter()
         works, position = self._begun or self._begin()
         if self._left == 0:

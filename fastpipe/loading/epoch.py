@@ -1,4 +1,4 @@
-"""The plan of an epoch -> its batches in host memory, made ahead by the engine, in order."""
+"""The plan of an epoch -> its batches in host memory, made in advance by the engine, in order."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ class EpochWorks:
                 self._submit()
             except MemoryError as problem:
                 raise EngineError(
-                    f"no memory for batch {self._submitted} of epoch {self._plan.epoch}: {problem}. Pass a smaller "
-                    "batch_size, size or prefetch_factor, keep fewer batches, or raise the limit on memory (ulimit -v, "
-                    "or the container's)"
+                    f"not enough memory for batch {self._submitted} of epoch {self._plan.epoch}: {problem}. Pass a "
+                    "smaller batch_size, size or prefetch_factor, keep fewer batches, or raise the memory limit "
+                    "(ulimit -v, or the container's limit)"
                 ) from problem
             self._stats.plan_s += time.perf_counter() - started
 
@@ -151,9 +151,9 @@ class EpochWorks:
                 self._stats.replaced += wanted
                 return
         if attempts:
-            reason += f" (and {attempts} other samples tried in its place failed too)"
+            reason += f" (and {attempts} other samples that could replace it failed too)"
         elif self._replace_bad:
-            reason += " (and the dataset has no other sample to put in its place)"
+            reason += " (and the dataset has no other sample that could replace it)"
         raise self._index.sample_error(int(plan.samples[first_row]), reason)
 
     def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
@@ -163,5 +163,5 @@ class EpochWorks:
                 shard, key, offset = self._index.where(int(plan.samples[row]))
                 raise EngineError(
                     f"{reason} (sample {plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a smaller "
-                    "num_workers, or raise the limit on memory (ulimit -v, or the container's)"
+                    "num_workers, or raise the memory limit (ulimit -v, or the container's limit)"
                 )

@@ -1,4 +1,4 @@
-"""What a user asks of a loader -> a Loader, or an error that says what to pass instead."""
+"""The arguments of fastpipe.loader() -> a Loader, or an error that says what to pass instead."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
 
-_WORKERS_HINT = "they are threads in this process: pass 1 for the fewest, or leave it out for the CPUs granted"
-_PREFETCH_HINT = "batches made ahead; leave it out for 2"
+_WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
+_PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 
 _REFUSED = {
-    "collate_fn": "images are collated in C++, straight into the batch; combine tensors after the loader",
+    "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors after the loader",
     "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
-    "persistent_workers": "threads always live as long as the loader; leave it out",
-    "pin_memory": 'device="cuda" pins by itself; leave it out',
+    "persistent_workers": "the threads always live as long as the loader; leave it out",
+    "pin_memory": 'device="cuda" already uses pinned memory; leave it out',
     "sampler": "the order comes from seed=, shuffle= and set_epoch()",
     "batch_sampler": "the order comes from seed=, shuffle= and set_epoch()",
     "generator": "pass seed=, a whole number",
@@ -36,8 +36,8 @@ _REFUSED = {
     "in_order": "batches always come in order; leave it out",
     "pin_memory_device": "pass device=; leave it out",
     "dataset": "the first argument is the folder that `fastpipe pack` wrote",
-    "timeout": "pass stall_timeout=, seconds without a batch until the log says why",
-    "transform": "choose crop=, hflip= and size=, and pass augment=, which works on the batch of tensors",
+    "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
+    "transform": "use crop=, hflip= and size=, and for everything else augment=, which gets the batch of tensors",
 }
 
 
@@ -71,44 +71,45 @@ def loader(
 
     Args:
         data: the folder that `fastpipe pack` wrote.
-        batch_size: samples a batch, of each rank.
-        size: of the output in pixels: a number, or (height, width).
+        batch_size: number of samples in a batch of one rank.
+        size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
-            False: CenterCrop, in shard order, every sample. With several ranks the last batch may then hold samples a
-            second time, so that all ranks have as many rows; `Loader.valid` tells which.
-        crop: how a picture becomes its row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: as `train` says.
-        hflip: mirror left and right: True (half of the time), False, or a probability; None: as `train` says.
-        shuffle: a new order each epoch; None: as `train` says.
-        seed: picks order, crops and flips; whole number in [0, 2**64).
-        drop_last: leave out a last batch that is not full on all ranks; None: as `train` says.
+            False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
+            twice, so that all ranks have the same number of rows; `Loader.valid` marks the repeated rows.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: `train` decides.
+        hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
+        shuffle: a new order in each epoch; None: `train` decides.
+        seed: seed of order, crops and flips; whole number in [0, 2**64).
+        drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
-        prefetch_factor: batches made ahead of the one handed out, at least 1.
-        device: where batches end up: "cpu" (None), "cuda", "cuda:1". For a GPU, batches are made in pinned memory,
-            copied as uint8 and augmented on a stream of their own, each before the one before it is handed out.
-        augment: what is done with each batch on the device: fastpipe.Augment, a list of modules (kornia's, for
-            instance), or any module; see fastpipe.Augment. None: batches stay uint8.
+        prefetch_factor: number of batches to make in advance, at least 1.
+        device: device of the batches: "cpu" (None), "cuda", "cuda:1". For a GPU, the loader makes batches in pinned
+            memory, copies them as uint8 and augments them on a separate stream, one batch ahead of the training loop.
+        augment: the augmentation of each batch on the device: fastpipe.Augment, a list of modules (for example
+            kornia's), or any module; see fastpipe.Augment. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
-            directions are decoded at 1/2, 1/4 or 1/8, which is faster and changes pixels a little.
-            CenterCrop and Resize are always exact, so that evaluation is.
-        on_error: a sample that cannot be read or decoded: "raise" a SampleError, or "replace" it by another, which is
-            drawn from the seed, counted in stats(), and decoded with its own label. One for which there is not enough
-            memory is an EngineError, either way.
-        verify: True: compare the hash of each sample's bytes with the one that was packed, as it is read. A changed bit
-            that still decodes gives wrong pixels otherwise. A sample that differs is one that cannot be decoded.
-        max_pixels: of one picture, as it lies in the shard: a larger one is a DatasetError before any memory is made
-            for it. A dataset that was packed with a larger --max-pixels needs the same here.
-        rank, world_size: this process among those that train together, which share each epoch; None: those of
-            torch.distributed where it is initialised, else 0 of 1.
-        partition: "sample": all ranks share all samples of each global batch; every node reads all of the dataset in
-            time. "node": each node's ranks share the samples of its own part of the dataset, and read nothing else.
-        canonical_nodes: parts that partition="node" cuts the dataset into; the same number gives the same global
-            batches on any number of nodes that divides it. None: the number of nodes.
-        stall_timeout: seconds without a batch until the log says which thread is stuck at what; after ten times as many
-            that becomes an EngineError.
+            directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
+            CenterCrop and Resize are always exact, and so is evaluation.
+        on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
+            with its own label. The seed selects the other sample, and stats() counts it. If there is not enough memory
+            for a sample, the loader always raises an EngineError.
+        verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
+            changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
+        max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
+            allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
+        rank, world_size: number of this process, and number of processes that train together and share each epoch;
+            None: the values of torch.distributed if it is initialised, else 0 of 1.
+        partition: "sample": all ranks share all samples of each global batch; over the epochs every node reads the
+            whole dataset. "node": the ranks of a node share the samples of the node's own part of the dataset, and
+            read nothing else.
+        canonical_nodes: number of parts into which partition="node" divides the dataset; the same number gives the same
+            global batches on any number of nodes that divides it. None: the number of nodes.
+        stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
+            times as long the loader raises an EngineError.
 
     Returns:
-        A Loader: iterate it for (images, labels).
+        A Loader: iterate over it to get (images, labels).
 
     Raises:
         ConfigError: an argument is wrong.
@@ -116,7 +117,7 @@ def loader(
     """
     for name in unknown:
         if name in _REFUSED:
-            raise ConfigError(f"fastpipe.loader() takes no {name}: {_REFUSED[name]}")
+            raise ConfigError(f"fastpipe.loader() has no argument {name}: {_REFUSED[name]}")
         raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}")
     flag("train", train)
     height_width = output_size(size)
@@ -158,5 +159,8 @@ def _sharing(everyone: Ranks, partition: object, canonical_nodes: object) -> tup
     if choice("partition", partition, ("sample", "node")) == "node":
         return in_nodes(everyone, canonical_nodes)
     if canonical_nodes is not None:
-        raise ConfigError(f'canonical_nodes={canonical_nodes!r} is for partition="node"; leave it out, or pass that')
+        raise ConfigError(
+            f'canonical_nodes={canonical_nodes!r} works only with partition="node"; pass '
+            'partition="node", or leave canonical_nodes out'
+        )
     return everyone, 1

@@ -1,4 +1,4 @@
-"""A packed dataset -> batches of tensors, in a seeded order, decoded ahead by C++ threads."""
+"""A packed dataset -> batches of tensors, in a seeded order, decoded in advance by C++ threads."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from fastpipe.plan.crops import RandomResizedCrop
 
 
 class Loader:
-    """Batches of a packed dataset. Made by `fastpipe.loader`; iterate it once an epoch.
+    """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
-    RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are what that makes of them. Both are on `device`,
-    ready for the stream that is current when they are handed out. A batch's memory is its own for as long as a tensor
-    refers to it.
+    RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are the output of the augmentation. Both are on
+    `device`, ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's
+    memory again while a tensor refers to it.
 
-    A context manager: leaving it ends the threads. So does `close`, dropping the loader, or the end of the program.
+    A loader is a context manager: leaving it ends the threads. `close`, deleting the loader and the end of the program
+    also end them.
     """
 
     def __init__(
@@ -55,16 +56,17 @@ class Loader:
         verify: bool,
     ) -> None:
         if len(index) == 0:
-            raise ConfigError(f"{index.path} has no samples; pack a source that has")
+            raise ConfigError(f"{index.path} has no samples; pack a source that contains images")
         if batches_per_epoch(len(index), recipe) == 0:
             raise ConfigError(
-                f"batch_size={recipe.batch_size} with drop_last=True leaves no batch: {index.path} has "
+                f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: {index.path} has "
                 f"{len(index)} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or drop_last=False"
             )
         if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
             raise ConfigError(
-                f"batch_size={recipe.batch_size}: expected one that, times world_size={recipe.ranks.world_size}, is a "
-                f"multiple of the {recipe.sequences} canonical nodes, which give as many samples each to every batch"
+                f"batch_size={recipe.batch_size}: batch_size times world_size={recipe.ranks.world_size} must be a "
+                f"multiple of the {recipe.sequences} canonical nodes, because each node gives the same number of "
+                "samples to a batch"
             )
         if len(index) < recipe.sequences:
             raise ConfigError(
@@ -139,54 +141,58 @@ class Loader:
         return list(self._index.classes)
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """Number of batches in an epoch."""
         return batches_per_epoch(len(self._index), self._recipe)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begins the next epoch: the one that `set_epoch` named, else one more than the last. After
-        `load_state_dict`, goes on where that says.
+        """Starts the next epoch: the epoch of `set_epoch`, or the last epoch plus 1. After `load_state_dict`, the
+        iteration continues at the loaded position.
 
-        A look at one batch, next(iter(loader)), takes an epoch too. An iterator that raised is over: later calls raise
-        EngineError, never StopIteration, so that no epoch is cut short unnoticed.
+        Reading a single batch with next(iter(loader)) also uses up an epoch. After an error the iterator is finished:
+        later calls raise EngineError, never StopIteration, so no epoch ends early without an error.
         """
         self._engine.check_usable()
         return Delivery(self._course, self._transfer, self._stats, on_batch=self._watch.add)
 
     @property
     def valid(self) -> torch.Tensor:
-        """Rows of the last batch handed out that count: (N,) bool, on the loader's device.
+        """Which rows of the current batch count: (N,) bool, on the loader's device.
 
-        All do, save in an epoch's last batch where several ranks share what is left and drop_last is False: all ranks
-        have as many rows then, and those that are False repeat a sample that counts elsewhere.
+        Usually all rows are True. The exception is the last batch of an epoch with several ranks and drop_last=False:
+        all ranks then have the same number of rows, and a row with False repeats a sample that counts on another rank.
 
         Raises:
-            EngineError: no batch of this epoch has been handed out.
+            EngineError: this epoch has not given a batch yet.
         """
         valid = self._course.position.valid
         if valid is None:
-            raise EngineError("loader.valid is that of a batch, and none of this epoch has been handed out")
+            raise EngineError(
+                "loader.valid belongs to a batch, but this epoch has not given a batch yet; read it inside the loop"
+            )
         return valid
 
     def set_epoch(self, epoch: int) -> None:
-        """Names the epoch that the next iteration gives; later ones count on from it. Optional.
+        """Sets the number of the next epoch; later epochs count up from it. Optional.
 
-        After `load_state_dict`, naming the epoch that was loaded goes on within it; any other begins anew.
+        After `load_state_dict`, the loaded epoch number continues inside that epoch; any other number starts an epoch
+        from its beginning.
         """
         self._course.set_epoch(whole("epoch", epoch, least=0, most=2**63 - 1))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: a small dictionary fit for JSON and torch.save, the same on all ranks.
+        """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
 
-        It counts batches handed out, not those made ahead. With it a loader in another process gives the rest of the
-        batches, with any num_workers and prefetch_factor, and with any world_size if the global batch stays the same.
+        It counts the batches that the loop has got, not the batches made in advance. With it, a loader in another
+        process gives the remaining batches, with any num_workers and prefetch_factor, and with any world_size if the
+        global batch size stays the same.
         """
         return state_of(self._course.position, self._index.fingerprint, self._order())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Has the next iteration go on where `state_dict` was asked. What was handed out by then is not decoded again.
+        """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
 
         Raises:
-            ConfigError: the state is that of another dataset, or of another order of the samples.
+            ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
         self._course.go_on_at(position_in(state, self._index.fingerprint, self._order(), len(self)))
 
@@ -202,22 +208,23 @@ class Loader:
         }
 
     def stats(self) -> Stats:
-        """A snapshot of what the loader has done since it was made, and of what is waiting in it now. Any thread may
-        ask; it takes 0.01 ms and holds nobody up.
+        """A snapshot of the loader's counts and times since its creation, and of its queues now. Any thread may call
+        it; it takes 0.01 ms and delays no other thread.
         """
         return self._snapshot()
 
     def close(self) -> None:
-        """Ends the threads; iterating afterwards raises EngineError. Batches handed out stay valid.
+        """Ends the threads; iterating afterwards raises EngineError. Batches that the loop has got stay valid.
 
-        Waits for the rows that threads are at, a few milliseconds; a read that does not end is let be after 10 s.
+        Waits a few milliseconds for the rows that threads are working on. If a read does not end, close() returns after
+        10 s and leaves that thread alone.
         """
         self._engine.close()
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
-            "a loader owns threads and cannot be copied or pickled; "
-            "call fastpipe.loader(...) in the process that iterates it"
+            "a loader owns threads and cannot be copied or pickled; call fastpipe.loader(...) in the process that "
+            "iterates over it"
         )
 
     def __enter__(self) -> Loader:
@@ -229,4 +236,6 @@ class Loader:
 
 def _for_ranks(recipe: Recipe) -> str:
     world_size = recipe.ranks.world_size
-    return f", and a batch of {world_size} ranks takes {world_size * recipe.batch_size}" if world_size > 1 else ""
+    if world_size == 1:
+        return ""
+    return f", and a global batch of {world_size} ranks needs {world_size * recipe.batch_size}"

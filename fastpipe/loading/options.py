@@ -1,4 +1,4 @@
-"""What a user asks of a loader's output -> checked values: its size, its crop, whether it is mirrored."""
+"""Arguments for the output of a loader -> checked values: size, crop, mirroring."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
         resize = round(max(size) * 256 / 224) if crop.resize is None else crop.resize
         if resize < max(size):
             raise ConfigError(
-                f"crop: CenterCrop(resize={resize}) leaves a picture smaller than size={size}; "
-                f"expected resize of at least {max(size)}"
+                f"crop: CenterCrop(resize={resize}) makes the image smaller than size={size}; expected resize of at "
+                f"least {max(size)}"
             )
         return CenterCrop(resize)
     if isinstance(crop, (RandomResizedCrop, Resize)):

@@ -1,4 +1,4 @@
-"""torch.distributed, the launcher's environment and arguments -> which rank this process is, of how many."""
+"""torch.distributed, the launcher's environment and arguments -> the rank of this process and the number of ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ranks_of(rank: object, world_size: object) -> Ranks:
     """
     if (rank is None) != (world_size is None):
         missing, given = ("rank", "world_size") if rank is None else ("world_size", "rank")
-        raise ConfigError(f"{missing}: expected a number, since {given} is given; pass both or neither")
+        raise ConfigError(f"{missing}: expected a number, because {given} is given; pass both or neither")
     if rank is not None:
         count = whole("world_size", world_size, least=1, most=_MOST)
         return Ranks(whole("rank", rank, least=0, most=count - 1), count)
@@ -36,8 +36,9 @@ def ranks_of(rank: object, world_size: object) -> Ranks:
     if launched is not None and launched > 1 and "RANK" in os.environ:
         raise ConfigError(
             f"rank, world_size: the launcher started {launched} processes (RANK={os.environ['RANK']}, "
-            f"WORLD_SIZE={launched}), but torch.distributed is not initialised, so that each would read everything. "
-            "Call torch.distributed.init_process_group() before fastpipe.loader(...), or pass rank= and world_size="
+            f"WORLD_SIZE={launched}), but torch.distributed is not initialised, so each process would read the whole "
+            "dataset. Call torch.distributed.init_process_group() before fastpipe.loader(...), or pass rank= and "
+            "world_size="
         )
     return ALONE
 
@@ -61,8 +62,8 @@ def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
     local = ranks_per_node(ranks)
     if ranks.world_size % local:
         raise ConfigError(
-            f'partition="node": expected as many ranks on every node, got {ranks.world_size} ranks with {local} on '
-            'this one (LOCAL_WORLD_SIZE); pass partition="sample"'
+            f'partition="node": expected the same number of ranks on every node, got {ranks.world_size} ranks, '
+            f'{local} of them on this node (LOCAL_WORLD_SIZE); pass partition="sample"'
         )
     nodes = ranks.world_size // local
     canonical = nodes if canonical_nodes is None else whole("canonical_nodes", canonical_nodes, least=1, most=_MOST)

@@ -1,4 +1,4 @@
-"""Where a loader stands -> a small dictionary fit for JSON, and back, refused where it belongs to something else."""
+"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batch
         ConfigError: it is no state, or that of another dataset or order.
     """
     if not isinstance(state, Mapping) or not {"version", "dataset", "order", "epoch", "batches"} <= state.keys():
-        raise ConfigError(f"load_state_dict: expected what state_dict() gave, got {_short(state)}")
+        raise ConfigError(f"load_state_dict: expected a dictionary from state_dict(), got {_short(state)}")
     if state["version"] != STATE_VERSION:
         raise ConfigError(
-            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads {STATE_VERSION}; "
-            "use the fastpipe that saved it"
+            f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads {STATE_VERSION}; use "
+            "the version of fastpipe that saved it"
         )
     if state["dataset"] != fingerprint:
         raise ConfigError(
-            f"load_state_dict: the state is that of dataset {state['dataset']!r}, this one is {fingerprint!r}; open "
-            "the dataset that it was saved with, or begin without the state"
+            f"load_state_dict: the state belongs to dataset {state['dataset']!r}, but this loader reads dataset "
+            f"{fingerprint!r}; open the dataset of the state, or start without the state"
         )
     saved = state["order"] if isinstance(state["order"], Mapping) else {}
     differing = [name for name in (*order, *(saved.keys() - order.keys())) if saved.get(name) != order.get(name)]
     if differing:
-        pairs = ", ".join(f"{name} was {saved.get(name)!r} and is {order.get(name)!r}" for name in differing)
+        pairs = ", ".join(f"{name} was {saved.get(name)!r} and is now {order.get(name)!r}" for name in differing)
         raise ConfigError(
-            f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader as it was "
-            "(global_batch_size is batch_size times world_size), or begin without the state"
+            f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
+            "same options (global_batch_size is batch_size times world_size), or start without the state"
         )
     epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
     return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=batches_per_epoch))

@@ -1,4 +1,4 @@
-"""The epoch after the one that is being iterated, begun while that one's last batches are handed out."""
+"""The epoch after the current epoch, started while the last batches of the current epoch are delivered."""
 
 from __future__ import annotations
 

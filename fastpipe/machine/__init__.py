@@ -1,1 +1,1 @@
-"""This machine: its CPUs, its limits, what it is short of."""
+"""This machine: its CPUs, its limits, and which resources are short."""

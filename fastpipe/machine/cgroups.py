@@ -1,4 +1,4 @@
-"""The kernel's files -> the control groups around this process, where containers' limits stand.
+"""The kernel's files -> the control groups around this process, which hold the limits of containers.
 
 Sources: cgroups(7); the kernel's documentation of cgroup v1 and v2. Both can be there at once, each with other
 controllers.

@@ -1,4 +1,4 @@
-"""The kernel's limits -> how many CPUs this process may really use."""
+"""The kernel's limits -> the number of CPUs that this process may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's files -> what the machine is short of at the moment, in a few words."""
+"""The kernel's files -> which resources the machine lacks now, in a few words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _parts() -> Iterator[str]:
         if share is not None:
             yield f"tasks waited for {what} {share:.0f}% of the last minute"
         elif name == "io" and (waited := _io_wait()) is not None:
-            yield f"CPUs idle for want of the disk {waited:.0%} of the time just now"
+            yield f"CPUs idle, waiting for the disk, {waited:.0%} of the time just now"
     throttled = _throttled()
     if throttled is not None and throttled[0] > 0:
         yield f"the CPU quota has throttled this container {throttled[0]:,} times, for {throttled[1]:,.0f} s in all"

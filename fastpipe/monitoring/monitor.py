@@ -1,4 +1,4 @@
-"""A loader's figures at two times -> what happens between them, in a few words, shown while training runs."""
+"""A loader's figures at two times -> its speed and waits between them, as short text, shown while training runs."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
 
 
 def monitor(loader: Loader, *, every: float | None = None, console: Console | None = None) -> Monitor:
-    """Shows, while training runs, how a loader does: in a terminal in four lines that are kept up to date, elsewhere
-    (a log) in one line a look.
+    """Shows a loader's speed, waits, threads and queues while training runs: in a terminal four lines that change,
+    in a log one line from time to time.
 
         with fastpipe.monitor(loader):
             for images, labels in loader: ...
 
     Args:
-        loader: that the training loop iterates.
-        every: seconds between two looks; None: 1 in a terminal, 10 where each look prints a line of its own.
-        console: where to; None: standard error.
+        loader: the loader that the training loop iterates over.
+        every: seconds between two updates; None: 1 in a terminal, 10 in a log.
+        console: where to print; None: standard error.
 
     Raises:
-        ConfigError: `every` is no number above 0.
+        ConfigError: `every` is not a number above 0.
     """
     return Monitor(loader, None if every is None else positive("every", every), console)
 
 
 class Monitor:
-    """Made by `fastpipe.monitor`; a context manager. A thread looks at the loader's figures now and then."""
+    """A context manager that `fastpipe.monitor` creates. A thread reads the loader's figures from time to time."""
 
     def __init__(self, loader: Loader, every_s: float | None, console: Console | None) -> None:
         self._loader = loader
@@ -124,7 +124,7 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
     ahead = after.batches_ready + after.batches_making
     words["queues"] = f"{after.batches_ready} of {ahead} batches ready, {after.rows_waiting:,} rows waiting"
     if after.batches_copying:
-        words["queues"] += f", {after.batches_copying} on the way to the device"
+        words["queues"] += f", {after.batches_copying} being copied to the device"
     return words
 
 

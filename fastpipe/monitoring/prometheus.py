@@ -29,14 +29,14 @@ _Family = CounterMetricFamily | GaugeMetricFamily
 # Name without "fastpipe_", what it is, and the field of Stats; or a label, and a field for each of its values.
 _Row = tuple[str, str, str | tuple[str, dict[str, str]]]
 _COUNTERS: tuple[_Row, ...] = (
-    ("batches", "Batches handed out.", "batches"),
-    ("samples", "Samples handed out.", "samples"),
-    ("samples_replaced", "Samples that could not be decoded and were replaced by others.", "replaced"),
-    ("step_seconds", "Time between a batch handed out and the next asked for: the training steps.", "step_s"),
+    ("batches", "Batches given to the training loop.", "batches"),
+    ("samples", "Samples given to the training loop.", "samples"),
+    ("samples_replaced", "Samples that could not be decoded and were replaced by other samples.", "replaced"),
+    ("step_seconds", "Time between giving a batch and the request for the next batch: the training steps.", "step_s"),
     ("load_seconds", "Time that the training loop spent in the loader.", "load_s"),
     (
         "stage_seconds",
-        "The time in the loader by what it was for; device: a GPU's own time for copies and augmentation.",
+        "Time in the loader by stage; device: a GPU's own time for copies and augmentation.",
         (
             "stage",
             {
@@ -55,7 +55,7 @@ _COUNTERS: tuple[_Row, ...] = (
     ),
     (
         "images",
-        "Images that came through each stage of the engine, prefetched ones included.",
+        "Images that have passed each stage of the engine, prefetched images included.",
         ("stage", {"read": "images_read", "decode": "images_decoded"}),
     ),
     ("images_failed", "Images that could not be read or decoded.", "images_failed"),
@@ -63,13 +63,13 @@ _COUNTERS: tuple[_Row, ...] = (
     ("shards_opened", "Shards opened.", "shards_opened"),
 )
 _GAUGES: tuple[_Row, ...] = (
-    ("epoch", "Epoch of the latest iteration; -1 before the first.", "epoch"),
+    ("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),
     ("threads", "Threads of the engine.", "threads"),
-    ("threads_busy", "Threads of the engine that are at an image.", "threads_busy"),
+    ("threads_busy", "Threads of the engine that are working on an image.", "threads_busy"),
     (
         "queue_depth",
-        "What is waiting: rows for a thread, batches that are being made, ready, or on the way to the device, "
-        "ranges that the kernel is to read ahead.",
+        "Lengths of the queues: rows that wait for a thread; batches that are being made, are ready, or are being "
+        "copied to the device; ranges that the kernel is to read ahead.",
         (
             "queue",
             {
@@ -86,27 +86,29 @@ _GAUGES: tuple[_Row, ...] = (
 
 
 class LoaderCollector(Collector):
-    """What some loaders have done and are at, told apart by the label `loader`; to be registered once for all of them,
-    since a registry takes each metric's name only once.
+    """The figures of some loaders, one value of the label `loader` for each. Register one collector for all loaders,
+    because a registry accepts each metric name only once.
 
-    It keeps no loader alive: one that is gone is left out from then on. Counters begin at 0 with each loader.
+    It keeps no loader alive: it leaves out loaders that no longer exist. The counters of each loader start at 0.
 
     Args:
-        loaders: by the values of the label.
+        loaders: loaders by label value.
 
     Raises:
-        ConfigError: `loaders` is no mapping of names to loaders.
+        ConfigError: `loaders` is not a mapping of names to loaders.
     """
 
     def __init__(self, loaders: Mapping[str, Loader]) -> None:
         if not isinstance(loaders, Mapping) or not all(
             isinstance(name, str) and isinstance(loader, Loader) for name, loader in loaders.items()
         ):
-            raise ConfigError(f'loaders: expected names and loaders, like {{"train": loader}}; got {loaders!r}')
+            raise ConfigError(
+                f'loaders: expected a mapping of names to loaders, such as {{"train": loader}}; got {loaders!r}'
+            )
         self._loaders = {name: weakref.ref(loader) for name, loader in loaders.items()}
 
     def collect(self) -> Iterator[_Family]:
-        """The metrics of the moment; called by prometheus_client, in a thread of its own."""
+        """The metrics now; prometheus_client calls this in its own thread."""
         found = {name: loader.stats() for name, reference in self._loaders.items() if (loader := reference())}
         for row in _COUNTERS:
             yield _filled(CounterMetricFamily, row, found)
@@ -114,8 +116,8 @@ class LoaderCollector(Collector):
             yield _filled(GaugeMetricFamily, row, found)
         ratio = GaugeMetricFamily(
             "fastpipe_load_ratio",
-            "Time in the loader by time of the steps since the loader was made; for a while of it, divide the rates of "
-            "fastpipe_load_seconds_total and fastpipe_step_seconds_total.",
+            "Time in the loader divided by the time of the steps, since the loader was created; for a shorter "
+            "period, divide the rates of fastpipe_load_seconds_total and fastpipe_step_seconds_total.",
             labels=["loader"],
         )
         for name, stats in found.items():

@@ -150,8 +150,8 @@ def _pack_shards(
             if isinstance(outcome, str):
                 if options.fail_fast:
                     raise PackError(
-                        f"{readable(str(listing.root / source.path))} cannot be packed: {outcome}. Mend or remove it, "
-                        "or pack without --on-error fail to leave such files out"
+                        f"{readable(str(listing.root / source.path))} cannot be packed: {outcome}. Repair or remove "
+                        "it, or pack without --on-error fail to leave out such files"
                     )
                 tally.rejected.append((source.path, outcome))
             else:
@@ -192,7 +192,10 @@ def _nothing_packed(listing: Listing, tally: Tally) -> str:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
-    text += ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder a class, or in tars"
+    text += ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in listing.stray):
-        text += f"; {listing.root} holds tars, too, which are left out where there are folders: give one, or move them"
+        text += (
+            f"; {listing.root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "
+            "of the tars, or move the tars to a separate folder"
+        )
     return text

@@ -1,4 +1,4 @@
-"""How far a pack is -> the words for it, with its speed of late."""
+"""The progress of a pack -> a line of text, with its recent speed."""
 
 from __future__ import annotations
 

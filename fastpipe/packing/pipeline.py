@@ -1,4 +1,4 @@
-"""Sources in packing order -> packed pictures in that order, converted ahead by threads."""
+"""Sources in packing order -> packed images in that order, converted in advance by threads."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def _convert_file(root: Path, source: Source, how: Conversion) -> _Outcome:
         if problem.errno in _OF_THE_FILE:
             return f"cannot be read: {problem.strerror}"
         return PackError(
-            f"cannot read {readable(str(root / source.path))}: {problem.strerror}. What was finished is kept; "
-            "mend the cause, then run the same command again: it goes on from there"
+            f"cannot read {readable(str(root / source.path))}: {problem.strerror}. Finished shards are kept. Remove "
+            "the cause, then run the same command again: it continues there"
         )
     try:
         return convert(data, how)

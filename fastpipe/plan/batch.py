@@ -1,4 +1,4 @@
-"""(index, options, seed, epoch, batch) -> the plan of that batch: which samples, which crop of each, which mirrored.
+"""(index, options, seed, epoch, batch) -> the plan of that batch: its samples, their crops, and which are mirrored.
 
 Every random choice is made here, ahead of the engine, as arrays: results cannot depend on threads or timing.
 """

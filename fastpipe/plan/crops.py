@@ -1,4 +1,4 @@
-"""Kinds of crops, pictures' sizes and draws -> which part of each picture becomes its row of the batch."""
+"""Kinds of crops, image sizes and draws -> the part of each image that becomes its row of the batch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """A random part of the picture, resized: torchvision's transform of that name, by its sampling rule.
+    """A random part of the image, resized, with the sampling rule of torchvision's RandomResizedCrop.
 
     Args:
-        scale: least and greatest share of the picture's area, in (0, 1].
-        ratio: least and greatest width divided by height.
+        scale: minimum and maximum share of the image's area, in (0, 1].
+        ratio: minimum and maximum of width divided by height.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -35,10 +35,10 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The shorter side resized to `resize`, then the middle cut out: torchvision's Resize and CenterCrop.
+    """The image resized so that its shorter side is `resize`, then its centre: torchvision's Resize and CenterCrop.
 
     Args:
-        resize: pixels of the shorter side before the cut; None: size * 256 / 224, rounded.
+        resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
     """
 
     resize: int | None = None
@@ -50,7 +50,7 @@ class CenterCrop:
 
 @dataclass(frozen=True)
 class Resize:
-    """The whole picture, resized to the output's size; its proportions are not kept."""
+    """The whole image, resized to the output's size; this can change its aspect ratio."""
 
 
 Crop = RandomResizedCrop | CenterCrop | Resize

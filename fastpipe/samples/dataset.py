@@ -1,4 +1,4 @@
-"""A packed dataset -> (image, label) by number, for torch's DataLoader and for looking at single samples."""
+"""A packed dataset -> (image, label) by number, for torch's DataLoader and for inspecting single samples."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from fastpipe.samples.worker import keep_to_one_thread
 
 
 class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
-    """Samples of a packed dataset by number, in shard order; a map-style dataset as torchvision's ImageFolder is one.
+    """Samples of a packed dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
 
-    `dataset[n]` is (image, label): the whole picture, decoded on the calling thread, and its label, an int. Without a
-    transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in memory of its own, with the
-    strides of torch.channels_last: resizing is fastest so, and `image.permute(1, 2, 0).numpy()` copies nothing.
+    `dataset[n]` is (image, label): the whole image, decoded on the calling thread, and its label, an int. Without a
+    transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
+    strides of torch.channels_last: resizing is fastest with them, and `image.permute(1, 2, 0).numpy()` copies nothing.
 
-    It may be used from several threads, in forked children and in DataLoader workers of every start method. Pickled, it
-    is its path, its fingerprint, its transform and its limit. Each process opens the files anew, when it first reads.
+    You can use it in several threads, in forked children and in DataLoader workers of every start method. Its pickle
+    contains the path, the fingerprint, the transform and max_pixels. Each process opens the files again at its first
+    read.
 
     Args:
         data: the folder that `fastpipe pack` wrote.
-        transform: what makes the image of a sample from its picture; None leaves it as it is. It is called as
-            transform(tensor), with the tensor described above. If it is of a class of albumentations, or has a
-            keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8,
-            and "image" is taken from the dict that it returns. It may change what it is given.
-        max_pixels: a larger picture is a DatasetError before any memory is made for it. A dataset that was packed with
-            a larger --max-pixels needs the same here.
+        transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
+            transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
+            keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
+            the dataset takes "image" from the returned dict. It may change its input.
+        max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
+            packed with a larger --max-pixels needs the same value here.
 
     Raises:
         ConfigError: an argument is wrong, or the dataset has no samples.
@@ -49,7 +50,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
         index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
-            raise ConfigError(f"{path} has no samples; pack a source that has")
+            raise ConfigError(f"{path} has no samples; pack a source that contains images")
         self._begin(path, index.fingerprint, transform, max_pixels, index)
 
     def _begin(self, path: Path, fingerprint: str, transform: object, max_pixels: int, index: Index | None) -> None:
@@ -63,7 +64,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
 
     @property
     def transform(self) -> Any:
-        """As it was passed."""
+        """The transform, as it was passed."""
         return self._transform
 
     @property
@@ -78,15 +79,16 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
 
     @property
     def targets(self) -> NDArray[np.int64]:
-        """(samples,) int64: the label of each. A read-only view of the memory-mapped index: no copy, in no process.
+        """(samples,) int64: the label of each sample. A read-only view of the memory-mapped index, without a copy.
 
-        Its elements lie 36 bytes apart, which torch cannot take over: torch.from_numpy(dataset.targets.copy()).
+        The distance between its elements is 36 bytes, which torch does not support. For a tensor, use
+        torch.from_numpy(dataset.targets.copy()).
         """
         labels: NDArray[np.int64] = self._opened().records["label"].view(np.ndarray)
         return labels
 
     def __len__(self) -> int:
-        """Samples."""
+        """Number of samples."""
         return len(self._opened())
 
     def __getitem__(self, sample: int) -> tuple[Any, int]:
@@ -95,15 +97,15 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         Raises:
             IndexError: there is no such sample.
             SampleError: it cannot be read or decoded.
-            DatasetError: the index is damaged, or the folder holds another dataset by now.
+            DatasetError: the index is damaged, or the folder now holds a different dataset.
         """
         return self.__getitems__([sample])[0]
 
     def __getitems__(self, samples: Sequence[int]) -> list[tuple[Any, int]]:
-        """(image, label) of several samples; torch's DataLoader fetches its batches so. Raises as `dataset[n]` does.
+        """(image, label) of several samples; DataLoader calls this for its batches. Raises the errors of `dataset[n]`.
 
-        The index is read for all of them at once. Pictures are decoded one by one and given to the transform while they
-        are in the CPU's cache; no more than one of them is in memory beside the results.
+        It reads the index once for all of them. It decodes the images one by one, and calls the transform while the
+        image is in the CPU's cache; besides the results, only one image is in memory.
         """
         numbers = np.array([self._number(sample) for sample in samples], dtype=np.int64)
         pictures = self._own_pictures()

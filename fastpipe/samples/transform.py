@@ -1,4 +1,4 @@
-"""A user's transform -> a function of a decoded picture, by the calling convention that the transform has."""
+"""A user's transform -> a function of a decoded image, with the transform's own calling convention."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def applier(transform: object) -> Callable[[Picture], Any]:
         return as_tensor
     if isinstance(transform, type):
         raise ConfigError(
-            f"transform: expected an object that can be called with a picture, got the class {transform.__name__}; "
-            f"make one of it: {transform.__name__}(...)"
+            f"transform: expected an object that can be called with an image, got the class {transform.__name__}; "
+            f"create an object of it: {transform.__name__}(...)"
         )
     if not callable(transform):
         raise ConfigError(f"transform: expected None or a callable, got {transform!r}")
@@ -47,8 +47,8 @@ def applier(transform: object) -> Callable[[Picture], Any]:
             return made["image"]
         except (TypeError, KeyError, IndexError):
             raise ConfigError(
-                f"transform: expected transform(image=...) to return a dict with 'image', as albumentations' do, "
-                f"got {type(made).__name__}"
+                "transform: expected transform(image=...) to return a dict with 'image', as albumentations' "
+                f"transforms do, got {type(made).__name__}"
             ) from None
 
     return by_name

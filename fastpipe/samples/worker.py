@@ -1,4 +1,4 @@
-"""A worker process of torch's DataLoader -> one whose libraries do their work on one thread."""
+"""A worker process of torch's DataLoader -> a process whose libraries use one thread."""
 
 from __future__ import annotations
 

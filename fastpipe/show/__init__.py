@@ -1,1 +1,1 @@
-"""A packed dataset -> figures and pictures of it for people to look at."""
+"""A packed dataset -> figures and images of it for people to look at."""

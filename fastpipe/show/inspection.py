@@ -1,4 +1,4 @@
-"""A packed dataset -> figures about it, and a sheet of its pictures."""
+"""A packed dataset -> figures about it, and a sheet of its images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A packed dataset and an augmentation -> a sheet of some photos, their crops, and what the model would see of them."""
+"""A packed dataset and an augmentation -> a sheet of some photos, their crops, and the images that the model sees."""
 
 from __future__ import annotations
 

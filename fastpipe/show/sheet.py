@@ -1,4 +1,4 @@
-"""Pictures and captions -> one contact sheet, as a PNG that a person can look at."""
+"""Images and captions -> one contact sheet, as a PNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""index.npy -> what is wrong with it: its hash, its sums, and records that cannot be true."""
+"""index.npy -> its damage: its hash, its sums, and records with impossible values."""
 
 from __future__ import annotations
 
@@ -39,18 +39,23 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     expected = info["index"].get("xxh3_64")
     if of_records.hexdigest() != expected:
         yield Damage(
-            INDEX_FILE, "its records are not those that were packed: hash", str(expected), of_records.hexdigest()
+            INDEX_FILE, "its records have changed since they were packed: hash", str(expected), of_records.hexdigest()
         )
         return  # its sums say nothing of dataset.json then
     if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
         hashes = info["index"]["file_xxh3_64"], whole.hexdigest()
-        yield Damage(INDEX_FILE, "its head is not the one that was written (the records are whole): hash", *hashes)
+        yield Damage(INDEX_FILE, "its header has changed since it was written (the records are intact): hash", *hashes)
     if jpeg_bytes != index.jpeg_bytes:
-        yield Damage(DATASET_FILE, "jpeg_bytes is not the sum of the index", f"{jpeg_bytes:,}", f"{index.jpeg_bytes:,}")
+        yield Damage(
+            DATASET_FILE,
+            "jpeg_bytes differs from the sum of the sizes in the index",
+            f"{jpeg_bytes:,}",
+            f"{index.jpeg_bytes:,}",
+        )
     if counts.tolist() != index.class_counts:
         label = int(np.flatnonzero(counts != index.class_counts)[0])
         values = f"{counts[label]:,}", f"{index.class_counts[label]:,}"
-        yield Damage(DATASET_FILE, f"class_counts of label {label} is not that of the index", *values)
+        yield Damage(DATASET_FILE, f"class_counts of label {label} differs from the index", *values)
 
 
 def index_records_of(index: Index, shard: ShardFacts) -> NDArray[np.void]:
@@ -79,7 +84,7 @@ def impossible_records(records: NDArray[np.void], shard: ShardFacts, classes: in
         record = records[place]
         values = ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
         expected = (
-            f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and behind the sample before, "
-            f"a size of at least 1 x 1, a label below {classes}"
+            f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
+            f"least 1 x 1 pixels, a label below {classes}"
         )
-        yield Damage(INDEX_FILE, "the row cannot be true", expected, values, shard.first_sample + place, 1)
+        yield Damage(INDEX_FILE, "the row has impossible values", expected, values, shard.first_sample + place, 1)

@@ -1,4 +1,4 @@
-"""The bytes of a span of a shard -> what does not fit in its samples."""
+"""The bytes of a span of a shard -> what is wrong in its samples."""
 
 from __future__ import annotations
 
@@ -105,27 +105,29 @@ def _check(
     jpeg_at = start + BEFORE_BYTES
     if shard != shard_number:
         return Mismatch(
-            sample, start, "the sample is in another shard than the index says", f"{shard}", f"{shard_number}"
+            sample, start, "the sample is in a different shard than in the index", f"{shard}", f"{shard_number}"
         )
     if offset != jpeg_at:
-        return Mismatch(sample, jpeg_at, "the JPEG is not where the index has it", f"byte {offset}", f"byte {jpeg_at}")
+        return Mismatch(
+            sample, jpeg_at, "the JPEG is not at the offset in the index", f"byte {offset}", f"byte {jpeg_at}"
+        )
     expected = before_jpeg(key, label, size)
     if data[:BEFORE_BYTES] != expected:
         return _before(sample, start, bytes(data[:BEFORE_BYTES]), expected)
     jpeg = bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
     if len(jpeg) != size:
-        return Mismatch(sample, jpeg_at, "the JPEG is cut off", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
+        return Mismatch(sample, jpeg_at, "the JPEG is truncated", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
     found = xxhash.xxh3_64_intdigest(jpeg)
     if found != digest:
         return Mismatch(
-            sample, jpeg_at, "the JPEG is not the one that was packed: hash", f"{digest:016x}", f"{found:016x}"
+            sample, jpeg_at, "the JPEG has changed since it was packed: hash", f"{digest:016x}", f"{found:016x}"
         )
     problem = flaw(jpeg)
     if problem is not None:
         return Mismatch(sample, jpeg_at, problem, of_shard=True)
     if (width, height) != (size_now := size_of(jpeg)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
-        return Mismatch(sample, jpeg_at, "the JPEG is not of the size that the index has", *sizes)
+        return Mismatch(sample, jpeg_at, "the size of the JPEG differs from the index", *sizes)
     return _after(sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
 
 
@@ -133,16 +135,16 @@ def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
     """Which member is not as it should be."""
     key = sample_key(sample)
     if len(got) < len(expected):
-        return Mismatch(sample, start, "the shard ends in the sample", of_shard=True)
+        return Mismatch(sample, start, "the shard ends inside the sample", of_shard=True)
     place = next(number for number, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
     if tar.BLOCK <= place < 2 * tar.BLOCK:
         expected_label, label = (repr(bytes(part[tar.BLOCK :][:24]).rstrip(b"\0"))[1:] for part in (expected, got))
         if expected_label == label:
             return Mismatch(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
-        return Mismatch(sample, start + place, f"{key}.cls and the index disagree on the label", expected_label, label)
+        return Mismatch(sample, start + place, f"the label in {key}.cls differs from the index", expected_label, label)
     member = f"{key}.cls" if place < tar.BLOCK else f"{key}.jpg"
     values = f"{expected[place]:#04x}", f"{got[place]:#04x}"
-    return Mismatch(sample, start + place, f"the tar header of {member} does not fit the index", *values)
+    return Mismatch(sample, start + place, f"the tar header of {member} does not match the index", *values)
 
 
 def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool) -> Mismatch | None:
@@ -164,5 +166,8 @@ def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bo
     places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
     place = start + BEFORE_BYTES + jpeg_bytes + (next(places, note_at) if known else at)
     return Mismatch(
-        sample, place, f"what follows the JPEG is not {name} as packed; picture and label are whole", of_shard=True
+        sample,
+        place,
+        f"{name}, after the JPEG, has changed since it was packed; image and label are intact",
+        of_shard=True,
     )

@@ -1,4 +1,4 @@
-"""What a check of a dataset came to: one Damage for each thing that is wrong, and a Report of all."""
+"""The result of a check of a dataset: one Damage for each problem, and a Report of all."""
 
 from __future__ import annotations
 

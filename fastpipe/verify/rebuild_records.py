@@ -1,4 +1,4 @@
-"""A whole shard -> its records of the index, from its members alone."""
+"""An intact shard -> its records of the index, only from its members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
         PackError: the shard is damaged.
     """
     damaged = (
-        f"{shard.name} is damaged, so that the index cannot be made from it; verify without --quick, with --repair"
+        f"{shard.name} is damaged, so the index cannot be rebuilt from it; run fastpipe verify with --repair and "
+        "without --quick"
     )
     starts = starts_in_tar(shard)
     if starts is None:

@@ -1,4 +1,4 @@
-"""A damaged dataset and its source -> the same dataset, whole: the damaged shards packed again, to the same bytes."""
+"""A damaged dataset and its source -> the same dataset, intact: damaged shards packed again, with the same bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.shard_facts import ShardFacts, describe
 from fastpipe.verify.spans import SPAN_BYTES
 
-_ANEW = "pack it anew: fastpipe pack SRC DST --overwrite"
+_ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
 
 def repair(
@@ -63,13 +63,18 @@ def repair(
     said = describe(path)
     damaged = {found.file for found in report.findings}
     if DATASET_FILE in damaged or said.info is None:
-        raise PackError(f"{path / DATASET_FILE} is damaged, and it alone says what the other files must be; {_ANEW}")
+        raise PackError(
+            f"{path / DATASET_FILE} is damaged, and only this file defines the correct content of the "
+            f"other files; {_ANEW}"
+        )
     shards = [shard for shard in said.shards if shard.name in damaged]
     options = _options(path, said.info)
     threads = workers or granted_cpus()
     with Journal(path) as journal:
         if journal.read_plan() is not None:
-            raise PackError(f"{path} holds an unfinished pack; run that again to finish it, then repair")
+            raise PackError(
+                f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
+            )
         if shards:
             listing = list_sources(source, options.seed, shuffle=options.shuffle)
             sources = _packed_sources(path, said.info, listing)
@@ -85,7 +90,10 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     said = info.get("pack")
     ours = PackOptions().shaping()
     if not isinstance(said, dict) or said.keys() != ours.keys():
-        raise PackError(f"{path} was packed by a fastpipe with other options ({said!r}); repair it with that one")
+        raise PackError(
+            f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
+            "with that version"
+        )
     conversion = Conversion(**{field.name: said[field.name] for field in fields(Conversion)})
     return PackOptions(conversion, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
 
@@ -94,21 +102,21 @@ def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[
     """The source of each sample, in order."""
     if listing.digest() != info["source"]["xxh3_128"]:
         raise PackError(
-            f"{listing.root} is not what {path} was packed from: {_difference(info, listing)}. "
-            f"Bring it back to what it was, or {_ANEW}"
+            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. Restore the source, or "
+            f"{_ANEW}"
         )
     try:
         lines = (path / REJECTED_FILE).read_bytes().splitlines() if info["counts"]["rejected"] else []
         rejected = {json.loads(line)["path"] for line in lines}
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise PackError(
-            f"{path / REJECTED_FILE} cannot be read ({problem}), which says what is not packed; {_ANEW}"
+            f"{path / REJECTED_FILE}, the list of files that were not packed, cannot be read ({problem}); {_ANEW}"
         ) from problem
     sources = [source for source in listing.sources if readable(source.path) not in rejected]
     if len(sources) != info["samples"]:
         raise PackError(
-            f"{path / REJECTED_FILE} is not of this dataset: {len(listing.sources):,} files without the "
-            f"{len(rejected):,} named there are {len(sources):,}, expected {info['samples']:,}; {_ANEW}"
+            f"{path / REJECTED_FILE} does not belong to this dataset: of {len(listing.sources):,} files it names "
+            f"{len(rejected):,}; {len(sources):,} remain, expected {info['samples']:,}; {_ANEW}"
         )
     return sources
 
@@ -122,7 +130,7 @@ def _difference(info: dict[str, Any], listing: Listing) -> str:
         words.append(f"{info['source']['files']:,} files then, {files:,} now")
     if size != info["source"]["bytes"]:
         words.append(f"{info['source']['bytes']:,} bytes then, {size:,} now")
-    return "; ".join(words) or "as many files and bytes, but a path or a file's size is another"
+    return "; ".join(words) or "the same number of files and bytes, but a path or the size of a file is different"
 
 
 def _repack(
@@ -136,7 +144,7 @@ def _repack(
 ) -> None:
     """Packs one shard; it takes the damaged one's place if it is the one that was packed."""
     if _is_as_packed(shard):
-        raise PackError(f"{shard.name} is as it was packed, so packing it again mends nothing; {_ANEW}")
+        raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
     ours = sources[shard.first_sample : shard.first_sample + shard.samples]
     total = sum(source.size_bytes for source in ours)
     done = 0
@@ -149,10 +157,10 @@ def _repack(
                     if isinstance(packed, str):
                         name = readable(str(root / source.path))
                         raise PackError(
-                            f"{name} could be packed then and cannot now: {packed}. Bring back the file, or {_ANEW}"
+                            f"{name} could be packed before, but now it cannot: {packed}. Restore the file, or {_ANEW}"
                         )
                     if not writer.add(packed, source.label, source.path):
-                        raise PackError(_other(shard, f"{readable(source.path)} does not fit into it any more"))
+                        raise PackError(_other(shard, f"{readable(source.path)} no longer fits into it"))
                     done += source.size_bytes
                     on_progress(PackProgress(position + 1, len(ours), done, total, 0))
             finished = writer.finish()
@@ -182,8 +190,8 @@ def _is_as_packed(shard: ShardFacts) -> bool:
 
 def _other(shard: ShardFacts, what: str) -> str:
     return (
-        f"{shard.name} cannot be made again: {what}. A source file has other content of the same size, or this "
-        f"fastpipe, libjpeg-turbo or OpenCV is another than packed it. The shard is left as it is; {_ANEW}"
+        f"{shard.name} cannot be restored: {what}. Either a source file has changed but kept its size, or the dataset "
+        f"was packed with another version of fastpipe, libjpeg-turbo or OpenCV. The shard stays unchanged; {_ANEW}"
     )
 
 
@@ -201,8 +209,11 @@ def _rebuild_index(journal: Journal, shards: list[ShardFacts], info: dict[str, A
         expected = info["index"]["xxh3_64"]
         if records.hexdigest() != expected:
             raise PackError(
-                f"the shards give another index: expected hash {expected}, got {records.hexdigest()}. "
-                f"Verify without --quick first, so that damaged shards are mended too, or {_ANEW}"
+                f"the shards give a different index: expected hash {expected}, got {records.hexdigest()}. Run "
+                f"fastpipe verify with --repair and without --quick, which also repairs damaged shards, or {_ANEW}"
             )
         if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
-            raise PackError(f"this numpy writes another head of {INDEX_FILE} than the one that packed it; {_ANEW}")
+            raise PackError(
+                f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
+                f"packed it; {_ANEW}"
+            )

@@ -1,4 +1,4 @@
-"""dataset.json -> the shards that there should be, and what is wrong with it."""
+"""dataset.json -> the shards that should exist, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FIELDS_WITHOUT_CHECKSUM = {
 _HASH = re.compile("[0-9a-f]{16}")
 
 OLDER = (
-    "packed by an older fastpipe, which wrote no hash of dataset.json and of the head of index.npy: a change in what "
-    "dataset.json says of source, counts and options cannot be seen"
+    "an older fastpipe packed this dataset and wrote no hash of dataset.json and of the header of index.npy: verify "
+    "cannot see changes of source, counts and options in dataset.json"
 )
 
 
@@ -89,7 +89,7 @@ def describe(path: Path) -> Description:
         _check_fields(info, found)
     if info.get("fingerprint") != expected:
         found.findings.append(
-            Damage(DATASET_FILE, "fingerprint is not that of its content", expected, repr(info.get("fingerprint")))
+            Damage(DATASET_FILE, "fingerprint does not match the content", expected, repr(info.get("fingerprint")))
         )
     try:
         found.index = Index(path)
@@ -105,14 +105,16 @@ def describe(path: Path) -> Description:
 def _check_self_checksum(data: bytes, found: Description) -> None:
     checksum = read_self_checksum(data)
     if checksum is not None and checksum[0] != checksum[1]:
-        problem = "its bytes are not those that were written, so what it says of other files may be wrong: its own hash"
+        problem = (
+            "its content has changed since it was written, so its data about other files may be wrong: its own hash"
+        )
         found.findings.append(Damage(DATASET_FILE, problem, *checksum))
 
 
 def _check_fields(info: dict[str, Any], found: Description) -> None:
     strange = sorted(info.keys() - _FIELDS_WITHOUT_CHECKSUM)
     if strange:
-        problem = f"its own hash ({SELF_CHECKSUM}) is missing or garbled; unexpected: {', '.join(map(repr, strange))}"
+        problem = f"its own hash ({SELF_CHECKSUM}) is missing or invalid; unexpected: {', '.join(map(repr, strange))}"
         found.findings.append(Damage(DATASET_FILE, problem))
     else:
         found.notes.append(OLDER)
@@ -132,7 +134,7 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
             raise ValueError(f"expected the name of a shard, got {name!r}")
         for value in (samples, size_bytes):
             if not isinstance(value, int) or not 0 <= value < 2**63:
-                raise ValueError(f"{name}: expected a whole number from 0, got {value!r}")
+                raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
         digest = _digest(entry["xxh3_64"])
         shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest))
         first += samples

@@ -1,4 +1,4 @@
-"""A shard's records, or its tar headers where the records are damaged -> where its samples begin and end."""
+"""The records of a shard, or its tar headers if the records are damaged -> where its samples begin and end."""
 
 from __future__ import annotations
 

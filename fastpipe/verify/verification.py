@@ -1,4 +1,4 @@
-"""A packed dataset -> a Report of what is wrong with it: read and hashed in order, checked in threads."""
+"""A packed dataset -> a Report of its damage: shards read and hashed in order, samples checked in threads."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
         sizes = f"{shard.size_bytes:,} bytes", f"{found.st_size:,} bytes"
         lost = 0 if records is None else _cut_off(records, found.st_size)
         first = shard.first_sample + shard.samples - lost if lost else None
-        yield Damage(shard.name, "is of another size than packed", *sizes, first, lost)
+        yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
 
 
 def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
@@ -194,15 +194,17 @@ def _judge(
         values = mismatch.expected, mismatch.got, mismatch.sample, 1
         if whole_shard and not mismatch.of_shard and index is not None:
             at = index.records.offset + mismatch.sample * INDEX_DTYPE.itemsize
-            yield Damage(INDEX_FILE, f"the row is wrong, for {shard.name} is whole: {mismatch.problem}", *values, at)
+            yield Damage(
+                INDEX_FILE, f"the row is wrong, because {shard.name} is intact: {mismatch.problem}", *values, at
+            )
         else:
             yield Damage(shard.name, mismatch.problem, *values, mismatch.offset)
     if known_bad or whole_shard:
         return
-    problem = "its bytes are not those that were packed: hash"
+    problem = "its content has changed since it was packed: hash"
     if index is None:
         yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
     elif mismatches:
         yield Damage(shard.name, problem, shard.xxh3_64, digest)
     else:
-        yield Damage(shard.name, f"no picture or label in it is damaged, but {problem}", shard.xxh3_64, digest)
+        yield Damage(shard.name, f"its images and labels are intact, but {problem}", shard.xxh3_64, digest)

@@ -1,4 +1,4 @@
-"""How far a check is -> the words for it."""
+"""The progress of a check -> a line of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verify_progress(console: Console) -> Iterator[Callable[[VerifyProgress], Non
 
     def words(now: VerifyProgress) -> str:
         seconds = max(time.monotonic() - started, 1e-6)
-        found = f"  {now.findings} wrong" if now.findings else ""
+        found = f"  problems: {now.findings}" if now.findings else ""
         rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
         return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
 

@@ -141,9 +141,9 @@ def test_repr_tells_what_it_does() -> None:
 WRONG: list[tuple[Any, str]] = [
     (lambda: Augment(3), "expected a torch.nn.Module or a list of them, got int"),
     (lambda: Augment([torch.nn.Identity(), len]), "operation 1: expected a torch.nn.Module"),
-    (lambda: Augment([torch.nn.Identity]), "make one of it: Identity(...)"),
-    (lambda: Augment([Augment.imagenet()]), "is an Augment itself"),
-    (lambda: Augment(torch.nn.Sequential(Augment.imagenet())), "is an Augment itself"),
+    (lambda: Augment([torch.nn.Identity]), "create an object of it: Identity(...)"),
+    (lambda: Augment([Augment.imagenet()]), "is an Augment; pass its operations instead"),
+    (lambda: Augment(torch.nn.Sequential(Augment.imagenet())), "is an Augment; pass its operations instead"),
     (lambda: Augment(dtype=torch.float64), "dtype: expected torch.float32 or torch.bfloat16 or torch.float16"),
     (lambda: Augment(dtype="float32"), "got 'float32'"),
     (lambda: Augment(mean=None), "expected both, or None for both"),
@@ -158,7 +158,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment(label_smoothing=1), "label_smoothing: expected a number from 0 to below 1"),
     (lambda: Augment(num_classes=0), "num_classes: expected 1 to"),
     (lambda: Augment(compile=1), "compile: expected True or False"),
-    (lambda: Augment(compile=True), "nothing of ours to compile"),
+    (lambda: Augment(compile=True), "contain nothing that fastpipe can compile"),
     (lambda: Augment([torch.nn.Identity()], compile=True), "pass torch.compile(module)"),
     (lambda: Augment.simclr(strength=3), "strength: expected a number from 0 to 2.5"),
     (lambda: Augment.randaugment(n=17), "n: expected 0 to 16"),
@@ -195,7 +195,7 @@ def test_mistakes_are_named(wrong: Any, message: str) -> None:
 def test_a_plan_of_another_batch_is_refused() -> None:
     augment = Augment.imagenet()
     plan = augment.plan(np.arange(4), (9, 9), seed=0, epoch=0, batch=0)
-    with pytest.raises(ConfigError, match=re.escape("the plan is of images (4, 3, 9, 9), got (8, 3, 9, 9)")):
+    with pytest.raises(ConfigError, match=re.escape("the plan is for images (4, 3, 9, 9), got (8, 3, 9, 9)")):
         augment.carry_out(photos(8, 9, 9), LABELS, plan, tensors_of(plan))
 
 

@@ -136,7 +136,7 @@ def test_operations_of_a_preset_go_with_modules_of_others() -> None:
     assert torch.equal(given[0], result)
     alone = Augment.randaugment(4, mean=None, std=None)(images)
     assert differing(result, alone, by=0.1) < 0.05
-    with pytest.raises(ConfigError, match="our own operations after it need it unchanged"):
+    with pytest.raises(ConfigError, match="later operations of fastpipe need the same size"):
         Augment([Returns(lambda images: images[:, :, ::2, ::2]), *ours])(images)
 
 

@@ -206,5 +206,5 @@ def test_a_contender_that_fails_is_quoted(tmp_path: Path) -> None:
 
 def test_a_contender_that_is_stuck_is_ended(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_GRACE_S", 0.1)
-    with pytest.raises(FastpipeError, match="fastpipe gave no figures within 0 s; it may be stuck"):
+    with pytest.raises(FastpipeError, match="fastpipe gave no results within 0 s and may be stuck"):
         compare(task(flat), ["fastpipe"], repeats=1, seconds=0.01, warmup_s=0.0)

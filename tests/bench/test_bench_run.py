@@ -200,7 +200,7 @@ def test_a_run_gives_the_object_that_it_ends_with(tmp_path: Path) -> None:
 def test_a_run_that_fails_says_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="ended with code 3: the end"):
         contest.run(say("import sys; print('the end', file=sys.stderr); sys.exit(3)"), "", tmp_path, 20)
-    with pytest.raises(RunError, match="gave no figures within 0 s"):
+    with pytest.raises(RunError, match="gave no results within 0 s"):
         contest.run(say("import time; time.sleep(60)"), "", tmp_path, 0.2)
 
 

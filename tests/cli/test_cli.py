@@ -62,7 +62,7 @@ def test_wrong_usage(source: Path, tmp_path: Path) -> None:
     assert "needs --max-size" in failed(2, "pack", source, packed, "--quality", 80)
     assert "quality: expected 1 to 100, got 0" in failed(2, "pack", source, packed, "--max-size", 9, "--quality", 0)
     assert "workers: expected 1" in failed(2, "pack", source, packed, "--workers", 0)
-    assert "must not contain one another" in failed(2, "pack", source, source / "inside")
+    assert "must not contain DST" in failed(2, "pack", source, source / "inside")
     assert "dst" in failed(2, "pack", source).lower()
     assert "'report', 'fail'" in failed(2, "pack", source, packed, "--on-error", "ignore")
     assert "No such command" in failed(2, "pakc")
@@ -115,7 +115,7 @@ def test_inspect(packed: Path, tmp_path: Path) -> None:
     text = succeeded("inspect", packed, "--sheet", tmp_path / "sheet.png")
     assert re.search(r"samples +24 in 1 shard,", text)
     assert re.search(r"ant +8 *\n", text)
-    assert f"24 pictures drawn to {tmp_path / 'sheet.png'}" in text
+    assert f"24 images drawn to {tmp_path / 'sheet.png'}" in text
     assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
     assert "exclude each other" in failed(2, "inspect", packed, "--sheet", "x.png", "--no-sheet")
 

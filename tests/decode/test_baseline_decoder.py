@@ -29,7 +29,7 @@ from pack_sources import unusual_sampling
 from fastpipe import _engine
 
 COMMON = ("444", "422", "420", "440", "gray")
-GIVEN_UP = "cannot be decoded here: given up by the baseline decoder"
+GIVEN_UP = "the JPEG has an unsupported format: the baseline decoder gave up"
 
 needs_baseline = pytest.mark.skipif("baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2")
 

@@ -113,7 +113,7 @@ def test_size_is_read_from_the_header() -> None:
     "region", [(-1, 0, 4, 4), (0, -1, 4, 4), (0, 0, 0, 4), (0, 0, 4, 0), (30, 0, 4, 4), (0, 2**31 - 1, 1, 2**31 - 1)]
 )
 def test_regions_outside_the_picture_are_refused(region: tuple[int, int, int, int]) -> None:
-    with pytest.raises(ValueError, match="does not lie inside the image"):
+    with pytest.raises(ValueError, match="is not inside the image"):
         _engine.decode(noise_jpeg(33, 17, "420"), region)
 
 

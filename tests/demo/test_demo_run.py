@@ -78,7 +78,7 @@ def test_fewer_photos_than_last_time_are_refused(tmp_path: Path, quick: object) 
 def test_a_folder_that_holds_something_else(tmp_path: Path, quick: object) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "mine.jpg").write_bytes(b"precious")
-    with pytest.raises(ConfigError, match="not an earlier demo's; name a new folder"):
+    with pytest.raises(ConfigError, match="no earlier demo made it; pass a new folder"):
         run_demo(tmp_path, photos=5)
     assert (tmp_path / "photos" / "mine.jpg").read_bytes() == b"precious"
 
@@ -86,6 +86,6 @@ def test_a_folder_that_holds_something_else(tmp_path: Path, quick: object) -> No
 def test_a_users_dataset_in_the_folder_is_never_replaced(tmp_path: Path, quick: object) -> None:
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / "dataset.json").write_text("precious")
-    with pytest.raises(ConfigError, match="not an earlier demo's"):
+    with pytest.raises(ConfigError, match="no earlier demo made it"):
         run_demo(tmp_path, photos=5)
     assert (tmp_path / "packed" / "dataset.json").read_text() == "precious"

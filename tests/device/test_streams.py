@@ -49,7 +49,7 @@ def test_other_devices_are_refused_with_a_way_out(device: str) -> None:
 def test_cuda_that_is_not_there(monkeypatch: pytest.MonkeyPatch, built: str | None) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", built)
-    why = "torch was built without it" if built is None else "torch sees no GPU"
+    why = "torch was built without CUDA" if built is None else "torch sees no GPU"
     with pytest.raises(ConfigError, match=rf'"?cuda.*cannot be used: .*{why}; pass device="cpu"'):
         stream_of("cuda")
 

@@ -126,7 +126,7 @@ def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(flat: Path, stream
         assert len(batches) == loader.__len__() - 2  # type: ignore[arg-type]
         with pytest.raises(SampleError, match="sample 12"):
             next(batches)
-        with pytest.raises(EngineError, match="ended by an error"):
+        with pytest.raises(EngineError, match="an error ended this epoch"):
             next(batches)
 
 
@@ -160,8 +160,8 @@ def test_a_training_step_that_does_not_end_is_told_and_waited_for(
         stream.late, stream.pause_s = 20, 0.01
         next(batches)
         (record,) = [
-            each for each in caplog.records if "has not done the training step of 4 batches ago" in each.message
+            each for each in caplog.records if "has not finished the training step of 4 batches ago" in each.message
         ]
-        assert re.match(r"no batch for \d+ s: cpu has not done", record.message)
+        assert re.match(r"no batch for \d+ s: cpu has not finished", record.message)
         assert "machine: " in record.message
         assert len(list(batches)) == BATCHES - 5

@@ -219,7 +219,7 @@ def test_lists_that_workers_copy() -> None:
 
 
 @frees_memory
-@pytest.mark.parametrize(("workers", "process"), [(0, "the process that iterates"), (1, "worker 0")])
+@pytest.mark.parametrize(("workers", "process"), [(0, "the main process"), (1, "worker 0")])
 def test_memory_that_grows_without_end(workers: int, process: str) -> None:
     """In a process of its own: one that has freed much takes no new memory for a while."""
     script = """
@@ -270,7 +270,7 @@ def test_wrong_arguments(flat: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "observation", lambda path: None)
-    with pytest.raises(ConfigError, match="is the disk full"):
+    with pytest.raises(ConfigError, match="check that the disk is not full"):
         diagnosed(Numbers(), num_workers=0)
 
 

@@ -87,7 +87,7 @@ def test_the_command(train: Path, tmp_path: Path) -> None:
     )
     assert ended.returncode == 1, ended.stderr
     assert ended.stdout.startswith("training --lr 1\n")
-    assert "ending the command: after 4" in ended.stderr
+    assert "stopping the command: after 4" in ended.stderr
     made = line_of("loader = DataLoader(Photos(), batch_size=4, num_workers=workers)", train)
     assert f"{train}:{made}: DataLoader(batch_size=4, num_workers=2" in ended.stdout
     assert "bad: slow-dataset" in ended.stdout
@@ -109,7 +109,7 @@ def test_a_training_that_hangs(train: Path, workers: str) -> None:
     assert "is at sample 40, in wait_for_ever" in first.what
     assert first.where == f"{train}:{line_of('time.sleep(3600)', train)}"
     roles = [stack.role for stack in diagnosis.stacks]
-    assert roles == ["the process that iterates", *(["worker 0", "worker 1"] if workers == "workers" else [])]
+    assert roles == ["the main process", *(["worker 0", "worker 1"] if workers == "workers" else [])]
     assert all("most recent call first" in stack.text for stack in diagnosis.stacks)
     assert set(children(os.getpid())) <= before
 
@@ -143,10 +143,10 @@ def test_the_users_own_sitecustomize_and_path_are_kept(tmp_path: Path, monkeypat
 def test_a_command_without_a_loader() -> None:
     ended = fp("doctor", "--train-script", f"{sys.executable} -c 'import torch'")
     assert ended.exit_code == 1
-    assert "iterated no torch DataLoader" in ended.stdout
+    assert "iterated over no torch DataLoader" in ended.stdout
     ended = fp("doctor", "--train-script", f"{sys.executable} -I -c 'import sys; sys.exit(3)'")
     assert "ended with exit code 3" in ended.stdout
-    assert "no Python program of this command could be watched" in ended.stdout
+    assert "doctor could watch no Python program of this command" in ended.stdout
 
 
 def test_an_empty_dataset(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_an_empty_dataset(tmp_path: Path) -> None:
 def test_a_command_that_never_comes_to_a_loader() -> None:
     began = time.monotonic()
     found = watched(sys.executable, "-c", "'import time; time.sleep(3600)'", seconds=0.1)
-    assert "no DataLoader was iterated" in found.ended
+    assert "iterated over no DataLoader in" in found.ended
     assert time.monotonic() - began < 20
 
 
@@ -204,7 +204,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert "got both" in failed(2, "doctor", tmp_path, "--train-script", "python x.py")
     assert "'no-such-program' cannot be run" in failed(2, "doctor", "--train-script", "no-such-program x")
     assert "expected a command such as" in failed(2, "doctor", "--train-script", "A=1")
-    assert "is no command: No closing quotation" in failed(2, "doctor", "--train-script", "python 'x")
+    assert "is not a valid command: No closing quotation" in failed(2, "doctor", "--train-script", "python 'x")
     assert "batches: " in failed(2, "doctor", "--train-script", "python x", "--batches", "0")
     with pytest.raises(ConfigError):
         watched("")

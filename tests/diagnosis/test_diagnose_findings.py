@@ -133,8 +133,8 @@ def test_a_late_batch_and_a_slow_way(way_s: float, name: str) -> None:
 def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     killed = "RuntimeError: DataLoader worker (pid 1) is killed by signal: Killed."
     monkeypatch.setattr(ended_module, "oom_kills", lambda: 3)
-    assert "want of memory" in ended(seen(), killed, 2)[0].why
-    assert "somebody" in ended(seen(), killed, 3)[0].why
+    assert "because there was too little memory" in ended(seen(), killed, 2)[0].why
+    assert "a library or a person" in ended(seen(), killed, 3)[0].why
     (finding,) = ended(seen(), killed.replace("Killed", "Bus error"), 3)
     assert (finding.section, "shm-size" in finding.change) == (3, True)
     assert ended(seen(), "RuntimeError: Too many open files. Communication", 3)[0].section == 4

@@ -70,7 +70,7 @@ def test_without_workers_the_caller_goes_on() -> None:
     """
     said = subprocess.check_output([sys.executable, "-c", script, os.path.dirname(FAULTS)], text=True, timeout=60)
     what, where, seconds = json.loads(said)
-    assert "the process that iterates" in what
+    assert "the main process" in what
     assert "is at sample 20, in never" in what
     assert where.startswith(FAULTS)
     assert seconds < 10
@@ -102,7 +102,7 @@ def test_threads_that_did_not_live_through_fork() -> None:
 def test_a_dataset_that_hangs_while_it_is_unpickled() -> None:
     """The worker is there, but has not come as far as to be armed: the kernel's word is all there is."""
     found = finding(diagnosed(NeverThere(), num_workers=1, multiprocessing_context="spawn", stall_timeout=3.0), "stuck")
-    assert "did not come as far as worker_init_fn" in found.what
+    assert "did not reach worker_init_fn" in found.what
     assert "the kernel says" in found.what
 
 

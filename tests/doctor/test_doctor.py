@@ -158,12 +158,11 @@ def test_the_kernel_log_names_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(kernel_log, "time", SimpleNamespace(monotonic=lambda: 650.0))  # since the machine's start
     monkeypatch.setattr(system, "oom_kills", lambda: None)
     check = check_of("killed for memory")
-    assert (
-        check.found == "some since the start; the last: pt_data_worker (4321), 10 minutes ago, at a container's limit"
-    )
+    last = "the last: pt_data_worker (4321), 10 minutes ago, at a container's limit"
+    assert check.found == f"some processes since the machine started; {last}"
     assert check.verdict is Verdict.BAD
     kmsg.write_text("6,1,5,-;nothing of the kind\n")
-    assert check_of("killed for memory").found == "the kernel does not say"
+    assert check_of("killed for memory").found == "unknown"
 
 
 def test_the_engine_names_its_code() -> None:
@@ -186,7 +185,7 @@ def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_dataset_is_looked_at(flat: Path) -> None:
     checks = {check.name: check for check in examine(flat)}
-    assert checks["dataset"].found == "37 samples in 1 shard; the index and all sizes are as packed"
+    assert checks["dataset"].found == "37 samples in 1 shard; the index and all sizes are unchanged"
     assert "images/s" in checks["decoding"].found
     assert "MB/s" in checks["reading"].found
     assert checks["reading"].verdict in (Verdict.OK, Verdict.NOTE)
@@ -206,7 +205,7 @@ def test_damaged_datasets_are_named(many_shards: Path, copied: Callable[[Path], 
     checks = {check.name: check for check in dataset.dataset(path)}
     assert checks["dataset"].verdict is Verdict.BAD
     size = shards[1].size_bytes
-    assert f"is of another size than packed: expected {size:,} bytes, got {size - 512:,} bytes" in (
+    assert f"has a different size than when it was packed: expected {size:,} bytes, got {size - 512:,} bytes" in (
         checks["dataset"].found
     )
     assert " and 1 more" in checks["dataset"].found

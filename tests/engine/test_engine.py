@@ -79,7 +79,7 @@ def test_a_shard_of_another_size_is_refused(many_shards: Path, copied: Copy, cha
     _, errors = run_all(index)
     assert [row for row, _ in errors] == np.flatnonzero(index.records["shard"] == 2).tolist()
     for _, reason in errors:
-        assert reason.startswith("the shard is not the one that was packed: ")
+        assert reason.startswith("the shard has changed since it was packed: ")
         assert f"expected {shard.size_bytes} bytes, found {shard.size_bytes + change}" in reason
 
 
@@ -110,7 +110,7 @@ def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: C
     np.save(dataset / INDEX_FILE, records)
     _, errors = run_all(Index(dataset))
     reason = (
-        "the JPEG's dimensions are not those of the index: "
+        "the JPEG's dimensions differ from the index: "
         f"the index says {width - 1} x {height}, the JPEG {width} x {height}"
     )
     assert errors == [(3, reason)]
@@ -127,7 +127,7 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[f
     errors = wait_done(pool.submit(plan, images_for(plan), exact=True))
     pool.close()
     assert [row for row, _ in errors] == [1]
-    assert errors[0][1].startswith("the crop does not lie inside the image")
+    assert errors[0][1].startswith("the crop is not inside the image")
 
 
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:

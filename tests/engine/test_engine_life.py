@@ -44,7 +44,7 @@ def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
     plan = plan_all(Index(large))
     pool.close()
     pool.close()
-    with pytest.raises(EngineError, match=r"closed; make a new one with fastpipe\.loader"):
+    with pytest.raises(EngineError, match=r"closed; create a new loader with fastpipe\.loader"):
         pool.submit(plan, images_for(plan), exact=True)
     with pytest.raises(EngineError, match="closed"):
         pool.check_usable()

@@ -24,7 +24,7 @@ def test_options_of_workers_without_workers() -> None:
 
 
 def test_fastpipe_prefetches_with_any_number_of_threads(flat: Path) -> None:
-    with pytest.raises(fastpipe.ConfigError, match="persistent_workers: threads always live as long as the loader"):
+    with pytest.raises(fastpipe.ConfigError, match="persistent_workers: the threads always live as long as the loader"):
         fastpipe.loader(flat, persistent_workers=True)
     for prefetch_factor in (1, 4):
         with fastpipe.loader(flat, 8, size=16, num_workers=1, prefetch_factor=prefetch_factor) as loader:
@@ -58,7 +58,9 @@ def test_pin_memory_without_non_blocking() -> None:
 def test_fastpipe_leaves_no_pinning_to_the_user(flat: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(fastpipe.ConfigError, match=r"pin_memory: device=.cuda. pins by itself; leave it out"):
+        with pytest.raises(
+            fastpipe.ConfigError, match=r"pin_memory: device=.cuda. already uses pinned memory; leave it out"
+        ):
             fastpipe.loader(flat, pin_memory=True)
         with fastpipe.loader(flat, 8, size=16, num_workers=1) as loader:
             assert len(list(loader)) == 4

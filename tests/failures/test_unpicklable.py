@@ -83,6 +83,8 @@ def test_the_dataset_under_spawn(flat: Path) -> None:
 def test_a_loader_itself_says_why_it_is_not_pickled(flat: Path) -> None:
     with (
         fastpipe.loader(flat, 8, size=16, num_workers=1) as loader,
-        pytest.raises(fastpipe.EngineError, match=r"call fastpipe\.loader\(\.\.\.\) in the process that iterates it"),
+        pytest.raises(
+            fastpipe.EngineError, match=r"call fastpipe\.loader\(\.\.\.\) in the process that iterates over it"
+        ),
     ):
         pickle.dumps(loader)

@@ -91,7 +91,7 @@ def test_a_folder_of_photos(flat: Path) -> None:
 def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / DATASET_FILE).unlink()
-    assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` again")
+    assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command again")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_another_version(flat: Path, copied: Copy, version: object) -> None:
     dataset = copied(flat)
     edit_info(dataset, version=version)
     reason = re.escape(f"format version {version!r}; this fastpipe reads version 1")
-    assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the fastpipe that packed it")
+    assert_refused(dataset, dataset / DATASET_FILE, reason, "Install the version of fastpipe that packed it")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_another_version(flat: Path, copied: Copy, version: object) -> None:
 def test_garbled_fields(flat: Path, copied: Copy, changes: dict[str, Any]) -> None:
     dataset = copied(flat)
     edit_info(dataset, **changes)
-    assert_refused(dataset, dataset / DATASET_FILE, "lacks or garbles a field", "pack the source again")
+    assert_refused(dataset, dataset / DATASET_FILE, "has a missing or invalid field", "pack the source again")
 
 
 def test_a_missing_index(flat: Path, copied: Copy) -> None:
@@ -153,7 +153,7 @@ def test_a_truncated_index(flat: Path, copied: Copy, length: int) -> None:
     dataset = copied(flat)
     file = dataset / INDEX_FILE
     file.write_bytes(file.read_bytes()[:length])
-    assert_refused(dataset, file, "not a whole .npy file", "pack the source again")
+    assert_refused(dataset, file, "not a complete .npy file", "pack the source again")
 
 
 def other_content(kind: str) -> bytes:
@@ -177,9 +177,9 @@ def other_content(kind: str) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("pickle", "not a whole .npy file"),
-        ("text", "not a whole .npy file"),
-        ("zip", "expected|not a whole .npy file"),
+        ("pickle", "not a complete .npy file"),
+        ("text", "not a complete .npy file"),
+        ("zip", "expected|not a complete .npy file"),
         ("floats", r"holds \(37,\) of float64; expected \(37,\)"),
         ("short", r"holds \(36,\)"),
         ("deep", r"holds \(37, 1\)"),

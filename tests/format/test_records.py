@@ -71,7 +71,9 @@ def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; look "):
+    with pytest.raises(
+        DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; check that it exists"
+    ):
         Records(tmp_path / INDEX_FILE, 128)
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
@@ -88,5 +90,5 @@ def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     rows = Records(copy, FIRST)
     os.truncate(copy, FIRST + 100 * 36 + 10)
     assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
-    with pytest.raises(DatasetError, match=r"shorter since it was opened: expected 72 bytes at byte 3,856, got 10\."):
+    with pytest.raises(DatasetError, match=r"truncated after it was opened: expected 72 bytes at byte 3,856, got 10\."):
         rows.of(np.array([100, 101]))

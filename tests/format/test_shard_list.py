@@ -49,14 +49,18 @@ def test_no_shards() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        ({"name": "../a.tar"}, ValueError, "the name of a file in the dataset's folder, got '../a.tar'"),
-        ({"name": ""}, ValueError, "the name of a file"),
-        ({"name": "\0"}, ValueError, "the name of a file"),
-        ({"name": 3}, TypeError, "expected a text, got 3"),
+        (
+            {"name": "../a.tar"},
+            ValueError,
+            "expected a file name without a folder, because shards are in the dataset's own folder, got '../a.tar'",
+        ),
+        ({"name": ""}, ValueError, "expected a file name without a folder"),
+        ({"name": "\0"}, ValueError, "expected a file name without a folder"),
+        ({"name": 3}, TypeError, "expected a string, got 3"),
         ({"name": "\ud800"}, ValueError, "surrogates"),
-        ({"samples": -1}, ValueError, "expected a whole number from 0, got -1"),
-        ({"samples": 2.0}, ValueError, "expected a whole number from 0, got 2.0"),
-        ({"samples": 2**63 - 1}, ValueError, "more samples than can be counted"),
+        ({"samples": -1}, ValueError, "expected a whole number of 0 or more, got -1"),
+        ({"samples": 2.0}, ValueError, "expected a whole number of 0 or more, got 2.0"),
+        ({"samples": 2**63 - 1}, ValueError, "the number of samples in all shards together is too large"),
         ({"size_bytes": 2**63}, ValueError, "expected a whole number"),
     ],
 )

@@ -25,7 +25,7 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         (DECODING, replace(ALL_IN_USE, cpus=8), ["decoding", "pass num_workers=8 (now 2; 8 CPUs are granted)"]),
         (DECODING, replace(ALL_IN_USE, exact=False), ["decoding", "pack the photos again"]),
         (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the photos again"]),
-        (replace(DECODING, read_s=50.0), ALL_IN_USE, ["reading", "faster disk", "more num_workers than 2"]),
+        (replace(DECODING, read_s=50.0), ALL_IN_USE, ["reading", "faster disk", "num_workers larger than 2"]),
         (Stats(augment_s=3.0, wait_s=1.0), ALL_IN_USE, ["augmentation (75% of the wait)", 'device="cuda"']),
         (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda"), ["augmentation", "compile=True"]),
         (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda", compiled=True), ["choose a lighter augment"]),

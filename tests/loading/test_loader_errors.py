@@ -64,7 +64,7 @@ def test_a_wrong_argument_is_named(flat: Path, name: str, value: Any) -> None:
     ],
 )
 def test_arguments_of_the_dataloader_name_the_alternative(flat: Path, name: str, alternative: str) -> None:
-    with pytest.raises(ConfigError, match=rf"takes no {name}: .*{re.escape(alternative)}"):
+    with pytest.raises(ConfigError, match=rf"has no argument {name}: .*{re.escape(alternative)}"):
         fastpipe.loader(flat, **{name: None})
 
 
@@ -74,7 +74,7 @@ def test_other_arguments_are_a_type_error(flat: Path) -> None:
 
 
 def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
-    message = rf"batch_size=38 with drop_last=True leaves no batch: .*{FLAT_IMAGES} samples.*drop_last=False"
+    message = rf"batch_size=38 with drop_last=True gives no full batch: .*{FLAT_IMAGES} samples.*drop_last=False"
     with pytest.raises(ConfigError, match=message):
         fastpipe.loader(flat, 38)
 
@@ -119,7 +119,7 @@ def test_after_an_error_the_iteration_is_over(flat: Path, copied: Copy) -> None:
         with pytest.raises(SampleError):
             next(iterator)
         for _ in range(2):  # and never passes for one that ended well
-            with pytest.raises(fastpipe.EngineError, match="ended by an error; begin a new one"):
+            with pytest.raises(fastpipe.EngineError, match="an error ended this epoch; start a new one"):
                 next(iterator)
 
 
@@ -199,7 +199,7 @@ def test_no_sample_is_good(flat: Path, copied: Copy) -> None:
         damage(dataset, sample)
     with (
         fastpipe.loader(dataset, 8, size=16, on_error="replace", num_workers=2) as loader,
-        pytest.raises(SampleError, match="16 other samples tried in its place failed too"),
+        pytest.raises(SampleError, match="16 other samples that could replace it failed too"),
     ):
         next(iter(loader))
     assert loader.stats().replaced == 0
@@ -230,7 +230,7 @@ def test_a_closed_loader_says_so(flat: Path) -> None:
     loader.close()
     loader.close()
     for use in (lambda: next(iterator), lambda: iter(loader)):
-        with pytest.raises(EngineError, match="closed; make a new one"):
+        with pytest.raises(EngineError, match="closed; create a new loader"):
             use()
     assert torch.equal(images, before)
     assert loader.stats().batches == 1

@@ -117,7 +117,7 @@ def test_a_shard_that_disappears(
     size = (many_shards / SHARD).stat().st_size
     reasons = f"expected {size} bytes, found {size + 512}"
     assert_names_the_sample(gone["error"], many_shards, "the shard cannot be opened: No such file or directory")
-    assert_names_the_sample(other["error"], many_shards, "the shard is not the one that was packed", reasons)
+    assert_names_the_sample(other["error"], many_shards, "the shard has changed since it was packed", reasons)
     for outcome in (gone, other):
         assert outcome["error"]["sample"] == 2 * NUMBER
         assert outcome["rows"] == rows[: 2 * NUMBER], "the batches before it came"
@@ -140,7 +140,7 @@ def test_a_shard_that_shrinks_while_it_is_open(
         return
     found = max(0, length - int(Index(many_shards).records[bad[0]]["offset"]))
     needed = int(Index(many_shards).records[bad[0]]["size"])
-    reasons = "the sample lies beyond the end of the shard", f"needs {needed} bytes, found {found}"
+    reasons = "the sample is beyond the end of the shard", f"needs {needed} bytes, found {found}"
     assert_names_the_sample(outcome["error"], many_shards, *reasons)
     assert outcome["error"]["sample"] == bad[0]
     assert outcome["rows"] == rows[: 2 * NUMBER]
@@ -164,7 +164,7 @@ def test_a_call_that_fails_once(
         assert call == "opening", "the thread that reads ahead has met it; the sample's own thread opens it again"
         assert outcome["rows"] == rows
     else:
-        advice = "after 0 of", "look at the disk or the network"
+        advice = "after 0 of", "check the disk or the network"
         reasons = (f"the shard cannot be {word}: Input/output error", *(advice if call == "reading" else ()))
         assert_names_the_sample(outcome["error"], many_shards, *reasons)
         assert outcome["rows"] == rows[: len(outcome["rows"])]
@@ -175,7 +175,7 @@ def test_a_disk_that_fails_for_ever(
     outcomes: dict[str, Outcome], rows: list[str], many_shards: Path, tried: Tried
 ) -> None:
     outcome = outcomes["reading fails for ever, replace"]
-    assert_names_the_sample(outcome["error"], many_shards, "and 16 other samples tried in its place failed too")
+    assert_names_the_sample(outcome["error"], many_shards, "and 16 other samples that could replace it failed too")
     assert outcome["rows"] == rows[: len(outcome["rows"])]
     assert outcome["again"] == rows, "once the disk is back"
     tried("EIO from each read", 1, 'a SampleError, also with on_error="replace"; once it is over, a whole epoch')
@@ -223,7 +223,7 @@ def test_slow_reads(outcomes: dict[str, Outcome], rows: list[str], tried: Tried)
         assert outcomes[name]["rows"] == rows * epochs
     said = outcomes["each read of a shard is slow"]["said"]
     stuck = [line for line in said if line.startswith("no batch for ")]
-    for words in ("stuck reading sample ", "(key 00000000", "at byte ", "shard-0000", "does not answer; look at it"):
+    for words in ("stuck reading sample ", "(key 00000000", "at byte ", "shard-0000", "does not answer; check it"):
         assert words in stuck[0]
     (advice,) = (line for line in said if line not in stuck)
     assert "the bottleneck is reading (" in advice

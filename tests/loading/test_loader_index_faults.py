@@ -42,9 +42,9 @@ def rows(outcomes: dict[str, Outcome]) -> list[str]:
 def test_an_index_that_shrinks(outcomes: dict[str, Outcome], rows: list[str], tried: Tried, length: int) -> None:
     outcome = outcomes[f"cut to {length}"]
     assert outcome["error"]["type"] == "DatasetError"
-    for words in ("index.npy has become shorter since it was opened: expected ", " bytes at byte ", ", got "):
+    for words in ("index.npy was truncated after it was opened: expected ", " bytes at byte ", ", got "):
         assert words in outcome["error"]["text"]
-    assert "pack into another folder while a dataset is in use" in outcome["error"]["text"]
+    assert "While a dataset is in use, pack into another folder" in outcome["error"]["text"]
     assert outcome["rows"] == rows[: len(outcome["rows"])]
     assert len(outcome["rows"]) >= 4
     tried("index.npy cut short in place", 1, "all batches planned before, then a DatasetError; no SIGBUS")
@@ -52,7 +52,7 @@ def test_an_index_that_shrinks(outcomes: dict[str, Outcome], rows: list[str], tr
 
 def test_an_index_that_is_short_from_the_start(outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes["cut before the first batch"]
-    assert "has become shorter since it was opened" in outcome["error"]["text"]
+    assert "was truncated after it was opened" in outcome["error"]["text"]
     assert outcome["rows"] == []
 
 

@@ -130,6 +130,6 @@ def test_an_interrupt_anywhere_never_leaves_a_silent_gap(flat: Path) -> None:
             came, iterator = interrupted_at(loader, line)
             if not came:
                 break
-            with contextlib.suppress(EngineError):  # "this epoch was ended by an error"
+            with contextlib.suppress(EngineError):  # "an error ended this epoch"
                 assert next(iterator)[1].tolist() == second, "or it goes on as if nothing had been"
         assert line > 10

@@ -117,9 +117,7 @@ def test_shards_that_are_opened_after_the_overwrite(
 def test_overwritten_before_the_first_batch(data: Path, source: Path, tried: Tried) -> None:
     with loader_of(data) as loader:
         pack(source, data, OTHERS["another order"])
-        with pytest.raises(
-            DatasetError, match=r"holds another dataset than before: expected fingerprint .*Open it anew"
-        ):
+        with pytest.raises(DatasetError, match=r"now holds a different dataset: expected fingerprint .*Open it again"):
             next(iter(loader))
     tried("pack --overwrite between making a loader and its first batch", 1, "a DatasetError")
 

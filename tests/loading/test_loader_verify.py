@@ -43,7 +43,7 @@ def test_a_changed_bit_that_decodes_is_found_only_with_verify(textured: Path, co
     with pytest.raises(SampleError) as caught:
         epoch(dataset, verify=True)
     assert caught.value.sample == 13
-    reason = f"the bytes are not those that were packed: expected XXH3-64 {expected}, got {found}"
+    reason = f"the bytes have changed since they were packed: expected XXH3-64 {expected}, got {found}"
     assert caught.value.reason == reason
     assert re.search(r"on_error='replace'", str(caught.value))
 

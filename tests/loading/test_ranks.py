@@ -36,8 +36,8 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "world_size", "says"),
     [
-        (1, None, "world_size: expected a number, since rank is given"),
-        (None, 2, "rank: expected a number, since world_size is given"),
+        (1, None, "world_size: expected a number, because rank is given"),
+        (None, 2, "rank: expected a number, because world_size is given"),
         (2, 2, "rank: expected 0 to 1, got 2"),
         (-1, 2, "rank: expected 0 to 1"),
         (0, 0, "world_size: expected 1 to"),
@@ -60,7 +60,9 @@ def test_torch_distributed_where_it_is_initialised(tmp_path: Path) -> None:
 def test_a_launchers_processes_that_do_not_know_each_other(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(ConfigError, match=r"RANK=1, WORLD_SIZE=4.*each would read everything.*init_process_group"):
+    with pytest.raises(
+        ConfigError, match=r"RANK=1, WORLD_SIZE=4.*each process would read the whole dataset.*init_process_group"
+    ):
         fastpipe.loader(flat, 4, size=8)
 
 
@@ -77,7 +79,9 @@ def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_nodes(Ranks(5, 8), 8) == (Ranks(5, 8, 4), 8)
     with pytest.raises(ConfigError, match=r"multiple of the 4 nodes \(8 ranks, 2 on each\), got 6"):
         in_nodes(Ranks(5, 8), 6)
-    with pytest.raises(ConfigError, match=r"as many ranks on every node, got 5 ranks with 2 on this one"):
+    with pytest.raises(
+        ConfigError, match=r"the same number of ranks on every node, got 5 ranks, 2 of them on this node"
+    ):
         in_nodes(Ranks(0, 5), None)
 
 
@@ -95,10 +99,10 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
     ("options", "says"),
     [
         ({"partition": "shard"}, "partition: expected 'sample' or 'node', got 'shard'"),
-        ({"canonical_nodes": 4}, 'canonical_nodes=4 is for partition="node"'),
-        ({"partition": "node", "canonical_nodes": 3}, r"batch_size=4: expected one that, times world_size=1, is a mul"),
+        ({"canonical_nodes": 4}, 'canonical_nodes=4 works only with partition="node"'),
+        ({"partition": "node", "canonical_nodes": 3}, r"batch_size=4: batch_size times world_size=1 must be a mul"),
         ({"partition": "node", "canonical_nodes": 64, "batch_size": 64}, "37 samples, fewer than the 64 canonical"),
-        ({"rank": 0, "world_size": 10}, "a batch of 10 ranks takes 40. Pass a smaller batch_size"),
+        ({"rank": 0, "world_size": 10}, "a global batch of 10 ranks needs 40. Pass a smaller batch_size"),
     ],
 )
 def test_options_that_do_not_go_together(flat: Path, options: dict[str, object], says: str) -> None:

@@ -181,10 +181,10 @@ def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> No
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"seed": 3}, "seed was 0 and is 3"),
-        ({"shuffle": False}, "shuffle was True and is False"),
-        ({"drop_last": True}, "drop_last was False and is True"),
-        ({"world_size": 2, "rank": 0}, "global_batch_size was 5 and is 10"),
+        ({"seed": 3}, "seed was 0 and is now 3"),
+        ({"shuffle": False}, "shuffle was True and is now False"),
+        ({"drop_last": True}, "drop_last was False and is now True"),
+        ({"world_size": 2, "rank": 0}, "global_batch_size was 5 and is now 10"),
     ],
 )
 def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str, Any], says: str) -> None:
@@ -219,7 +219,7 @@ def test_another_dataset_is_refused_with_both_fingerprints(flat: Path, textured:
         ({"batches": 9}, "batches: expected 0 to 8, got 9"),
         ({"batches": -1}, "batches: expected 0 to 8, got -1"),
         ({"epoch": "one"}, "epoch: expected a whole number"),
-        ({"order": None}, "seed was None and is 0"),
+        ({"order": None}, "seed was None and is now 0"),
     ],
 )
 def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: str) -> None:
@@ -232,14 +232,14 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
 @pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, "text", [1, 2]])
 def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(ConfigError, match=r"expected what state_dict\(\) gave, got"):
+        with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
             loader.load_state_dict(state)  # type: ignore[arg-type]
         assert len(list(loader)) == len(loader)  # untouched
 
 
 def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(EngineError, match="none of this epoch has been handed out"):
+        with pytest.raises(EngineError, match="this epoch has not given a batch yet"):
             _ = loader.valid
         for images, _ in loader:
             assert loader.valid.dtype == torch.bool

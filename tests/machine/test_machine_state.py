@@ -114,6 +114,6 @@ def test_a_kernel_without_pressure_is_watched_for_a_moment(kernel: Path, monkeyp
     stat.write_text("cpu  1000 50 300 5000 700 0 20 0 0 0\ncpu0 1 1 1 1\n")
     later = "cpu  1150 50 350 5100 800 0 20 0 0 0\n"
     monkeypatch.setattr(machine.time, "sleep", lambda seconds: stat.write_text(later))
-    assert "CPUs idle for want of the disk 25% of the time just now" in machine.machine_state()
+    assert "CPUs idle, waiting for the disk, 25% of the time just now" in machine.machine_state()
     (kernel / "proc" / "pressure" / "io").write_text("some avg10=1.00 avg60=3.00 avg300=0.00 total=5\n")
     assert "just now" not in machine.machine_state()

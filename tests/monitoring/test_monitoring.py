@@ -44,7 +44,7 @@ def test_a_line_says_what_was_done_between_two_looks() -> None:
         "fastpipe: epoch 2 (1,000 batches); 3,200 images/s; 200 MB/s read; 3 samples replaced; "
         "waited 25% of the steps' time, most of it for decoding threads; "
         "threads: 7 of 8 busy, read 5%, decode 80%, resize 15%; "
-        "queues: 1 of 3 batches ready, 1,500 rows waiting, 1 on the way to the device"
+        "queues: 1 of 3 batches ready, 1,500 rows waiting, 1 being copied to the device"
     )
     assert line(describe(Stats(), Stats(threads=2), 1.0, 10)) == (
         "fastpipe: not begun; 0 images/s; 0 MB/s read; threads: 0 of 2 busy; "

@@ -93,7 +93,7 @@ def test_over_http(loader: fastpipe.Loader) -> None:
 
 @pytest.mark.parametrize("loaders", [None, {"train": None}, ["train"]])
 def test_what_is_no_loader(loaders: object) -> None:
-    with pytest.raises(ConfigError, match="loaders: expected names and loaders"):
+    with pytest.raises(ConfigError, match="loaders: expected a mapping of names to loaders"):
         LoaderCollector(loaders)  # type: ignore[arg-type]
 
 

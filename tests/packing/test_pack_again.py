@@ -107,7 +107,7 @@ def test_a_damaged_dataset_is_not_taken_for_packed(tmp_path: Path, damage: str) 
         info = json.loads((packed / "dataset.json").read_text())
         del info["class_counts"]
         (packed / "dataset.json").write_text(json.dumps(info))
-    with pytest.raises(PackError, match=r"or a damaged one: .*--overwrite"):
+    with pytest.raises(PackError, match=r"or a damaged dataset: .*--overwrite"):
         pack(source, packed)
     pack(source, packed, PackOptions(overwrite=True))
     assert digests(packed) == whole
@@ -138,7 +138,7 @@ def test_files_that_were_rejected_do_not_pass_for_packed_where_none_may_be(tmp_p
     source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
     (source / "ant" / "bad.jpg").write_bytes(b"no image")
     pack(source, packed)
-    with pytest.raises(PackError, match=r"1 files were left out.*--overwrite"):
+    with pytest.raises(PackError, match=r"1 files were rejected.*--overwrite"):
         pack(source, packed, PackOptions(fail_fast=True))
 
 

@@ -74,13 +74,13 @@ def lose(file: Path) -> None:
 
 
 CHANGES: dict[Callable[[Path], None], str] = {
-    vanish: r"05.jpg has changed while packing: .* is gone now \(No such file",
-    shorten: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and has [\d,]+ now",
-    rewrite: r"05.jpg has changed while packing: .* has been written again since, to the same size",
-    exchange: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and has [\d,]+ now",
-    block: r"05.jpg has changed while packing: .* is no regular file now",
-    bury: r"05.jpg has changed while packing: .* is no regular file now",
-    lose: r"the source folder .* is gone",
+    vanish: r"05.jpg has changed while packing: .* has disappeared \(No such file",
+    shorten: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and now has [\d,]+",
+    rewrite: r"05.jpg has changed while packing: .* was written again, with the same size",
+    exchange: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and now has [\d,]+",
+    block: r"05.jpg has changed while packing: .* is no longer a regular file",
+    bury: r"05.jpg has changed while packing: .* is no longer a regular file",
+    lose: r"the source folder .* has disappeared",
 }
 OUTCOME = "the pack names it and stops; a second run finishes; the bytes are those of the source as it is then"
 

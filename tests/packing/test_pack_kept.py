@@ -107,7 +107,9 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
     before = digests(packed)
     other = small_source(tmp_path / "other")
     (other / "class-0" / "bad").unlink()
-    with pytest.raises(PackError, match=rf"unfinished pack of other sources .*packed from {source} there, {other} now"):
+    with pytest.raises(
+        PackError, match=rf"unfinished pack with other sources .*packed from {source} there, {other} now"
+    ):
         pack(other, packed, SMALL)
     assert digests(packed) == before
     source.rename(tmp_path / "moved")

@@ -168,7 +168,7 @@ def test_a_harmed_shard_of_an_unfinished_pack_is_made_anew(
 def test_an_unfinished_pack_of_other_options_needs_overwrite(destination: Path, undisturbed: dict[str, str]) -> None:
     stop_after(destination, 2)
     before = states(destination)
-    with pytest.raises(PackError, match=r"unfinished pack of other sources or options \(seed 0 there, 1 now"):
+    with pytest.raises(PackError, match=r"unfinished pack with other sources or options \(seed 0 there, 1 now"):
         pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1))
     assert states(destination) == before
     pack(source_of(destination), destination, PackOptions(shard_size=100_000, seed=1, overwrite=True))

@@ -176,7 +176,7 @@ def test_a_dataset_without_samples(flat: Path, copied: Copy) -> None:
     info |= {"samples": 0, "shards": [], "class_counts": [0, 0, 0]}
     (dataset / DATASET_FILE).write_text(json.dumps(info))
     np.save(dataset / INDEX_FILE, np.load(dataset / INDEX_FILE)[:0])
-    with pytest.raises(ConfigError, match="has no samples; pack a source that has"):
+    with pytest.raises(ConfigError, match="has no samples; pack a source that contains images"):
         fastpipe.Dataset(dataset)
 
 
@@ -217,7 +217,7 @@ def test_shards_that_are_missing_or_changed(many_shards: Path, copied: Copy) -> 
         dataset[0]
     with open(index.shards[-1].path, "ab") as file:
         file.write(b"x")
-    with pytest.raises(SampleError, match=r"not the one that was packed: expected \d+ bytes, found \d+"):
+    with pytest.raises(SampleError, match=r"the shard has changed since it was packed: expected \d+ bytes, found \d+"):
         dataset[last]
     os.mkfifo(index.shards[0].path)
     with pytest.raises(SampleError, match="expected a regular file"):
@@ -233,7 +233,7 @@ def test_an_impossible_record_is_refused(flat: Path, copied: Copy) -> None:
     dataset = fastpipe.Dataset(path)
     with pytest.raises(DatasetError, match="the record of sample 4 is impossible"):
         dataset[4]
-    with pytest.raises(SampleError, match="dimensions are not those of the index"):
+    with pytest.raises(SampleError, match="dimensions differ from the index"):
         dataset[5]
 
 
@@ -243,7 +243,7 @@ def test_an_index_cut_short_while_in_use(flat: Path, copied: Copy) -> None:
     dataset = fastpipe.Dataset(path)
     dataset[36]
     os.truncate(path / INDEX_FILE, 1000)
-    with pytest.raises(DatasetError, match="shorter since it was opened"):
+    with pytest.raises(DatasetError, match="truncated after it was opened"):
         dataset[36]
 
 
@@ -288,7 +288,7 @@ def test_another_dataset_in_its_place(flat: Path, textured: Path, copied: Copy) 
     before, after = Index(flat).fingerprint, Index(textured).fingerprint
     shutil.rmtree(path)
     shutil.copytree(textured, path)
-    message = f"holds another dataset than before: expected fingerprint {before}, got {after}"
+    message = f"now holds a different dataset: expected fingerprint {before}, got {after}"
     with pytest.raises(DatasetError, match=message):
         pickle.loads(pickled)[0]  # noqa: S301
     with pytest.raises(DatasetError, match=message):  # nothing of it was read yet
@@ -382,5 +382,5 @@ def test_packing_anew_with_other_options_is_noticed(tmp_path: Path) -> None:
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1))
     dataset = fastpipe.Dataset(tmp_path / "packed")
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, seed=9, overwrite=True))
-    with pytest.raises(DatasetError, match="another dataset than before"):
+    with pytest.raises(DatasetError, match="now holds a different dataset"):
         dataset[0]

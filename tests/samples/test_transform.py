@@ -130,7 +130,7 @@ def test_an_error_inside_the_transform_is_its_own(albumentations_compose: type[C
     [
         (3, "expected None or a callable, got 3"),
         ("flip", "expected None or a callable, got 'flip'"),
-        (torch.nn.Identity, r"got the class Identity; make one of it: Identity\(\.\.\.\)"),
+        (torch.nn.Identity, r"got the class Identity; create an object of it: Identity\(\.\.\.\)"),
     ],
 )
 def test_what_cannot_be_called_is_refused(transform: object, message: str) -> None:

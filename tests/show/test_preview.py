@@ -73,7 +73,7 @@ def test_crops_are_drawn_on_the_photo(large: Path, tmp_path: Path) -> None:
 def test_the_command_says_what_it_did(flat: Path, tmp_path: Path) -> None:
     out = tmp_path / "sheet.png"
     assert succeeded("preview", flat, "--augment", "simclr", "--out", out, "--rows", 3) == (
-        f"3 photos with 8 variants each drawn to {out}\n"
+        f"3 photos drawn to {out}, each with 8 variants\n"
     )
     assert read(out).shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     succeeded("preview", flat, "--out", out, "--rows", 90)

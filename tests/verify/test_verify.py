@@ -179,11 +179,11 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     offset, size = int(records["offset"][2]), int(records["size"][2])
     note = offset + -(-size // 512) * 512 + 512 + 1
     for byte, words in (
-        (offset - 1024, "disagree on the label"),
+        (offset - 1024, "the label in 0000000002.cls differs from the index"),
         (offset - 1000, "padding of 0000000002.cls"),
         (offset - 1536, "tar header of 0000000002.cls"),
         (offset - 512 + 124, "tar header of 0000000002.jpg"),
-        (note - 512, "what follows the JPEG is not 0000000002.json"),
+        (note - 512, "0000000002.json, after the JPEG, has changed"),
     ):
         flip(shard, byte)
         first, *rest = verify(dataset).findings
@@ -193,7 +193,7 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
         flip(shard, byte)
     flip(shard, note + 10)  # in the text of the path
     (found,) = verify(dataset).findings
-    assert found.problem.startswith("no picture or label in it is damaged")
+    assert found.problem.startswith("its images and labels are intact")
 
 
 def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
@@ -295,7 +295,7 @@ def test_a_renamed_hash_does_not_pass_for_an_older_version(tiny: Path, copied: C
         data.replace(SELF_CHECKSUM.encode(), b"s" + SELF_CHECKSUM[1:].encode().upper())
     )
     (found,) = verify(dataset).findings
-    assert "missing or garbled" in found.problem
+    assert "missing or invalid" in found.problem
 
 
 def test_counts_that_disagree_are_found(tiny: Path, copied: Copy) -> None:
@@ -332,7 +332,9 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, m
     report = verify(dataset)
     assert list(report.bad_samples()) == [(10, 11)]
     assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, 10]
-    assert [found.sample for found in report.findings if "not the one that was packed" in found.problem] == [11]
+    assert [
+        found.sample for found in report.findings if "the JPEG has changed since it was packed" in found.problem
+    ] == [11]
     assert {found.file for found in report.findings} == {Path(shard).name}
 
 

@@ -30,7 +30,7 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
                  region.height, whole.width, whole.height);
   }
   if (method != DecodeMethod::libjpeg && decode_baseline(denominator, region, sink)) return {};
-  if (method == DecodeMethod::baseline) return error(Code::unsupported, "given up by the baseline decoder");
+  if (method == DecodeMethod::baseline) return error(Code::unsupported, "the baseline decoder gave up");
   if (common_) {
     const Status status = turbo_.open(data_, size_, max_pixels_);
     if (!status.ok()) return status;

@@ -1,4 +1,4 @@
-"""What was seen of a DataLoader -> findings, a module a kind."""
+"""The observation of a DataLoader -> findings; one module per kind."""
 
 from __future__ import annotations
 

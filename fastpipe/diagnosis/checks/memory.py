@@ -45,7 +45,7 @@ def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
     batches = seen.facts["batches"]
     each_of = None if batches is None else batches / max(seen.num_workers, 1)
-    found = [_growth("the process that iterates", seen.snapshots, batches)]
+    found = [_growth("the main process", seen.snapshots, batches)]
     for worker in seen.workers:
         if worker.number >= 0:
             found.append(_growth(f"worker {worker.number}, pid {worker.pid}", worker.snapshots, each_of))
@@ -91,11 +91,11 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
             f"{worst.process} grew by {size(worst.grown_bytes)} in {count(worst.batches, 'batch')}"
             f" (from {size(worst.first_bytes)}), and had not stopped"
             + ("" if worst.epoch_bytes is None else f": {size(worst.epoch_bytes)} an epoch"),
-            "something is kept for each sample or batch: a cache in the dataset, or in the loop a list of batches, "
-            "losses or outputs with their graphs",
-            "bound the cache; keep numbers (loss.item()) in place of tensors"
+            "the program keeps something for each sample or batch: a cache in the dataset, or in the loop a list of "
+            "batches, losses or outputs with their graphs",
+            "limit the size of the cache; keep numbers (loss.item()) instead of tensors"
             if worst.process.startswith("the")
-            else "bound what the dataset keeps in __getitem__",
+            else "limit the data that the dataset keeps in __getitem__",
             "" if worst.process.startswith("the") and seen.num_workers else str(seen.facts["dataset_place"]),
             5,
         )
@@ -107,7 +107,7 @@ def _objects(seen: Observation, around: Surroundings, held: int, copying: list[G
     forked = seen.facts["method"] == "fork"
     what = f"{largest['path']} is a {largest['kind']}, about {size(largest['bytes'])}"
     if len(seen.facts["heavy"]) > 1:
-        what += f", and {len(seen.facts['heavy']) - 1} more like it"
+        what += f", and {len(seen.facts['heavy']) - 1} similar objects"
     if copying:
         most = max(copying, key=lambda growth: growth.grown_bytes)
         what += (
@@ -121,11 +121,14 @@ def _objects(seen: Observation, around: Surroundings, held: int, copying: list[G
         "copy-on-write" if forked else "objects-in-each-worker",
         Severity.BAD if copying or large else Severity.NOTE,
         what,
-        "looking at a Python object writes its reference count, so a forked worker copies the pages that it reads"
+        "reading a Python object changes its reference count, so a forked worker copies the memory pages that it reads"
         if forked
-        else f"a worker that is started by {seen.facts['method']} gets a copy of all of it, by pickle, at its start",
+        else (
+            f"with the start method {seen.facts['method']} each worker gets its own copy of all objects, by pickle, "
+            "when it starts"
+        ),
         f"{largest['path'].replace('dataset', 'self', 1)} = np.array(..., dtype='S') for names, or a tensor for "
-        "numbers, in place of Python objects",
+        "numbers, instead of Python objects",
         str(seen.facts["dataset_place"]),
         5,
     )

@@ -1,4 +1,4 @@
-"""A DataLoader's options -> pairs that do not go together, and numbers that the machine cannot give."""
+"""A DataLoader's options -> options that do not fit together, and numbers that are too large for the machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _without_workers(seen: Observation) -> Iterator[Finding]:
             "options-without-workers",
             Severity.NOTE,
             f"{' and '.join(f'{name}={seen.facts[name]}' for name in idle)} with num_workers=0",
-            "both are about workers, and there are none",
+            "both options need workers, and there are none",
             f"leave out {' and '.join(idle)}, or set num_workers",
             seen.made_at,
             11,
@@ -45,7 +45,7 @@ def _pinning(seen: Observation) -> Iterator[Finding]:
             "pin-without-gpu",
             Severity.NOTE,
             "pin_memory=True, and there is no GPU",
-            "pinned memory is for copies to a GPU that run beside its work",
+            "pinned memory is useful only for copies to a GPU that run while the GPU computes",
             "DataLoader(..., pin_memory=torch.cuda.is_available())",
             seen.made_at,
             12,
@@ -55,8 +55,8 @@ def _pinning(seen: Observation) -> Iterator[Finding]:
             "gpu-without-pin",
             Severity.NOTE,
             "pin_memory=False in a program that uses a GPU",
-            "from memory that is not pinned a copy cannot run beside the GPU's work",
-            "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True): both or neither",
+            "a copy from memory that is not pinned cannot run while the GPU computes",
+            "DataLoader(..., pin_memory=True) and .to(device, non_blocking=True): use both or neither",
             seen.made_at,
             12,
         )
@@ -73,12 +73,13 @@ def _workers(seen: Observation, around: Surroundings) -> Iterator[Finding]:
         if found.delayed > 0.3:
             severity = Severity.BAD
         elif found.on_cpu < 0.3:
-            what += f" and computes {found.on_cpu:.0%} of it, so more workers than CPUs may be meant"
+            what += f" and computes {found.on_cpu:.0%} of it, so more workers than CPUs may be intended"
     yield Finding(
         "too-many-workers",
         severity,
         what,
-        "os.cpu_count() is the host's, whatever a container is granted; each worker also holds batches of its own",
+        "os.cpu_count() counts the CPUs of the host, not the CPUs granted to a container; each worker also holds its "
+        "own batches",
         f"DataLoader(..., num_workers={around.cpus}), divided by the training processes of the container",
         seen.made_at,
         6,
@@ -91,17 +92,17 @@ def _made_ahead(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     batch = statistics.median(each.size_bytes for each in seen.batches)
     prefetch = int(seen.facts["prefetch_factor"])
     ahead = seen.num_workers * prefetch * batch
-    sum_ = f"num_workers={seen.num_workers} x prefetch_factor={prefetch} x {size(batch)} a batch are {size(ahead)}"
+    sum_ = f"num_workers={seen.num_workers} x prefetch_factor={prefetch} x {size(batch)} per batch = {size(ahead)}"
     less = "DataLoader(..., prefetch_factor=1)" if prefetch > 1 else "DataLoader(...) with fewer num_workers"
     # What is there already was taken from what is free: it was measured when the loader ran.
     if around.free_bytes is not None and ahead > _MOST_OF_MEMORY * around.free_bytes:
         yield Finding(
             "prefetch-memory",
             Severity.BAD,
-            f"{sum_}, of {size(around.free_bytes)} that are free",
-            "prefetch_factor counts for each worker"
-            + ("; pinned copies come on top" if seen.facts["pin_memory"] else ""),
-            f"{less}, or smaller batches (uint8 in place of float32)",
+            f"{sum_}; only {size(around.free_bytes)} of memory are free",
+            "prefetch_factor applies to each worker"
+            + ("; pinned copies need additional memory" if seen.facts["pin_memory"] else ""),
+            f"{less}, or smaller batches (uint8 instead of float32)",
             seen.made_at,
             7,
         )
@@ -111,7 +112,7 @@ def _made_ahead(seen: Observation, around: Surroundings) -> Iterator[Finding]:
             "small-shared-memory",
             Severity.BAD,
             f"{sum_}; /dev/shm had {size(shared)} free",
-            "workers hand batches over in files in /dev/shm",
+            "workers pass batches in files in /dev/shm",
             f"docker run --shm-size=8g (or --ipc=host), or {less}",
             seen.made_at,
             3,

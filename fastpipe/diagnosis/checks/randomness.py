@@ -36,8 +36,8 @@ def _generators(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
             Severity.BAD,
             f"{repeated[0]} is a random generator of the dataset's own, with the same state in several workers"
             + (f"; so are {', '.join(repeated[1:4])}" if len(repeated) > 1 else ""),
-            "it was made once and copied into each worker, so all draw the same numbers; and again in each epoch, "
-            "without persistent_workers",
+            "it was created once and copied into each worker, so all workers draw the same numbers; without "
+            "persistent_workers, they draw them again in each epoch",
             "draw with torch, or from np.random.default_rng([seed, epoch, number]) in __getitem__",
             str(seen.facts["dataset_place"]),
             8,
@@ -54,9 +54,9 @@ def _streams(seen: Observation, workers: list[Worker]) -> Iterator[Finding]:
                 yield Finding(
                     "every-sample-per-worker",
                     Severity.BAD,
-                    f"workers {worker.number} and {other.number} began with the same {shared} samples: an epoch has "
-                    f"every sample {count(seen.num_workers, 'time')}",
-                    "each worker has a copy of the IterableDataset and iterates all of it",
+                    f"workers {worker.number} and {other.number} started with the same {shared} samples: an epoch "
+                    f"contains every sample {count(seen.num_workers, 'time')}",
+                    "each worker has a copy of the IterableDataset and iterates over all of it",
                     "in __iter__: worker = torch.utils.data.get_worker_info(), then yield "
                     "samples[worker.id :: worker.num_workers]",
                     str(seen.facts["dataset_place"]),

@@ -1,4 +1,4 @@
-"""The time of each sample, and what failed -> samples that are much slower than the rest, and those that break."""
+"""The time of each sample, and errors -> samples that are much slower than the others, and samples that fail."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def slow(seen: Observation) -> Iterator[Finding]:
     yield Finding(
         "slow-samples",
         Severity.BAD,
-        f"{len(outliers):,} of {len(times_s):,} samples take over {milliseconds(limit_s)}, where the median is "
-        f"{milliseconds(median_s)}, and {outliers.sum() / times_s.sum():.0%} of all samples' time. "
-        f"The slowest: {'; '.join(worst)}",
-        "a worker makes its batch alone, so a slow sample holds up the batch that it is in, and those behind it",
-        "look at these samples (huge pictures, a slow disk): scale them down once, or leave them out",
+        f"{len(outliers):,} of {len(times_s):,} samples take more than {milliseconds(limit_s)} (median "
+        f"{milliseconds(median_s)}), and {outliers.sum() / times_s.sum():.0%} of all samples' time. The slowest: "
+        f"{'; '.join(worst)}",
+        "a worker makes its batch alone, so a slow sample delays its own batch and all later batches",
+        "check these samples (very large images, a slow disk): make the images smaller once, or leave them out",
         str(seen.facts["dataset_place"]),
         13,
     )
@@ -70,13 +70,14 @@ def failures(seen: Observation) -> Iterator[Finding]:
         what = f"collate_fn raised {first['error']}"
     others = {failure["sample"] for failure in found} - {first["sample"]}
     if others:
-        what += f"; so did {len(others):,} more"
+        what += f"; {len(others):,} more samples raised errors"
     yield Finding(
         "bad-sample",
         Severity.BAD,
         what,
         "an error in a worker ends the epoch, and its message does not name the sample",
-        "mend or leave out this sample; or try in __getitem__, with the file's name in the message",
+        "repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name in the "
+        "message",
         first["place"],
         13,
     )

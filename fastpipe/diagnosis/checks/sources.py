@@ -1,4 +1,4 @@
-"""What is in a dataset -> what cannot be pickled to workers."""
+"""The objects in a dataset -> those that cannot be pickled to workers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def check(seen: Observation) -> Iterator[Finding]:
         "lambda",
         Severity.NOTE if forked else Severity.BAD,
         f"{first['path']} is {first['kind']}{more}",
-        "pickle takes no lambda and nothing that was defined inside of a function; "
+        "pickle cannot store lambdas, or functions and classes that are defined inside a function; "
         + (
-            "forked workers need no pickle, but Python 3.14 no longer forks by default, nor do Windows and macOS"
+            "forked workers need no pickle, but Python 3.14, Windows and macOS do not fork by default"
             if forked
-            else f"workers that are started by {seen.facts['method']} get the dataset by pickle"
+            else f"with the start method {seen.facts['method']}, workers get the dataset by pickle"
         ),
-        "define it with a name at the top of a module, or use functools.partial",
+        "define it with a name at the top level of a module, or use functools.partial",
         first["place"],
         10,
     )

@@ -1,4 +1,4 @@
-"""The time of each stage -> which one holds the loop up, and what to change."""
+"""The time of each stage -> the stage that delays the loop, and what to change."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
         yield Finding(
             "slow-epoch-start",
             Severity.BAD,
-            f"the first batch of an epoch comes after {found.start_s:.1f} s, {milliseconds(found.fetch_s)} of which it "
-            f"is made; a later one comes after {milliseconds(typical_s)}",
-            f"every epoch starts {count(seen.num_workers, 'worker')} anew ({seen.facts['method']})",
+            f"the first batch of an epoch comes after {found.start_s:.1f} s, although making it takes "
+            f"{milliseconds(found.fetch_s)}; a later batch comes after {milliseconds(typical_s)}",
+            f"every epoch starts {count(seen.num_workers, 'worker')} again ({seen.facts['method']})",
             "DataLoader(..., persistent_workers=True)",
             seen.made_at,
             14,
@@ -52,7 +52,10 @@ def bottleneck(seen: Observation, found: Stages) -> str:
     if found.step_s is not None and _keeps_up(seen, found):
         text = f"the loader keeps up: the loop waits {found.waiting:.0%} of its time"
         if (found.delayed or 0.0) > _CROWDED:
-            text += f"; but making a batch waits {found.delayed:.0%} of its time for a CPU, and so may the steps"
+            text += (
+                f"; but a worker that makes a batch waits {found.delayed:.0%} of the time for a CPU, and perhaps "
+                "the training steps wait too"
+            )
         return text
     rate = f"{found.samples / found.seconds:,.0f} samples/s" if found.seconds > 0 else "one batch"
     head = (
@@ -77,8 +80,8 @@ def _who(seen: Observation, found: Stages) -> str:
     if seen.num_workers == 0:
         transfer_s = found.transfer_s or 0.0
         if seen.facts["pin_memory"] and transfer_s > found.fetch_s:
-            return "the bottleneck is pinning"
-        return f"{making}; no workers: a step makes its own batch"
+            return "the bottleneck is pinning memory"
+        return f"{making}; there are no workers, so each step makes its own batch"
     if found.busy >= _BUSY:
         return f"{making}; workers are busy {found.busy:.0%}"
     if found.transfer_s is not None and found.transfer_s > 0.3 * found.wait_s and found.transfer_s > found.fetch_s / 4:
@@ -86,7 +89,7 @@ def _who(seen: Observation, found: Stages) -> str:
             f"the bottleneck is the way from the workers ({milliseconds(found.transfer_s)} a batch); "
             f"they are busy {found.busy:.0%}"
         )
-    return f"workers are busy {found.busy:.0%}: batches come in order, and the loop waits for a late one"
+    return f"workers are busy {found.busy:.0%}: batches come in order, and the loop waits for a late batch"
 
 
 def _how(found: Stages) -> str:
@@ -95,7 +98,7 @@ def _how(found: Stages) -> str:
     rest = max(0.0, 1 - found.on_cpu - delayed)
     parts = [f"{found.on_cpu:.0%} of it on a CPU"]
     if found.delayed is not None:
-        parts.append(f"{delayed:.0%} waiting for one")
+        parts.append(f"{delayed:.0%} waiting for a CPU")
     parts.append(f"{rest:.0%} for disk, network, locks or sleep")
     return ", ".join(parts)
 
@@ -113,22 +116,24 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
         if found.collate_s > found.dataset_s:
             name, place = "slow-collate", str(seen.facts["collate_place"])
         if delayed > _CROWDED:
-            why = "more threads want to run than there are CPUs"
+            why = "more threads are ready to run than there are CPUs"
             change, section = f"fewer threads for the {around.cpus} CPUs granted: see the findings on threads", 2
         elif found.on_cpu > 0.5 and seen.num_workers >= around.cpus:
-            why = f"all {count(around.cpus, 'CPU')} granted are in use: making samples costs more CPU than there is"
+            why = (
+                f"all {count(around.cpus, 'CPU')} granted are in use: making samples needs more CPU time than there is"
+            )
             change = (
-                f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} cheaper, at this line (decode smaller "
-                "pictures, move augmentation to the GPU), or use fastpipe.loader"
+                f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} faster, at this line (decode smaller "
+                "images, move augmentation to the GPU), or use fastpipe.loader"
             )
         elif found.on_cpu > 0.5:
-            why, place = "a worker is one CPU's worth, and there are more CPUs", seen.made_at
+            why, place = "a worker uses at most one CPU, and there are more CPUs", seen.made_at
             change = f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers}"
         else:
-            why = "workers wait for the disk, the network or a lock more than they compute"
+            why = "workers spend more time on waiting for the disk, the network or a lock than on computing"
             change = (
                 f"copy the data to a faster disk, or DataLoader(..., num_workers={2 * seen.num_workers}), now "
-                f"{seen.num_workers}: those that wait take no CPU"
+                f"{seen.num_workers}: workers that wait use no CPU"
             )
         return Finding(name, Severity.BAD, what, why, change, place, section)
     if "way from the workers" in what:
@@ -136,9 +141,9 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
             "slow-transfer",
             Severity.BAD,
             what,
-            "a batch is copied into shared memory, and again where it is pinned; lists and other objects are pickled "
-            "one by one",
-            "return uint8 tensors, a quarter of float32, and have collate_fn stack them"
+            "each batch is copied into shared memory, and once more if it is pinned; lists and other objects are "
+            "pickled one by one",
+            "return uint8 tensors (a quarter of the size of float32) and stack them in collate_fn"
             if found.fetch_s > _LEAST_FETCH_S
             else f"DataLoader(..., num_workers=0): making a batch takes {milliseconds(found.fetch_s)}",
             str(seen.facts["collate_place"]),
@@ -148,8 +153,9 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Finding:
         "late-batches",
         Severity.BAD,
         what,
-        "a worker makes a batch alone, sample by sample: one slow sample holds up the batch, and all later ones wait",
-        "DataLoader(..., in_order=False) where the order does not matter; a larger prefetch_factor bridges rare ones",
+        "a worker makes a batch alone, sample by sample: one slow sample delays its own batch and all later batches",
+        "DataLoader(..., in_order=False) if the order does not matter; if slow samples are rare, a larger "
+        "prefetch_factor is enough",
         seen.made_at,
         13,
     )
@@ -160,7 +166,7 @@ def _no_workers(seen: Observation, found: Stages, around: Surroundings, severity
         "no-workers",
         severity,
         f"{bottleneck(seen, found)}; a batch takes {milliseconds(found.fetch_s)} to make",
-        "with num_workers=0 nothing is made while a step runs",
+        "with num_workers=0, no batch is made while a training step runs",
         f"DataLoader(..., num_workers={around.cpus}, persistent_workers=True)",
         seen.made_at,
         6,

@@ -28,7 +28,8 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
             Severity.BAD if _parallel(seen) > 1.3 else Severity.NOTE,
             f"a worker has {threads} threads: {threads * seen.num_workers} in {count(seen.num_workers, 'worker')}, for "
             f"{count(around.cpus, 'CPU')} granted; while it makes a batch it uses {_parallel(seen):.1f} CPUs",
-            "OpenBLAS, MKL and OpenMP start a thread for each CPU of the machine, in each worker; torch alone does not",
+            "OpenBLAS, MKL and OpenMP start a thread for each CPU of the machine, in each worker; torch itself does "
+            "not",
             f"{_VARIABLES} before the training's command",
             "",
             2,
@@ -43,7 +44,8 @@ def _opencv(seen: Observation, snapshots: list[Snapshot], around: Surroundings) 
             Severity.BAD,
             f"OpenCV works on {most} threads in each of {count(seen.num_workers, 'worker')}, for "
             f"{count(around.cpus, 'CPU')} granted",
-            "OpenCV has a thread for each CPU of the machine, in each worker; not all builds live through fork",
+            "OpenCV has a thread for each CPU of the machine, in each worker; some builds of OpenCV do not work "
+            "after a fork",
             f"cv2.setNumThreads(0) in worker_init_fn{'' if seen.facts['init'] else '; there is none yet'}",
             seen.made_at,
             2,
@@ -57,9 +59,9 @@ def _torch(seen: Observation, snapshots: list[Snapshot]) -> Iterator[Finding]:
             "torch-threads",
             Severity.BAD,
             f"torch works on {most} threads in a worker",
-            "torch starts its workers with one; OpenMP's threads do not live through fork, and a large operation waits "
-            "for them for ever",
-            "take torch.set_num_threads out of the dataset and of worker_init_fn",
+            "torch gives each worker one thread; OpenMP's threads do not exist after a fork, and a large operation "
+            "waits for them forever",
+            "remove torch.set_num_threads from the dataset and from worker_init_fn",
             str(seen.facts["dataset_place"]),
             1,
         )

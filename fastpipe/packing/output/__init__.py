@@ -1,1 +1,1 @@
-"""Packed pictures -> shards, index and dataset.json in the destination, each whole or not there."""
+"""Packed images -> shards, index and dataset.json in the destination; each file is complete or does not exist."""

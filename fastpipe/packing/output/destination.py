@@ -1,4 +1,4 @@
-"""What is in the destination folder -> whether a pack begins, goes on, has nothing to do, or must not touch it."""
+"""The content of the destination folder -> whether a pack starts, continues, has nothing to do, or must stop."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def check_apart(source: Path, destination: Path) -> None:
     inner, outer = destination.resolve(), source.resolve()
     if inner == outer or outer in inner.parents or inner in outer.parents:
         raise ConfigError(
-            f"SRC {source} and DST {destination} must not contain one another; choose another DST, "
-            f"for example {outer.with_name(outer.name + '-packed')}"
+            f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST, for example "
+            f"{outer.with_name(outer.name + '-packed')}"
         )
 
 
@@ -34,10 +34,7 @@ def check_ours(destination: Path) -> None:
         raise PackError(f"{destination} is a file; expected a folder to pack into")
     ours = is_dataset(destination / DATASET_FILE) or (destination / WORK_FOLDER / "plan.json").exists()
     if not ours and any(entry.name != WORK_FOLDER for entry in destination.iterdir()):
-        raise PackError(
-            f"{destination} is not empty and holds no packed dataset that can be told as one; "
-            "choose a new or empty folder"
-        )
+        raise PackError(f"{destination} is not empty and holds no packed dataset; choose a new or empty folder")
 
 
 def plan_run(
@@ -72,8 +69,8 @@ def plan_run(
             return index
         if not overwrite:
             raise PackError(
-                f"{destination} holds another dataset, or a damaged one: {problem}. "
-                "Choose another folder, or pass --overwrite to replace it"
+                f"{destination} holds a different dataset, or a damaged dataset: {problem}. Choose another folder, or "
+                "pass --overwrite to replace it"
             )
     plan = {
         "source": str(listing.root.resolve()),
@@ -93,9 +90,9 @@ def plan_run(
         return None
     if not overwrite:
         raise PackError(
-            f"{destination} holds an unfinished pack of other sources or options ({_changed(unfinished, plan)}). "
-            "Run that one again to finish it, "
-            "choose another folder, or pass --overwrite to start anew"
+            f"{destination} holds an unfinished pack with other sources or options ({_changed(unfinished, plan)}). "
+            "Run the earlier command again to finish it, choose another folder, or pass --overwrite to start from "
+            "the beginning"
         )
     journal.begin(plan)
     return None
@@ -137,8 +134,8 @@ def _check_rejected(index: Index, *, fail_fast: bool) -> None:
     rejected = index.counts["rejected"]
     if fail_fast and rejected:
         raise PackError(
-            f"{index.path} is packed, but {rejected:,} files were left out: see rejected.jsonl there. "
-            "Mend or remove them in the source and pack with --overwrite, or pack without --on-error fail"
+            f"{index.path} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair or "
+            "remove them in the source and pack with --overwrite, or pack without --on-error fail"
         )
 
 

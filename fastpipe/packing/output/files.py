@@ -1,4 +1,4 @@
-"""Bytes -> a file that is either whole under its final name or not there at all."""
+"""Bytes -> a file that is complete under its final name, or does not exist."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ def whole_file(final: Path, workdir: Path) -> Iterator[BinaryIO]:
 def cannot_write(path: Path, problem: OSError, verb: str = "write") -> PackError:
     """The error for a file that the disk refuses."""
     return PackError(
-        f"cannot {verb} {path}: {problem.strerror or problem}. What was finished is kept; "
-        "make room or mend the disk, then run the same command again: it goes on from there"
+        f"cannot {verb} {path}: {problem.strerror or problem}. Finished shards are kept. Make room or repair the "
+        "disk, then run the same command again: it continues there"
     )

@@ -1,4 +1,4 @@
-"""What a pack has finished -> files in DST/.pack, so that an interrupted pack goes on where it stopped.
+"""The finished parts of a pack -> files in DST/.pack, so an interrupted pack continues where it stopped.
 
 Note [publishing]
 A shard is written under a temporary name and synced; then its records and its entry in the journal; then it gets its

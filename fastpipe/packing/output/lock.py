@@ -1,4 +1,4 @@
-"""A destination -> its work folder, which one pack holds at a time, and which is gone when no work is left in it."""
+"""A destination -> its work folder, which one pack holds at a time, and which is removed when it is empty."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkFolder:
         self.path = destination / WORK_FOLDER
         self._file = self.path / LOCK_FILE
         if self.path.is_symlink():
-            raise PackError(f"{self.path} is a link; expected a folder: packing writes into {destination} alone")
+            raise PackError(f"{self.path} is a link; expected a folder, because packing writes only into {destination}")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
@@ -53,7 +53,7 @@ class WorkFolder:
         except OSError as problem:
             self._lock.close()
             raise PackError(
-                f"cannot lock {self._file}: {problem.strerror}; DST must be on a file system that knows flock"
+                f"cannot lock {self._file}: {problem.strerror}; DST must be on a file system that supports flock"
             ) from problem
 
     def release(self) -> None:
@@ -71,6 +71,6 @@ def _another(destination: Path) -> PackError:
 
 def _cannot_write(destination: Path, problem: OSError) -> PackError:
     return PackError(
-        f"cannot write to {destination}: {problem.strerror}. Make room, mend the disk or allow writing, "
-        "then run the same command again; or choose another folder"
+        f"cannot write to {destination}: {problem.strerror}. Make room, repair the disk or allow writing, then run "
+        "the same command again; or choose another folder"
     )

@@ -1,4 +1,4 @@
-"""Finished shards -> index.npy, rejected.jsonl and, last of all, dataset.json."""
+"""Finished shards -> index.npy, rejected.jsonl and, last, dataset.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed pictures in order -> tar shards and their index records, each shard published when it is whole."""
+"""Packed images in order -> tar shards and their index records; each shard is published when it is complete."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from fastpipe.packing.source.tars import list_archives, list_dataset
 
 __all__ = ["Listing", "Source", "list_sources", "read_source"]
 
-_EXPECTED = "expected a folder with one folder of images a class, a tar file, or a folder of tar files"
+_EXPECTED = "expected a folder with one folder of images for each class, a tar file, or a folder of tar files"
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
@@ -48,9 +48,9 @@ def _list(root: Path) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
-            hint = ". Nothing is fetched and no command is run: download the tars first, and give their folder"
+            hint = ". fastpipe downloads nothing and runs no command: download the tars first, and pass their folder"
         elif "{" in str(root):
-            hint = ". Braces are not filled in: give the folder that the tars are in"
+            hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
     if not root.is_dir():
         return list_archives(root, [""])
@@ -74,14 +74,15 @@ def _list(root: Path) -> Listing:
     compressed = next((name for name in others if _COMPRESSED.search(name)), None)
     if compressed is not None:
         raise PackError(
-            f"{readable(str(root / compressed))} is compressed, so that its members have no place in it; unpack the "
-            "tars (gunzip, zstd -d, xz -d) and pack them or their files"
+            f"{readable(str(root / compressed))} is compressed, so fastpipe cannot read single members from it; "
+            "unpack the tars (gunzip, zstd -d, xz -d) and pack them or their files"
         )
     tars = [name for name in others if name.lower().endswith(".tar")]
     if not tars:
         raise PackError(
-            f"{root} holds no folders and no tar files; expected one folder of images a class ({root.name}/cat/1.jpg, "
-            f"{root.name}/dog/2.jpg), or tars. For images without classes put them into a single folder"
+            f"{root} holds no folders and no tar files; expected one folder of images for each class "
+            f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), or tars. If the images have no classes, put them into a "
+            "single folder"
         )
     return list_archives(root, tars, stray=[name for name in others if name not in tars])
 

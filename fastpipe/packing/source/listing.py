@@ -1,4 +1,4 @@
-"""What a pack has to do: the classes and files of its source, in packing order, whether folders or tars hold them."""
+"""The work of a pack: the classes and files of its source, in packing order, from folders or from tars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source file, or a member of a tar, as it was listed -> its bytes; one that has changed since is an error."""
+"""A source file, or a member of a tar, as it was listed -> its bytes, or an error if it has changed since then."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
             file = readable(str(root / path))
             what = f"{file} has changed while packing: it had {size_bytes:,} bytes when it was listed, and {now}"
         else:
-            what = f"the source folder {readable(str(root))} is gone"
+            what = f"the source folder {readable(str(root))} has disappeared"
         return PackError(
-            f"{what}. What was finished is kept; bring the source folder to rest, then run the same command again: "
-            "it goes on with what is there then"
+            f"{what}. Finished shards are kept. Wait until nothing changes the source folder, then run the same "
+            "command again: it continues with the files as they are then"
         )
 
     def check(now: os.stat_result) -> None:
         if not stat.S_ISREG(now.st_mode):
-            raise changed("is no regular file now")
+            raise changed("is no longer a regular file")
         if now.st_size != size_bytes:
-            raise changed(f"has {now.st_size:,} now")
+            raise changed(f"now has {now.st_size:,}")
         if now.st_mtime_ns != mtime_ns:
-            raise changed("has been written again since, to the same size")
+            raise changed("was written again, with the same size")
 
     try:
         handle = os.open(root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe by now? No waiting for it
     except OSError as problem:
         if problem.errno not in _GONE:
             raise
-        raise changed(f"is gone now ({problem.strerror})") from problem
+        raise changed(f"has disappeared ({problem.strerror})") from problem
     try:
         check(os.fstat(handle))
         data = _read(handle, size_bytes)
@@ -61,7 +61,7 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
     finally:
         os.close(handle)
     if len(data) != size_bytes:
-        raise changed(f"ends after {len(data):,} now")
+        raise changed(f"now ends after {len(data):,}")
     return data
 
 
@@ -88,14 +88,14 @@ def read_member(tar: Path, offset_bytes: int, size_bytes: int, mtime_ns: int) ->
             os.close(handle)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(tar))}: {problem.strerror}. What was finished is kept; "
-            "mend the cause, then run the same command again: it goes on from there"
+            f"cannot read {readable(str(tar))}: {problem.strerror}. Finished shards are kept. Remove the cause, then "
+            "run the same command again: it continues there"
         ) from problem
     if not unchanged or len(data) != size_bytes:
         raise PackError(
-            f"{readable(str(tar))} has changed since it was listed, so that its members may be elsewhere. What was "
-            "finished is kept; bring the source to rest, then run the same command again: it goes on with what is "
-            "there then"
+            f"{readable(str(tar))} has changed since it was listed, so its members may be at other offsets. Finished "
+            "shards are kept. Wait until nothing changes the source, then run the same command again: it continues "
+            "with the tars as they are then"
         )
     return data
 

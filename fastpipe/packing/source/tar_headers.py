@@ -131,7 +131,9 @@ class Changes:
         for keyword, value in records.items():
             sparse = keyword.startswith(b"GNU.sparse.") or keyword == b"SCHILY.realsize"
             if everywhere and (sparse or keyword in (b"path", b"size", b"linkpath")):
-                raise ValueError(f"expected no {keyword.decode()!r} in a global pax header: it would be every member's")
+                raise ValueError(
+                    f"expected no {keyword.decode()!r} in a global pax header, because it would apply to every member"
+                )
             if keyword == b"path":
                 self._rename(value)
             elif keyword == b"size":
@@ -142,7 +144,7 @@ class Changes:
 
     def _rename(self, name: bytes) -> None:
         if self.name is not None or not name:
-            what = "two" if name else "an empty one"
+            what = "two" if name else "an empty name"
             raise ValueError(f"expected one name in the extended headers before a member, got {what}")
         self.name = name
 
@@ -174,7 +176,7 @@ def _number(field: bytes, what: str) -> int:
             return value
     elif (digits := _OCTAL.fullmatch(field)) is not None:
         return int(digits[1] or b"0", 8)
-    raise ValueError(f"expected a {what} from 0 below 2**63 in octal or base-256, got {field!r}")
+    raise ValueError(f"expected a {what} from 0 to 2**63 - 1, in octal or base-256, got {field!r}")
 
 
 def _text(field: bytes) -> bytes:

@@ -72,7 +72,9 @@ class TarFile:
         self._window, self._window_at = b"", 0
         if not stat.S_ISREG(info.st_mode):
             self.close()
-            raise PackError(f"{readable(str(path))} is not a regular file; expected a tar file: a stream is not read")
+            raise PackError(
+                f"{readable(str(path))} is not a regular file; expected a tar file, because fastpipe reads no streams"
+            )
 
     def close(self) -> None:
         """Closes the file."""
@@ -120,7 +122,7 @@ class TarFile:
             yield member
             at = member.offset_bytes + padded(member.size_bytes, BLOCK)
         if at != start:
-            raise self._refuse(at, "expected the member that the extended header before is for, got a block of zeros")
+            raise self._refuse(at, "expected the member that belongs to the extended header, got a block of zeros")
         self._check_end(at)
 
     def _header(self, at: int) -> headers.Header | None:
@@ -141,11 +143,11 @@ class TarFile:
             if start.startswith(magic):
                 name, _, command = words.partition(": ")
                 return PackError(
-                    f"{path} is compressed ({name}), so that its members have no place in it; "
-                    f"unpack it ({command}) and pack the tar or folder"
+                    f"{path} is compressed ({name}), so fastpipe cannot read single members from it; unpack it "
+                    f"({command}) and pack the tar or folder"
                 )
-        expected = "Expected a folder with one folder of images a class, or tar files"
-        return PackError(f"{path} is a file that is no tar, or a damaged one: at byte 0, {problem}. {expected}")
+        expected = "Expected a folder with one folder of images for each class, or tar files"
+        return PackError(f"{path} is not a tar file, or is damaged: at byte 0, {problem}. {expected}")
 
     def _extension(self, at: int, header: headers.Header) -> bytes:
         if header.size_bytes > MOST_EXTENSION_BYTES:
@@ -171,8 +173,8 @@ class TarFile:
             kind = headers.FOLDER  # as before POSIX
         what = headers.WITHOUT_BYTES.get(kind)
         if what is not None and size_bytes:  # Note [two readings]
-            expected = f"expected 0 bytes behind the header of {what}"
-            raise self._refuse(at, f"{expected}, got {size_bytes:,}: programs differ on where the next member begins")
+            expected = f"expected 0 bytes after the header of {what}"
+            raise self._refuse(at, f"{expected}, got {size_bytes:,}; programs disagree where the next member starts")
         if offset + size_bytes > self.size_bytes:
             raise self._cut_off(at, f"member {shown(name)}", offset + size_bytes)
         problem = _problem(kind, header, changes)
@@ -189,15 +191,15 @@ class TarFile:
         if other < 2 * BLOCK:
             raise self._refuse(at, f"expected two blocks of zeros, the end of the tar; byte {at + other} is not 0")
         if other < len(padding) or rest > MOST_PADDING_BYTES:
-            got = f"other bytes from {at + other} on" if other < len(padding) else f"{rest:,} bytes"
-            words = f"expected nothing behind the tar's end but zeros, at most {MOST_PADDING_BYTES:,} bytes, got {got}"
-            raise self._refuse(at, words, "Tars that were put together with cat are joined with tar -A instead")
+            got = f"other bytes, the first at byte {at + other}" if other < len(padding) else f"{rest:,} bytes"
+            words = f"expected only zeros after the end of the tar, at most {MOST_PADDING_BYTES:,} bytes, got {got}"
+            raise self._refuse(at, words, "If cat joined several tars into this file, join them with tar -A instead")
 
     def _cut_off(self, at: int, what: str, end: int) -> PackError:
         return self._refuse(at, f"expected {what} up to byte {end}; the file ends at byte {self.size_bytes}")
 
     def _refuse(self, at: int, problem: str, what_to_do: str = "") -> PackError:
-        todo = what_to_do or "Fetch or write it again, or leave it out of the source"
+        todo = what_to_do or "Download or write it again, or remove it from the source"
         return PackError(f"{readable(str(self.path))} cannot be used, at byte {at}: {problem}. {todo}")
 
 
@@ -213,9 +215,9 @@ def _is_extension(kind: bytes) -> bool:
 
 def _problem(kind: bytes, header: headers.Header, changes: headers.Changes) -> str | None:
     if changes.sparse or kind == headers.OLD_SPARSE:
-        return "a sparse file; put it into the tar whole, without tar's --sparse"
+        return "a sparse file; add it to the tar without tar's option --sparse"
     if kind in headers.FILES or kind == headers.FOLDER:
         return None
     what = headers.WITHOUT_BYTES.get(kind, f"of type {kind.decode('latin1')!a}")
     target = f" to {shown(os.fsdecode(header.link))}" if kind in headers.LINKS else ""
-    return f"{what}{target}, not a file; tar's --dereference puts the files of links into it"
+    return f"{what}{target}, not a file; to store the files that links point to, use tar's option --dereference"

@@ -144,13 +144,11 @@ class _Sample:
                 return
             problem = label
         elif not self.pictures:
-            problem = "a label without a picture; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
+            problem = "a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
         elif not self.labels:
-            problem = "a picture without a label; expected KEY.cls next to it"
+            problem = "an image without a label; expected KEY.cls next to it"
         else:
-            problem = (
-                f"expected one picture and one label next to it, got {self.pictures} and {self.labels} of this key"
-            )
+            problem = f"expected one image and one label with this key, got {self.pictures} and {self.labels}"
         gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
 
 
@@ -159,9 +157,11 @@ def _label(tar: TarFile, member: Member, classes: int | None) -> int | str:
     text = tar.read(member.offset_bytes, min(member.size_bytes, _MOST_DIGITS))
     number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
     if number is None:
-        return f"its label is {shown(repr(text)[1:], 40)}; expected a whole number from 0 in decimal digits"
+        return f"its label is {shown(repr(text)[1:], 40)}; expected a whole number of 0 or more, in decimal digits"
     label, most = int(number[1]), MOST_CLASSES if classes is None else classes
-    return label if label < most else f"its label is {label}; expected one below {most:,}, a position in the classes"
+    if label >= most:
+        return f"its label is {label}; expected a label below {most:,}, a position in the list of classes"
+    return label
 
 
 def _usable(tar: TarFile, archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
@@ -186,9 +186,9 @@ def _flaw(member: Member) -> str | None:
     """What is wrong with a name. Nothing is ever written under it; but what leads out of a folder is no picture."""
     name = member.name
     if name.startswith("/"):
-        return "an absolute name; expected one relative to the tar"
+        return "an absolute name; expected a name relative to the tar"
     if ".." in name.split("/"):
-        return 'a name with ".."; expected one that stays in its folder'
+        return 'a name with ".."; expected a name that stays inside its folder'
     if len(name) > MOST_NAME_CHARACTERS:
         return f"a name of {len(name):,} characters; expected at most {MOST_NAME_CHARACTERS:,}"
     if (strange := _STRANGE.search(name)) is not None:
@@ -203,7 +203,7 @@ def _add(
 ) -> None:
     """Adds a picture, if it is the first of its path in its tar."""
     if path in seen:
-        problem = "a member of this name was there before: unpacking the tar would overwrite it"
+        problem = "an earlier member has the same name: unpacking the tar would overwrite it"
         gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
     else:
         seen.add(path)

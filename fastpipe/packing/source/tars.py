@@ -47,9 +47,9 @@ def list_dataset(root: Path) -> Listing:
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = damage(index)
     if checksum is not None and checksum[0] != checksum[1]:
-        problem = f"{DATASET_FILE} is not as it was written: expected hash {checksum[0]}, got {checksum[1]}"
+        problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
-        raise PackError(f"{root} is damaged: {problem}. fastpipe verify says what is; mend that first")
+        raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
     return _list_samples(root, [shard.name for shard in index.shards], [], index.classes)
 
 
@@ -71,8 +71,8 @@ def _image_folder(root: Path, gathered: Gathered, stray: list[str]) -> Listing:
     classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
     if not classes:
         raise PackError(
-            f"{readable(str(root))}: no member of the tars is a label (KEY.cls), and none lies in a folder; expected "
-            "WebDataset shards, or an image folder in tars (cat/1.jpg, dog/2.jpg)"
+            f"{readable(str(root))}: no member of the tars is a label (KEY.cls), and no member is in a folder; "
+            "expected WebDataset shards, or an image folder in tars (cat/1.jpg, dog/2.jpg)"
         )
     labels = {name: label for label, name in enumerate(classes)}
     sources = gathered.sources

@@ -213,8 +213,8 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         "pax": (header("pax", 2**33 - 1, b"x"), 2**33, "an extended header of at most 1,048,576 bytes"),
         "global": (header("pax", 2**33 - 1, b"g"), 2**33, "an extended header of at most 1,048,576 bytes"),
         "name": (header("@LongLink", 2**33 - 1, b"L"), 2**33, "an extended header of at most 1,048,576 bytes"),
-        "link": (header("a", 2**33 - 1, b"2"), 2**33, "expected 0 bytes behind the header of a symbolic link"),
-        "behind": (GOOD + END, 2**33, "expected nothing behind the tar's end but zeros"),
+        "link": (header("a", 2**33 - 1, b"2"), 2**33, "expected 0 bytes after the header of a symbolic link"),
+        "behind": (GOOD + END, 2**33, "expected only zeros after the end of the tar"),
         "label": (member("a.jpg", JPEG) + header("a.cls", 2**33 - 512), 2**33 + 4096, "1 sources"),
         "chain": (b"".join(pax(b"g", comment=b"x" * 900_000) for _ in range(100)), 0, "the file ends at byte"),
     }

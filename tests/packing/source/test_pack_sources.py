@@ -76,8 +76,8 @@ def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda root: None, "does not exist; expected a folder with one folder of images a class, a tar file"),
-        (lambda root: root.write_bytes(b""), "is a file that is no tar"),
+        (lambda root: None, "does not exist; expected a folder with one folder of images for each class, a tar file"),
+        (lambda root: root.write_bytes(b""), "is not a tar file, or is damaged"),
         (lambda root: root.mkdir(), "holds no folders and no tar files"),
         (lambda root: tree(root, "1.jpg", "2.jpg"), "holds no folders and no tar files"),
     ],

@@ -142,8 +142,8 @@ def test_labels(tmp_path: Path) -> None:
     }
     found = {path[:5]: what for path, what in sources_of(write_tar(tmp_path / "a.tar", members)).items()}
     assert (found.pop("a.jpg"), found.pop("b.jpg")) == (0, 12)
-    assert f"expected one below {MOST_CLASSES:,}" in str(found.pop("i.jpg"))
-    assert all("expected a whole number from 0 in decimal digits" in str(reason) for reason in found.values())
+    assert f"expected a label below {MOST_CLASSES:,}" in str(found.pop("i.jpg"))
+    assert all("expected a whole number of 0 or more, in decimal digits" in str(reason) for reason in found.values())
     assert "its label is 'cat'" in str(found["d.jpg"])
     assert len(found) == 9
     assert list_sources(tmp_path / "a.tar", 0).classes == [str(label) for label in range(13)]
@@ -169,10 +169,10 @@ def test_grouping_is_that_of_webdataset(tmp_path: Path) -> None:
     places = {path.split(" (at")[0]: path for path in found}
     assert found.pop("b/three.JPEG") == 2
     assert found.pop("b.c/five.jpg") == 4
-    assert "a picture without a label" in str(found[places["one.jpg"]])
-    assert "expected one picture and one label next to it, got 2 and 1" in str(found[places["two.jpg"]])
-    assert "a label without a picture" in str(found[places["four.cls"]])
-    assert "a label without a picture" in str(found[places["one.cls"]])
+    assert "an image without a label" in str(found[places["one.jpg"]])
+    assert "expected one image and one label with this key, got 2 and 1" in str(found[places["two.jpg"]])
+    assert "a label without an image" in str(found[places["four.cls"]])
+    assert "a label without an image" in str(found[places["one.cls"]])
     assert len(found) == 4
     assert list_sources(tmp_path / "a.tar", 0).dropped == {"seg.png": 1, "without extension": 2}
 
@@ -189,7 +189,7 @@ def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
     summary = pack(tars, tmp_path / "twice")
     assert summary.info["samples"] == 4
     assert [reason for _, reason in summary.tally.rejected] == [
-        "a member of this name was there before: unpacking the tar would overwrite it"
+        "an earlier member has the same name: unpacking the tar would overwrite it"
     ] * 2
 
 
@@ -202,18 +202,21 @@ def test_members_of_many_kinds_are_counted_together(tmp_path: Path) -> None:
 def test_tars_beside_folders_are_named_where_the_folders_hold_nothing(tmp_path: Path) -> None:
     (tmp_path / "source" / "logs").mkdir(parents=True)
     write_tar(tmp_path / "source" / "a.tar", {"a.jpg": JPEG, "a.cls": b"0"})
-    with pytest.raises(PackError, match=r"none of the 0 files .* holds tars, too, which are left out"):
+    with pytest.raises(
+        PackError,
+        match=r"none of the 0 files .* also holds tars, but if there are folders, fastpipe does not read tars",
+    ):
         pack(tmp_path / "source", tmp_path / "packed")
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pipe:cat x.tar", "Nothing is fetched and no command is run"),
-        ("http://example.org/x.tar", "Nothing is fetched and no command is run"),
-        ("-", "Nothing is fetched and no command is run"),
-        ("train-{000..009}.tar", "give the folder that the tars are in"),
-        ("gone.tar", "does not exist; expected a folder with one folder of images a class, a tar file"),
+        ("pipe:cat x.tar", "fastpipe downloads nothing and runs no command"),
+        ("http://example.org/x.tar", "fastpipe downloads nothing and runs no command"),
+        ("-", "fastpipe downloads nothing and runs no command"),
+        ("train-{000..009}.tar", "pass the folder with the tars"),
+        ("gone.tar", "does not exist; expected a folder with one folder of images for each class, a tar file"),
     ],
 )
 def test_streams_and_patterns_are_refused(
@@ -251,8 +254,8 @@ def pipe(folder: Path) -> None:
     [
         (gzipped, r"a\.tar\.gz is compressed, .* unpack the tars \(gunzip"),
         (disguised, r"a\.tar is compressed \(gzip\)"),
-        (no_tar, r"a\.tar is a file that is no tar, or a damaged one: at byte 0, expected a tar header"),
-        (flat, r"no member of the tars is a label \(KEY\.cls\), and none lies in a folder"),
+        (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
+        (flat, r"no member of the tars is a label \(KEY\.cls\), and no member is in a folder"),
         (pipe, r"a\.tar is not a regular file"),
     ],
 )

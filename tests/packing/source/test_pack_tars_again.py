@@ -76,7 +76,7 @@ def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tm
             pack(tars, tmp_path / str(number), SHARDS, on_progress=stop)
         change()
         shutil.copytree(tars, tmp_path / "elsewhere", dirs_exist_ok=True)
-        with pytest.raises(PackError, match="unfinished pack of other sources"):
+        with pytest.raises(PackError, match="unfinished pack with other sources"):
             pack(tmp_path / "elsewhere", tmp_path / str(number), SHARDS)
         pack(tars, tmp_path / str(number), SHARDS)
         pack(tars, tmp_path / f"{number} undisturbed", SHARDS)
@@ -107,7 +107,7 @@ def test_a_tar_that_changes_while_it_is_packed(
 
 def test_a_tar_that_goes_while_it_is_packed(tars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     when_listed(monkeypatch, (tars / "1.tar").unlink)
-    with pytest.raises(PackError, match=r"cannot read .*1\.tar: No such file or directory. What was finished is kept"):
+    with pytest.raises(PackError, match=r"cannot read .*1\.tar: No such file or directory. Finished shards are kept"):
         pack(tars, tmp_path / "packed")
     assert not (tmp_path / "packed" / DATASET_FILE).exists()
 
@@ -123,7 +123,7 @@ def test_damaged_shards_are_mended_from_tars(tars: Path, tmp_path: Path) -> None
     assert digests(packed) == before
     damage(packed, 3)
     write_tar(tars / "3.tar", {"1.jpg": jpeg_bytes(), "1.cls": b"1"})
-    with pytest.raises(PackError, match=r"is not what .* was packed from: 28 files then, 29 now"):
+    with pytest.raises(PackError, match=r"differs from the source of .*: 28 files then, 29 now"):
         repair(packed, tars, verify(packed))
 
 
@@ -139,7 +139,7 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
     described = tmp_path / "one" / DATASET_FILE
     whole = described.read_bytes()
     described.write_bytes(whole.replace(b'"3"', b'"7"'))
-    refused("is not as it was written: expected hash")
+    refused("dataset.json has changed since it was written: expected hash")
     described.write_bytes(whole.replace(b"{", b"[", 1))
     refused("not valid JSON")
     described.unlink()
