@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from fastpipe import checks as config
+from fastpipe import checks
 from fastpipe.errors import ConfigError, FastpipeError
-from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.loading import options
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 
 
 def whole(value: object) -> int:
-    return config.whole("batch_size", value, least=1, most=100)
+    return checks.whole("batch_size", value, least=1, most=100)
 
 
-def crop(value: object) -> config.Crop:
-    return config.checked_crop(value, (224, 224), train=True)
+def crop(value: object) -> Crop:
+    return options.checked_crop(value, (224, 224), train=True)
 
 
 def hflip(value: object) -> float:
-    return config.flip_probability(value, train=True)
+    return options.flip_probability(value, train=True)
 
 
 def scale(value: Any) -> RandomResizedCrop:
@@ -44,9 +45,9 @@ def resize(value: Any) -> CenterCrop:
     [
         *[(whole, value, "batch_size", "a whole number") for value in (1.5, "8", None, True, [8], 8.0)],
         *[(whole, value, "batch_size", "1 to 100") for value in (0, -1, 101, 2**70)],
-        *[(config.output_size, value, "size", "a whole number") for value in ("224", None, 1.5, (2, "3"), {1, 2})],
-        *[(config.output_size, value, "size", r"\(height, width\)") for value in ((1,), (1, 2, 3), ())],
-        *[(config.output_size, value, "size", "1 to 16384") for value in (0, 16385, (10, 0), (-3, 10))],
+        *[(options.output_size, value, "size", "a whole number") for value in ("224", None, 1.5, (2, "3"), {1, 2})],
+        *[(options.output_size, value, "size", r"\(height, width\)") for value in ((1,), (1, 2, 3), ())],
+        *[(options.output_size, value, "size", "1 to 16384") for value in (0, 16385, (10, 0), (-3, 10))],
         *[(crop, value, "crop", r"RandomResizedCrop\(\.\.\.\)") for value in ("center", 224, Resize, True)],
         *[(hflip, value, "hflip", "a probability from 0 to 1") for value in (-0.1, 1.1, 2, "yes", float("nan"))],
         *[(scale, value, "scale", "above 0 and at most 1") for value in ((0, 1), (0.5, 1.1), (0.9, 0.1), 0.5)],
@@ -68,10 +69,10 @@ def test_a_wrong_value_says_what_was_expected(
 def test_wrong_flags_and_choices() -> None:
     for value in (0, 1, None, "True", np.True_):
         with pytest.raises(ConfigError, match=f"^exact: expected True or False, got {re.escape(repr(value))}$"):
-            config.flag("exact", value)
+            checks.flag("exact", value)
     for word in ("ignore", "", None, 3, ["raise"]):
         with pytest.raises(ConfigError, match=r"^on_error: expected 'raise' or 'replace', got "):
-            config.choice("on_error", word, ("raise", "replace"))
+            checks.choice("on_error", word, ("raise", "replace"))
 
 
 @pytest.mark.parametrize(
@@ -95,34 +96,34 @@ def test_whole_numbers_of_any_library_are_taken(value: object) -> None:
 
 
 def test_output_sizes() -> None:
-    assert config.output_size(224) == (224, 224)
-    assert config.output_size((192, 256)) == (192, 256)
-    assert config.output_size([1, np.int64(16384)]) == (1, 16384)
+    assert options.output_size(224) == (224, 224)
+    assert options.output_size((192, 256)) == (192, 256)
+    assert options.output_size([1, np.int64(16384)]) == (1, 16384)
 
 
 def test_flips() -> None:
-    assert [config.flip_probability(None, train=train) for train in (True, False)] == [0.5, 0.0]
+    assert [options.flip_probability(None, train=train) for train in (True, False)] == [0.5, 0.0]
     values: list[tuple[object, float]] = [(True, 0.5), (False, 0.0), (0, 0.0), (1, 1.0), (0.25, 0.25)]
     for value, expected in [*values, (np.float64(0.25), 0.25)]:
-        assert config.flip_probability(value, train=False) == expected
+        assert options.flip_probability(value, train=False) == expected
 
 
 def test_a_numpy_float32_probability_is_taken() -> None:
-    assert config.flip_probability(np.float32(0.25), train=False) == 0.25
+    assert options.flip_probability(np.float32(0.25), train=False) == 0.25
     assert RandomResizedCrop(scale=(np.float32(0.25), np.int64(1))).scale == (0.25, 1.0)
 
 
 def test_default_crops() -> None:
-    assert config.checked_crop(None, (224, 224), train=True) == RandomResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))
-    assert config.checked_crop(None, (224, 224), train=False) == CenterCrop(256)
-    assert config.checked_crop(None, (100, 192), train=False) == CenterCrop(219)
-    assert config.checked_crop(CenterCrop(), (14, 14), train=True) == CenterCrop(16)
-    assert config.checked_crop(Resize(), (14, 14), train=True) == Resize()
+    assert options.checked_crop(None, (224, 224), train=True) == RandomResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))
+    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop(256)
+    assert options.checked_crop(None, (100, 192), train=False) == CenterCrop(219)
+    assert options.checked_crop(CenterCrop(), (14, 14), train=True) == CenterCrop(16)
+    assert options.checked_crop(Resize(), (14, 14), train=True) == Resize()
 
 
 def test_center_crops_are_not_larger_than_the_picture_they_cut() -> None:
     with pytest.raises(ConfigError, match=r"^crop: CenterCrop\(resize=200\).*size=.*at least 224"):
-        config.checked_crop(CenterCrop(200), (100, 224), train=False)
+        options.checked_crop(CenterCrop(200), (100, 224), train=False)
 
 
 def test_crops_are_values() -> None:
