@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import fastpipe
 
 # Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
@@ -66,6 +68,7 @@ def test_import_starts_no_thread_and_no_heavy_module() -> None:
     assert modules == [], "importing fastpipe imported what only some commands need"
 
 
+@pytest.mark.serial
 def test_import_adds_less_than_a_tenth_of_a_second_to_that_of_torch() -> None:
     """The best of three: the first may have to compile the sources."""
     seconds = [
