@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import shutil
@@ -28,6 +27,8 @@ from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a ho
 from fastpipe.format.index import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
+
+sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 # A shell starts what is to run in the background with Ctrl-C ignored, and the programs of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -196,24 +197,12 @@ def run_script(code: str, *arguments: object, timeout_s: float = 60) -> subproce
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
 
 
-@functools.cache
-def import_torchvision() -> ModuleType:
-    """torchvision, of which only the Python parts work: its compiled ones are built for another torch than CPU's.
-
-    Its import registers fake implementations of these two operators and needs them to be known.
-    """
-    import torch
-
-    for name in ("nms", "qnms"):
-        torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import torchvision.transforms
-
-    return torchvision
-
-
 @pytest.fixture(scope="session")
 def torchvision() -> ModuleType:
-    return import_torchvision()
+    """torchvision, of which maybe only the Python parts work: its compiled ones are built for the usual torch alone."""
+    from bench.peers.import_torchvision import torchvision
+
+    return torchvision
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ class Keeping(Numbers):
 
     def sample(self, number: int) -> Any:
         self.kept.append(np.full(1 << 20, number, np.uint8))
-        time.sleep(0.06)  # a large process is looked at twice a second, and few looks show no growth
+        time.sleep(0.06)  # a large process is looked at twice a second, and few snapshots show no growth
         return number
 
 

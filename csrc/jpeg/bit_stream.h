@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-// For what reads bits: shifts by a variable count take one operation then. StripDecoder::available() says whether this
-// machine has them.
+// For what reads bits: shifts by a variable count take one operation then. BaselineDecoder::available() says whether
+// this machine has them.
 #if defined(__x86_64__)
 #define FASTPIPE_BMI2 __attribute__((target("bmi,bmi2")))
 #else

@@ -7,7 +7,7 @@
 
 namespace fastpipe {
 
-bool RestartMap::scan(const std::uint8_t* data, std::size_t size, std::size_t intervals) {
+bool RestartMap::find(const std::uint8_t* data, std::size_t size, std::size_t intervals) {
   data_ = data;
   begins_.clear();
   give_back_if_giant(&begins_);

@@ -7,7 +7,7 @@
 
 namespace fastpipe {
 
-// Place in the zigzag -> place in the block, row by row.
+// Position in the zigzag -> position in the block, row by row.
 constexpr std::array<std::uint8_t, 64> make_zigzag_to_rows() {
   std::array<std::uint8_t, 64> places = {};
   int row = 0, column = 0;

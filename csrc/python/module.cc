@@ -17,7 +17,7 @@ PYBIND11_MODULE(_engine, m) {
   // What is found out about the machine once is found out now: a fork while another thread does would leave the child
   // waiting for it.
   best_kernels();
-  StripDecoder::available();
+  BaselineDecoder::available();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);

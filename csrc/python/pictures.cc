@@ -73,8 +73,8 @@ class PyShard {
 
 // Those of this machine.
 std::vector<std::string> decode_methods() {
-  if (!StripDecoder::available()) return {"libjpeg"};
-  return {"strips", "libjpeg"};
+  if (!BaselineDecoder::available()) return {"libjpeg"};
+  return {"baseline", "libjpeg"};
 }
 
 DecodeMethod method_named(const std::string& name) {
@@ -83,7 +83,7 @@ DecodeMethod method_named(const std::string& name) {
   if (std::find(known.begin(), known.end(), name) == known.end()) {
     throw py::value_error("this machine has no way of decoding named " + name);
   }
-  return name == "strips" ? DecodeMethod::strips : DecodeMethod::libjpeg;
+  return name == "baseline" ? DecodeMethod::baseline : DecodeMethod::libjpeg;
 }
 
 Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,

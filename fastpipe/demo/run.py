@@ -15,7 +15,7 @@ from fastpipe.demo.photos import is_photo_folder, write_photos
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job import Progress, Summary, pack
+from fastpipe.packing.job import PackProgress, Summary, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.show.inspection import write_contact_sheet
 
@@ -54,7 +54,7 @@ def run_demo(
     *,
     photos: int = PHOTOS,
     say: Callable[[str], None] = lambda _: None,
-    packing: Callable[[], AbstractContextManager[Callable[[Progress], None]]] = lambda: nullcontext(lambda _: None),
+    packing: Callable[[], AbstractContextManager[Callable[[PackProgress], None]]] = lambda: nullcontext(lambda _: None),
     on_run: Callable[[int, str, Figures], None] = lambda *_: None,
 ) -> Demo:
     """Does the main job in `folder`. What an earlier run made is used again.

@@ -60,8 +60,8 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A look at a process: memory of its own, threads, and what its libraries are set to; None: not known."""
+class Snapshot:
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
 
     batch: int
     private_bytes: int | None
@@ -72,15 +72,15 @@ class Look:
 
 @dataclass
 class Worker:
-    """A process that makes batches; number -1: the one that iterates. `start`: a look before its first batch."""
+    """A process that makes batches; number -1: the one that iterates. `start`: a snapshot before its first batch."""
 
     number: int
     pid: int
     began_s: float
     variables: dict[str, str] = field(default_factory=dict)
     fetches: list[Fetch] = field(default_factory=list)
-    start: Look | None = None
-    looks: list[Look] = field(default_factory=list)
+    start: Snapshot | None = None
+    snapshots: list[Snapshot] = field(default_factory=list)
     failures: list[dict[str, str]] = field(default_factory=list)
     generators_before: dict[str, int] = field(default_factory=dict)
     generators_after: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Observation:
         batches: in the order in which they came.
         epochs_s: when each epoch was asked for.
         workers: in the order of their numbers, then of their starts.
-        looks: at the process that iterates.
+        snapshots: of the process that iterates.
         errors: with which asking for a batch ended.
     """
 
@@ -106,7 +106,7 @@ class Observation:
     batches: list[Batch] = field(default_factory=list)
     epochs_s: list[float] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     ended: bool = False
 
@@ -136,8 +136,8 @@ def observation(path: Path) -> Observation | None:
         if "batch" in line:
             batch = Batch(line["epoch"], line["batch"], line["asked"], line["came"], line["bytes"])
             seen.batches.append(batch)
-            if "look" in line:
-                seen.looks.append(_look(len(seen.batches) - 1, line["look"]))
+            if "snapshot" in line:
+                seen.snapshots.append(_snapshot(len(seen.batches) - 1, line["snapshot"]))
         elif "stepped" in line:
             last = seen.batches[-1]
             seen.batches[-1] = Batch(last.epoch, last.number, last.asked_s, last.came_s, last.size_bytes, line["at"])
@@ -187,15 +187,15 @@ def _worker(path: Path) -> Worker | None:
                     tuple((index, seconds, name) for index, seconds, name in line["worst"]),
                 )
             )
-            if "look" in line:
-                worker.looks.append(_look(len(worker.fetches) - 1, line["look"]))
+            if "snapshot" in line:
+                worker.snapshots.append(_snapshot(len(worker.fetches) - 1, line["snapshot"]))
             worker.checksums = line.get("checksums", worker.checksums)
             worker.generators_after = line.get("generators", worker.generators_after)
         elif "generators" in line:
             worker.generators_before = line["generators"]
-            worker.start = _look(0, line["look"])
+            worker.start = _snapshot(0, line["snapshot"])
     return worker
 
 
-def _look(batch: int, look: dict[str, Any]) -> Look:
-    return Look(batch, look["private"], look["threads"], look.get("torch"), look.get("cv2"))
+def _snapshot(batch: int, taken: dict[str, Any]) -> Snapshot:
+    return Snapshot(batch, taken["private"], taken["threads"], taken.get("torch"), taken.get("cv2"))

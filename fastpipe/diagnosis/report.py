@@ -34,7 +34,7 @@ class Diagnosis:
         summary: one sentence.
         stacks: of all processes, where the loader was stuck.
         memory: how it grew, a process at a time.
-        threads: of the process that iterates and its workers, at the last look.
+        threads: of the process that iterates and its workers, at the last snapshot.
         processes: that made batches at the same time.
         options: the loader's.
         made_at: file and line that made the loader; "" where that is not known.
@@ -105,14 +105,14 @@ def report(
     """Puts it together; `more` are findings that are not told from the files."""
     time = stages(seen)
     findings = ordered([*more, *check(seen, around)])
-    looks = [worker.looks[-1] for worker in _together(seen) if worker.looks]
+    last = [worker.snapshots[-1] for worker in _together(seen) if worker.snapshots]
     return Diagnosis(
         findings=tuple(findings),
         stages=time,
         summary=_summary(seen, time, findings),
         stacks=stacks,
         memory=tuple(growths(seen)),
-        threads=sum(look.threads or 0 for look in [*seen.looks[-1:], *looks]),
+        threads=sum(snapshot.threads or 0 for snapshot in [*seen.snapshots[-1:], *last]),
         processes=len(_together(seen)),
         options={name: seen.facts[name] for name in _OPTIONS},
         made_at=seen.made_at,

@@ -54,7 +54,7 @@ def engine() -> Check:
     """Which of our own code this processor can run."""
     facts = engine_facts()
     found = f"resize by {facts.resize}, decoding by {facts.decode}"
-    if facts.resize != "scalar" and facts.decode == "strips":
+    if facts.resize != "scalar" and facts.decode == "baseline":
         return Check("engine", found, Verdict.OK)
     advice = "this processor lacks the instructions for our fastest code (AVX2, BMI2); results are the same"
     return Check("engine", found, Verdict.NOTE, advice)

@@ -31,7 +31,7 @@ class EngineFacts:
     Attributes:
         libjpeg_turbo: version it was built with.
         resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
-        decode: what decodes common JPEGs: "strips", our own decoder, or "libjpeg".
+        decode: what decodes common JPEGs: "baseline", our own decoder, or "libjpeg".
     """
 
     libjpeg_turbo: str
@@ -43,7 +43,7 @@ def engine_facts() -> EngineFacts:
     """What the engine was built with and which instructions this machine has for it."""
     number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
     version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
-    decode = "strips" if "strips" in _engine.decode_methods() else "libjpeg"
+    decode = "baseline" if "baseline" in _engine.decode_methods() else "libjpeg"
     return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
 
 
@@ -86,12 +86,16 @@ class Engine:
         num_workers: threads, at least 1.
         verify: compare each sample's hash with the index's; one that differs is a row that failed.
 
+    Attributes:
+        num_workers: threads.
+
     Raises:
         EngineError: the system refuses the threads.
     """
 
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
         self._verify = verify
+        self.num_workers = num_workers
         # Absolute: shards are opened when they are needed, and programs change their folder.
         folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]

@@ -30,7 +30,7 @@ class Pictures:
         self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
-        self._rows = index.open_rows()
+        self._records = index.open_records()
 
     def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """The index records of some samples.
@@ -44,7 +44,7 @@ class Pictures:
         Raises:
             DatasetError: the index cannot be read, or a record is impossible.
         """
-        return self._index.read(samples, self._rows)
+        return self._index.read(samples, self._records)
 
     def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
         """The whole picture of a sample, in memory of its own.

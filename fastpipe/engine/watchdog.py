@@ -119,7 +119,7 @@ class Watchdog:
         shard = self._index.shards[activity.shard]
         first = int(self._index.shard_starts[activity.shard])
         try:
-            offsets = self._index.rows(np.arange(first, first + shard.samples))["offset"]
+            offsets = self._index.records_of(np.arange(first, first + shard.samples))["offset"]
             place = int(np.searchsorted(offsets, activity.offset))
             if place < len(offsets) and int(offsets[place]) == activity.offset:
                 path, key, offset = self._index.where(first + place)

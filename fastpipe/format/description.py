@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FORMAT
-from fastpipe.format.self_checksum import read_seal
+from fastpipe.format.self_checksum import read_self_checksum
 
 
 def is_dataset(file: Path) -> bool:
@@ -27,7 +27,7 @@ def is_foreign(file: Path) -> bool:
     """Whether it is JSON of another program: no dataset.json of ours, and none that was damaged."""
     try:
         data = file.read_bytes()
-        return read_seal(data) is None and json.loads(data).get("format") != DATASET_FORMAT
+        return read_self_checksum(data) is None and json.loads(data).get("format") != DATASET_FORMAT
     except (OSError, ValueError, AttributeError, RecursionError):
         return False
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_FILE, sample_key
-from fastpipe.format.records import Rows, map_records
+from fastpipe.format.records import Records, map_records
 from fastpipe.format.shard_list import ShardColumns, count, text
 
 _REPACK = "pack the source again, with --overwrite"
@@ -24,8 +24,8 @@ class Index:
     """What a packed dataset holds, without its pixels. Made by `fastpipe.open`.
 
     Opening reads dataset.json and maps index.npy; the samples' records are read when they are asked for, so a
-    dataset of a billion samples opens at once. `read` and `rows` read them from the file; see Note [rows of the index]
-    in rows.py. `records` is for a look at many of them.
+    dataset of a billion samples opens at once. `read` and `records_of` read them from the file; see
+    Note [records of the index] in records.py. `records` is for a look at many of them.
 
     Args:
         path: the dataset's folder.
@@ -82,24 +82,29 @@ class Index:
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def open_rows(self) -> Rows:
+    def open_records(self) -> Records:
         """index.npy, opened anew.
 
         Raises:
             DatasetError: the file cannot be opened, or another dataset is there by now.
         """
-        rows = Rows(self._folder / INDEX_FILE, self.records.offset)
-        if _identity(rows.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
+        records = Records(self._folder / INDEX_FILE, self.records.offset)
+        if _identity(records.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
             refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
-        return rows
+        return records
 
     @cached_property
-    def _rows(self) -> Rows:
+    def _open_records(self) -> Records:
         """Opened when it is first read, and of use to forked children, too."""
-        return self.open_rows()
+        return self.open_records()
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @property
+    def class_to_idx(self) -> dict[str, int]:
+        """The label of each class name, as torchvision's ImageFolder has it."""
+        return {name: label for label, name in enumerate(self.classes)}
 
     def __repr__(self) -> str:
         return (
@@ -107,12 +112,12 @@ class Index:
             f"{len(self.classes)} classes, {len(self.shards)} shards>"
         )
 
-    def read(self, samples: NDArray[np.int64], rows: Rows | None = None) -> NDArray[np.void]:
+    def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
         """Copies the records of some samples and checks that they can be true.
 
         Args:
             samples: (n,) sample numbers in [0, len(self)).
-            rows: to read them from; None: the index's own.
+            records: to read them from; None: the index's own.
 
         Returns:
             (n,) records of dtype INDEX_DTYPE.
@@ -122,11 +127,11 @@ class Index:
                 or label.
         """
         near = np.clip(np.stack([samples - 1, samples, samples + 1]), 0, len(self) - 1)
-        return self.checked(samples, (rows or self._rows).of(near))
+        return self.checked(samples, (records or self._open_records).of(near))
 
-    def rows(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of some samples, unchecked; see `Rows.of`."""
-        return self._rows.of(samples)
+    def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """Copies the records of some samples, unchecked; see `Records.of`."""
+        return self._open_records.of(samples)
 
     def checked(self, samples: NDArray[np.int64], near: NDArray[np.void]) -> NDArray[np.void]:
         """Returns the records of some samples if they can be true; raises as `read` does.
@@ -175,7 +180,7 @@ class Index:
 
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
-        record = self.rows(np.array(sample))[()]
+        record = self.records_of(np.array(sample))[()]
         return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
 
     def sample_error(self, sample: int, reason: str) -> SampleError:

@@ -16,10 +16,10 @@ from fastpipe.format.layout import INDEX_DTYPE
 _NEAR = 128
 
 
-class Rows:
+class Records:
     """An open index.npy, for rows here and there.
 
-    Note [rows of the index]
+    Note [records of the index]
     Loaders and `fastpipe.Dataset` read rows from the file, not from a map of it. A file that has become too short, or a
     disk that fails, is then an error; looking at a map of it ends the process by SIGBUS. And a process that looks up
     random rows of a map comes to have all of its pages, of which those that no other process has yet count as its

@@ -8,24 +8,24 @@ from typing import Any
 
 import xxhash
 
-SEAL = "self_xxh3_64"
+SELF_CHECKSUM = "self_xxh3_64"
 
 _BLANK = b"0" * 16
-_AT_END = re.compile(rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SEAL.encode())
+_AT_END = re.compile(rb'\n "%s": "([0-9a-f]{16})"\n}\n\Z' % SELF_CHECKSUM.encode())
 
 
-def sealed(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Adds the hash as the last field: XXH3-64 of the file's bytes with zeros in place of the hash's digits.
 
     Returns:
         The content with the hash, and its bytes.
     """
-    blank = json.dumps({**info, SEAL: _BLANK.decode()}, indent=1).encode() + b"\n"
-    whole = {**info, SEAL: xxhash.xxh3_64_hexdigest(blank)}
+    blank = json.dumps({**info, SELF_CHECKSUM: _BLANK.decode()}, indent=1).encode() + b"\n"
+    whole = {**info, SELF_CHECKSUM: xxhash.xxh3_64_hexdigest(blank)}
     return whole, json.dumps(whole, indent=1).encode() + b"\n"
 
 
-def read_seal(data: bytes) -> tuple[str, str] | None:
+def read_self_checksum(data: bytes) -> tuple[str, str] | None:
     """The hash that the bytes of a dataset.json carry, and the one that they have; None if they carry none."""
     found = _AT_END.search(data, max(0, len(data) - 64))
     if found is None:

@@ -119,6 +119,21 @@ class Loader:
         self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
 
     @property
+    def dataset(self) -> Index:
+        """The dataset as `fastpipe.open` gives it: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`."""
+        return self._index
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch, of each rank."""
+        return self._recipe.batch_size
+
+    @property
+    def num_workers(self) -> int:
+        """Threads that decode. They are C++ threads, no worker processes."""
+        return self._engine.num_workers
+
+    @property
     def classes(self) -> list[str]:
         """Class names; a label is a position in it."""
         return list(self._index.classes)

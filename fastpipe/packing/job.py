@@ -13,7 +13,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import shard_name
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.output.destination import check_apart, check_ours, settle
+from fastpipe.packing.output.destination import check_apart, check_ours, plan_run
 from fastpipe.packing.output.files import cannot_write
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
 from fastpipe.packing.output.publish import publish_dataset
@@ -25,7 +25,7 @@ from fastpipe.packing.source.listing import Listing, Source
 
 
 @dataclass(frozen=True)
-class Progress:
+class PackProgress:
     """How far a pack is: files and bytes of the source, done and in all."""
 
     files: int
@@ -65,7 +65,7 @@ def pack(
     destination: Path,
     options: PackOptions | None = None,
     *,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
     """Packs a folder of images in ImageFolder layout, or tar files, into a dataset.
 
@@ -91,7 +91,7 @@ def pack(
     with _disk_errors(destination):
         check_ours(destination)
     with _disk_errors(destination), Journal(destination) as journal:
-        done = settle(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
+        done = plan_run(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
             return Summary(
@@ -116,7 +116,7 @@ def _pack_shards(
     options: PackOptions,
     shards: list[ShardEntry],
     total: Tally,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[PackProgress], None],
 ) -> None:
     """Packs what is left of the sources; appends to `shards` and adds to `total`."""
     start = shards[-1].next_source if shards else 0
@@ -161,7 +161,7 @@ def _pack_shards(
             tally.source_bytes += source.size_bytes
             done_bytes += source.size_bytes
             rejected = len(total.rejected) + len(tally.rejected)
-            on_progress(Progress(position + 1, len(listing.sources), done_bytes, total_bytes, rejected))
+            on_progress(PackProgress(position + 1, len(listing.sources), done_bytes, total_bytes, rejected))
         if writer is not None:
             with disk():
                 finish(len(listing.sources))

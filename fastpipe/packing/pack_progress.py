@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from fastpipe.packing import job
+from fastpipe.packing.job import PackProgress
 from fastpipe.progress import shown
 
 _SPEED_OVER_S = 5.0
@@ -17,10 +17,10 @@ _SPEED_OVER_S = 5.0
 class _Speed:
     """Rates over the last few seconds, of files and bytes."""
 
-    def __init__(self, start: job.Progress) -> None:
+    def __init__(self, start: PackProgress) -> None:
         self._points = [(time.monotonic(), start.files, start.bytes)]
 
-    def update(self, now: job.Progress) -> tuple[float, float]:
+    def update(self, now: PackProgress) -> tuple[float, float]:
         """Files and MB a second."""
         time_s = time.monotonic()
         self._points.append((time_s, now.files, now.bytes))
@@ -32,15 +32,15 @@ class _Speed:
 
 
 @contextlib.contextmanager
-def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
+def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
     """Shows how far a pack is: a bar with images/s, MB/s and time left, or a line now and then.
 
     Yields:
-        A function to call with each job.Progress.
+        A function to call with each PackProgress.
     """
     speed: _Speed | None = None
 
-    def words(now: job.Progress) -> str:
+    def words(now: PackProgress) -> str:
         assert speed is not None
         images, megabytes = speed.update(now)
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
@@ -48,7 +48,7 @@ def pack_progress(console: Console) -> Iterator[Callable[[job.Progress], None]]:
 
     with shown(console, "packing", words) as show:
 
-        def update(now: job.Progress) -> None:
+        def update(now: PackProgress) -> None:
             nonlocal speed
             speed = speed or _Speed(now)
             show(now)

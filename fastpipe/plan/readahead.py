@@ -45,7 +45,7 @@ def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
         (m,) of RANGE_DTYPE, in the order of the runs; a run that goes on in the next shard gives two.
     """
     pieces = _cut(runs, index.shard_starts)
-    first, last = index.rows(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
+    first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
     shard = first["shard"]
     known = (shard == last["shard"]) & (shard < len(index.shards))
     size_bytes = index.shard_sizes[np.where(known, shard, 0)]

@@ -74,7 +74,7 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
     @property
     def class_to_idx(self) -> dict[str, int]:
         """Label by class name."""
-        return {name: label for label, name in enumerate(self._opened().classes)}
+        return self._opened().class_to_idx
 
     @property
     def targets(self) -> NDArray[np.int64]:

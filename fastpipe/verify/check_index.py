@@ -1,4 +1,4 @@
-"""index.npy -> what is wrong with it: its hash, its sums, and rows that cannot be true."""
+"""index.npy -> what is wrong with it: its hash, its sums, and records that cannot be true."""
 
 from __future__ import annotations
 
@@ -12,76 +12,74 @@ from numpy.typing import NDArray
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
 from fastpipe.format.sample_layout import BEFORE_BYTES
-from fastpipe.verify.damage import Finding
+from fastpipe.verify.damage import Damage
 from fastpipe.verify.shard_facts import ShardFacts
 
 _CHUNK_ROWS = 1 << 17
 
 
-def check_index(index: Index, info: dict[str, Any]) -> Iterator[Finding]:
+def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     """Hashes and sums, in a pass that keeps a few MB."""
-    records, whole = xxhash.xxh3_64(), xxhash.xxh3_64()
+    of_records, whole = xxhash.xxh3_64(), xxhash.xxh3_64()
     counts = np.zeros(len(index.classes), dtype=np.int64)
     jpeg_bytes = 0
     start: int = index.records.offset
     with open(index.path / INDEX_FILE, "rb") as file:
         whole.update(file.read(start))
         while data := file.read(_CHUNK_ROWS * INDEX_DTYPE.itemsize):
-            records.update(data)
+            of_records.update(data)
             whole.update(data)
-            rows = np.frombuffer(data, dtype=INDEX_DTYPE, count=len(data) // INDEX_DTYPE.itemsize)
-            jpeg_bytes += int(rows["size"].sum(dtype=np.int64))
-            labels = rows["label"][(rows["label"] >= 0) & (rows["label"] < len(counts))]
+            records = np.frombuffer(data, dtype=INDEX_DTYPE, count=len(data) // INDEX_DTYPE.itemsize)
+            jpeg_bytes += int(records["size"].sum(dtype=np.int64))
+            labels = records["label"][(records["label"] >= 0) & (records["label"] < len(counts))]
             counts += np.bincount(labels, minlength=len(counts))
         extra = file.tell() - start - len(index) * INDEX_DTYPE.itemsize
     if extra:
-        yield Finding(INDEX_FILE, f"has {extra:,} bytes after its last record")
+        yield Damage(INDEX_FILE, f"has {extra:,} bytes after its last record")
     expected = info["index"].get("xxh3_64")
-    if records.hexdigest() != expected:
-        yield Finding(
-            INDEX_FILE, "its records are not those that were packed: hash", str(expected), records.hexdigest()
+    if of_records.hexdigest() != expected:
+        yield Damage(
+            INDEX_FILE, "its records are not those that were packed: hash", str(expected), of_records.hexdigest()
         )
         return  # its sums say nothing of dataset.json then
     if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
         hashes = info["index"]["file_xxh3_64"], whole.hexdigest()
-        yield Finding(INDEX_FILE, "its head is not the one that was written (the records are whole): hash", *hashes)
+        yield Damage(INDEX_FILE, "its head is not the one that was written (the records are whole): hash", *hashes)
     if jpeg_bytes != index.jpeg_bytes:
-        yield Finding(
-            DATASET_FILE, "jpeg_bytes is not the sum of the index", f"{jpeg_bytes:,}", f"{index.jpeg_bytes:,}"
-        )
+        yield Damage(DATASET_FILE, "jpeg_bytes is not the sum of the index", f"{jpeg_bytes:,}", f"{index.jpeg_bytes:,}")
     if counts.tolist() != index.class_counts:
         label = int(np.flatnonzero(counts != index.class_counts)[0])
         values = f"{counts[label]:,}", f"{index.class_counts[label]:,}"
-        yield Finding(DATASET_FILE, f"class_counts of label {label} is not that of the index", *values)
+        yield Damage(DATASET_FILE, f"class_counts of label {label} is not that of the index", *values)
 
 
-def rows_of(index: Index, shard: ShardFacts) -> NDArray[np.void]:
-    """(samples,) a copy of the rows of a shard's samples."""
+def index_records_of(index: Index, shard: ShardFacts) -> NDArray[np.void]:
+    """(samples,) a copy of the records of a shard's samples."""
     return np.array(index.records[shard.first_sample : shard.first_sample + shard.samples])
 
 
-def impossible(rows: NDArray[np.void], shard: ShardFacts, classes: int) -> NDArray[np.bool_]:
-    """(samples,) which rows cannot be true: of another shard, outside it, or running into the sample before."""
+def impossible(records: NDArray[np.void], shard: ShardFacts, classes: int) -> NDArray[np.bool_]:
+    """(samples,) which records cannot be true: of another shard, outside it, or running into the sample before."""
     # No sum of two unsigned numbers that could wrap: offsets up to the size first.
-    inside = (rows["offset"] >= BEFORE_BYTES) & (rows["offset"] <= shard.size_bytes)
-    offset = np.where(inside, rows["offset"], 0).astype(np.int64)
-    end = offset + rows["size"]
+    inside = (records["offset"] >= BEFORE_BYTES) & (records["offset"] <= shard.size_bytes)
+    offset = np.where(inside, records["offset"], 0).astype(np.int64)
+    end = offset + records["size"]
     inside &= end <= shard.size_bytes
-    apart = np.ones(len(rows), dtype=np.bool_)
+    apart = np.ones(len(records), dtype=np.bool_)
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
-    real = (rows["width"] > 0) & (rows["height"] > 0) & (rows["size"] > 0)
-    labelled = (rows["label"] >= 0) & (rows["label"] < classes)
-    bad: NDArray[np.bool_] = ~((rows["shard"] == shard.number) & inside & apart & real & labelled)
+    real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
+    labelled = (records["label"] >= 0) & (records["label"] < classes)
+    bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
     return bad
 
 
-def impossible_rows(rows: NDArray[np.void], shard: ShardFacts, classes: int) -> Iterator[Finding]:
-    """A finding for each row that cannot be true."""
-    for place in np.flatnonzero(impossible(rows, shard, classes)).tolist():
-        row = rows[place]
-        values = ", ".join(f"{name} {row[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
+def impossible_records(records: NDArray[np.void], shard: ShardFacts, classes: int) -> Iterator[Damage]:
+    """A finding for each record that cannot be true."""
+    for place in np.flatnonzero(impossible(records, shard, classes)).tolist():
+        record = records[place]
+        values = ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
         expected = (
             f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and behind the sample before, "
             f"a size of at least 1 x 1, a label below {classes}"
         )
-        yield Finding(INDEX_FILE, "the row cannot be true", expected, values, shard.first_sample + place, 1)
+        yield Damage(INDEX_FILE, "the row cannot be true", expected, values, shard.first_sample + place, 1)

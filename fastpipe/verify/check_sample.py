@@ -1,4 +1,4 @@
-"""The bytes of a piece of a shard -> what does not fit in its samples."""
+"""The bytes of a span of a shard -> what does not fit in its samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import sample_key
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg
-from fastpipe.verify.spans import Piece, size_in_header
+from fastpipe.verify.spans import ShardSpan, size_in_header
 
 
 @dataclass(frozen=True)
-class Misfit:
-    """What does not fit in a sample. Which is wrong, the shard or the row of the index, the shard's hash decides.
+class Mismatch:
+    """What does not fit in a sample. Which is wrong, the shard or the record of the index, the shard's hash decides.
 
     Attributes:
         sample: number in the dataset.
@@ -37,57 +37,59 @@ class Misfit:
 
 @dataclass(frozen=True)
 class Checked:
-    """A piece that was read.
+    """A span that was read.
 
     Attributes:
         data: its bytes; fewer than expected where the shard ends before.
         unreadable: why there are none; None: they were read.
-        misfits: in order.
+        mismatches: in order.
     """
 
     data: bytes
     unreadable: str | None
-    misfits: list[Misfit]
+    mismatches: list[Mismatch]
 
 
-def check_piece(piece: Piece) -> Checked:
-    """Reads a piece and checks each sample in it: its members, its hash, that it decodes."""
+def check_span(span: ShardSpan) -> Checked:
+    """Reads a span and checks each sample in it: its members, its hash, that it decodes."""
     data, unreadable = b"", None
     try:
-        data = _read(piece, piece.start, piece.stop)
+        data = _read(span, span.start, span.stop)
     except OSError as problem:
         unreadable = problem.strerror or str(problem)
     view = memoryview(data)
-    misfits: list[Misfit] = []
-    stops = [*piece.starts[1:], piece.stop]
-    for place, (start, stop) in enumerate(zip(piece.starts, stops, strict=False)):
-        sample = piece.shard.first_sample + piece.first + place
-        part = view[start - piece.start : stop - piece.start]
+    mismatches: list[Mismatch] = []
+    stops = [*span.starts[1:], span.stop]
+    for place, (start, stop) in enumerate(zip(span.starts, stops, strict=False)):
+        sample = span.shard.first_sample + span.first + place
+        part = view[start - span.start : stop - span.start]
         if unreadable is not None:  # as a whole; then those that can be are read one by one
             try:
-                part = memoryview(_read(piece, start, stop))
+                part = memoryview(_read(span, start, stop))
             except OSError as problem:
                 words = f"cannot be read: {problem.strerror or problem}"
-                misfits.append(Misfit(sample, start, words, of_shard=True))
+                mismatches.append(Mismatch(sample, start, words, of_shard=True))
                 continue
-        end = piece.last and place == len(piece.starts) - 1
-        misfit = _check(piece.shard.number, sample, start, part, piece.rows[place], with_end=end)
-        if misfit is not None:
-            misfits.append(misfit)
-    return Checked(data, unreadable, misfits)
+        end = span.last and place == len(span.starts) - 1
+        mismatch = _check(span.shard.number, sample, start, part, span.records[place], with_end=end)
+        if mismatch is not None:
+            mismatches.append(mismatch)
+    return Checked(data, unreadable, mismatches)
 
 
-def _read(piece: Piece, start: int, stop: int) -> bytes:
+def _read(span: ShardSpan, start: int, stop: int) -> bytes:
     """The bytes of a shard in a range, as far as there are any."""
     parts: list[bytes] = []
-    with open(piece.shard.path, "rb", buffering=0) as file:
+    with open(span.shard.path, "rb", buffering=0) as file:
         while start < stop and (part := os.pread(file.fileno(), stop - start, start)):
             parts.append(part)
             start += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _check(shard_number: int, sample: int, start: int, data: memoryview, row: Any, *, with_end: bool) -> Misfit | None:
+def _check(
+    shard_number: int, sample: int, start: int, data: memoryview, record: Any, *, with_end: bool
+) -> Mismatch | None:
     """The first thing in a sample that does not fit.
 
     Args:
@@ -95,55 +97,55 @@ def _check(shard_number: int, sample: int, start: int, data: memoryview, row: An
         sample: its number.
         start: of its bytes in the shard.
         data: they.
-        row: its index record.
+        record: its index record.
         with_end: the end of the archive follows.
     """
-    shard, offset, size, width, height, label, digest = row.item()
+    shard, offset, size, width, height, label, digest = record.item()
     key = sample_key(sample)
     jpeg_at = start + BEFORE_BYTES
     if shard != shard_number:
-        return Misfit(
+        return Mismatch(
             sample, start, "the sample is in another shard than the index says", f"{shard}", f"{shard_number}"
         )
     if offset != jpeg_at:
-        return Misfit(sample, jpeg_at, "the JPEG is not where the index has it", f"byte {offset}", f"byte {jpeg_at}")
+        return Mismatch(sample, jpeg_at, "the JPEG is not where the index has it", f"byte {offset}", f"byte {jpeg_at}")
     expected = before_jpeg(key, label, size)
     if data[:BEFORE_BYTES] != expected:
         return _before(sample, start, bytes(data[:BEFORE_BYTES]), expected)
     jpeg = bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
     if len(jpeg) != size:
-        return Misfit(sample, jpeg_at, "the JPEG is cut off", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
+        return Mismatch(sample, jpeg_at, "the JPEG is cut off", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
     found = xxhash.xxh3_64_intdigest(jpeg)
     if found != digest:
-        return Misfit(
+        return Mismatch(
             sample, jpeg_at, "the JPEG is not the one that was packed: hash", f"{digest:016x}", f"{found:016x}"
         )
     problem = flaw(jpeg)
     if problem is not None:
-        return Misfit(sample, jpeg_at, problem, of_shard=True)
+        return Mismatch(sample, jpeg_at, problem, of_shard=True)
     if (width, height) != (size_now := size_of(jpeg)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
-        return Misfit(sample, jpeg_at, "the JPEG is not of the size that the index has", *sizes)
+        return Mismatch(sample, jpeg_at, "the JPEG is not of the size that the index has", *sizes)
     return _after(sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
 
 
-def _before(sample: int, start: int, got: bytes, expected: bytes) -> Misfit:
+def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
     """Which member is not as it should be."""
     key = sample_key(sample)
     if len(got) < len(expected):
-        return Misfit(sample, start, "the shard ends in the sample", of_shard=True)
+        return Mismatch(sample, start, "the shard ends in the sample", of_shard=True)
     place = next(number for number, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
     if tar.BLOCK <= place < 2 * tar.BLOCK:
         expected_label, label = (repr(bytes(part[tar.BLOCK :][:24]).rstrip(b"\0"))[1:] for part in (expected, got))
         if expected_label == label:
-            return Misfit(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
-        return Misfit(sample, start + place, f"{key}.cls and the index disagree on the label", expected_label, label)
+            return Mismatch(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
+        return Mismatch(sample, start + place, f"{key}.cls and the index disagree on the label", expected_label, label)
     member = f"{key}.cls" if place < tar.BLOCK else f"{key}.jpg"
     values = f"{expected[place]:#04x}", f"{got[place]:#04x}"
-    return Misfit(sample, start + place, f"the tar header of {member} does not fit the index", *values)
+    return Mismatch(sample, start + place, f"the tar header of {member} does not fit the index", *values)
 
 
-def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool) -> Misfit | None:
+def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool) -> Mismatch | None:
     """What is wrong behind the JPEG; its note is JSON and its bytes are not known beforehand."""
     name = f"{sample_key(sample)}.json" + (" and the archive's end" if with_end else "")
     at = len(tar.padding(jpeg_bytes))
@@ -161,6 +163,6 @@ def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bo
         return None
     places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
     place = start + BEFORE_BYTES + jpeg_bytes + (next(places, note_at) if known else at)
-    return Misfit(
+    return Mismatch(
         sample, place, f"what follows the JPEG is not {name} as packed; picture and label are whole", of_shard=True
     )

@@ -1,4 +1,4 @@
-"""What a check of a dataset came to: one Finding for each thing that is wrong, and a Report of all."""
+"""What a check of a dataset came to: one Damage for each thing that is wrong, and a Report of all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastpipe.format.layout import sample_key
 
 
 @dataclass(frozen=True)
-class Finding:
+class Damage:
     """One thing that is wrong.
 
     Attributes:
@@ -72,7 +72,7 @@ class Report:
     shards: int = 0
     bytes: int = 0
     seconds: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""A whole shard -> its rows of the index, from its members alone."""
+"""A whole shard -> its records of the index, from its members alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastpipe.verify.spans import size_in_header, starts_in_tar
 
 
 def records_of(shard: ShardFacts) -> NDArray[np.void]:
-    """(samples,) of INDEX_DTYPE: the rows that pack wrote.
+    """(samples,) of INDEX_DTYPE: the records that pack wrote.
 
     Raises:
         PackError: the shard is damaged.
@@ -29,7 +29,7 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
     starts = starts_in_tar(shard)
     if starts is None:
         raise PackError(damaged)
-    rows: list[tuple[int, ...]] = []
+    records: list[tuple[int, ...]] = []
     try:
         with open(shard.path, "rb", buffering=0) as file:
             for start in starts:
@@ -39,7 +39,7 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
                 jpeg = os.pread(file.fileno(), size, offset)
                 width, height = size_of(jpeg)
                 digest = xxhash.xxh3_64_intdigest(jpeg)
-                rows.append((shard.number, offset, size, width, height, int(digits), digest))
+                records.append((shard.number, offset, size, width, height, int(digits), digest))
     except (OSError, ValueError) as problem:
         raise PackError(f"{damaged} ({problem})") from problem
-    return np.array(rows, dtype=INDEX_DTYPE)
+    return np.array(records, dtype=INDEX_DTYPE)

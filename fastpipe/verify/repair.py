@@ -14,7 +14,7 @@ import xxhash
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job import Progress
+from fastpipe.packing.job import PackProgress
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
 from fastpipe.packing.output.files import cannot_write, publish, whole_file
@@ -28,7 +28,7 @@ from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.spans import PIECE_BYTES
+from fastpipe.verify.spans import SPAN_BYTES
 
 _ANEW = "pack it anew: fastpipe pack SRC DST --overwrite"
 
@@ -39,7 +39,7 @@ def repair(
     report: Report,
     *,
     workers: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
     """Packs the damaged shards again, and puts a damaged index together from the shards.
 
@@ -132,7 +132,7 @@ def _repack(
     sources: list[Source],
     options: PackOptions,
     threads: int,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[PackProgress], None],
 ) -> None:
     """Packs one shard; it takes the damaged one's place if it is the one that was packed."""
     if _is_as_packed(shard):
@@ -154,7 +154,7 @@ def _repack(
                     if not writer.add(packed, source.label, source.path):
                         raise PackError(_other(shard, f"{readable(source.path)} does not fit into it any more"))
                     done += source.size_bytes
-                    on_progress(Progress(position + 1, len(ours), done, total, 0))
+                    on_progress(PackProgress(position + 1, len(ours), done, total, 0))
             finished = writer.finish()
         finally:
             if finished is None:
@@ -173,7 +173,7 @@ def _is_as_packed(shard: ShardFacts) -> bool:
         if not shard.path.is_file():
             return False
         with open(shard.path, "rb") as file:
-            while data := file.read(PIECE_BYTES):
+            while data := file.read(SPAN_BYTES):
                 digest.update(data)
     except OSError:
         return False

@@ -11,11 +11,11 @@ from typing import Any
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
-from fastpipe.format.self_checksum import SEAL, fingerprint, read_seal
-from fastpipe.verify.damage import Finding
+from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
+from fastpipe.verify.damage import Damage
 
 # Those of datasets that carry no hash of dataset.json: another name is a name that has changed.
-_UNSEALED_FIELDS = {
+_FIELDS_WITHOUT_CHECKSUM = {
     *("format", "version", "samples", "jpeg_bytes", "classes", "class_counts"),
     *("shards", "index", "source", "counts", "pack", "fingerprint"),
 }
@@ -61,7 +61,7 @@ class Description:
     info: dict[str, Any] | None = None
     shards: list[ShardFacts] = field(default_factory=list)
     index: Index | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -77,43 +77,43 @@ def describe(path: Path) -> Description:
     except OSError:
         read_info(path)  # says what is there instead
         raise
-    _check_seal(data, found)
+    _check_self_checksum(data, found)
     try:
         info = read_info(path)
         shards = _shards(path, info)
         expected = fingerprint(info)
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
-        found.findings.append(Finding(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
+        found.findings.append(Damage(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
         return found
-    if read_seal(data) is None:
-        _check_unsealed(info, found)
+    if read_self_checksum(data) is None:
+        _check_fields(info, found)
     if info.get("fingerprint") != expected:
         found.findings.append(
-            Finding(DATASET_FILE, "fingerprint is not that of its content", expected, repr(info.get("fingerprint")))
+            Damage(DATASET_FILE, "fingerprint is not that of its content", expected, repr(info.get("fingerprint")))
         )
     try:
         found.index = Index(path)
     except DatasetError as problem:
         if not str(problem).startswith(str(path / INDEX_FILE)):
-            found.findings.append(Finding(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
+            found.findings.append(Damage(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
             return found
-        found.findings.append(Finding(INDEX_FILE, f"cannot be opened ({problem})"))
+        found.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
     found.info, found.shards = info, shards
     return found
 
 
-def _check_seal(data: bytes, found: Description) -> None:
-    seal = read_seal(data)
-    if seal is not None and seal[0] != seal[1]:
+def _check_self_checksum(data: bytes, found: Description) -> None:
+    checksum = read_self_checksum(data)
+    if checksum is not None and checksum[0] != checksum[1]:
         problem = "its bytes are not those that were written, so what it says of other files may be wrong: its own hash"
-        found.findings.append(Finding(DATASET_FILE, problem, *seal))
+        found.findings.append(Damage(DATASET_FILE, problem, *checksum))
 
 
-def _check_unsealed(info: dict[str, Any], found: Description) -> None:
-    strange = sorted(info.keys() - _UNSEALED_FIELDS)
+def _check_fields(info: dict[str, Any], found: Description) -> None:
+    strange = sorted(info.keys() - _FIELDS_WITHOUT_CHECKSUM)
     if strange:
-        problem = f"its own hash ({SEAL}) is missing or garbled; unexpected: {', '.join(map(repr, strange))}"
-        found.findings.append(Finding(DATASET_FILE, problem))
+        problem = f"its own hash ({SELF_CHECKSUM}) is missing or garbled; unexpected: {', '.join(map(repr, strange))}"
+        found.findings.append(Damage(DATASET_FILE, problem))
     else:
         found.notes.append(OLDER)
 

@@ -1,4 +1,4 @@
-"""A shard's rows, or its tar headers where the rows are damaged -> where its samples begin and end."""
+"""A shard's records, or its tar headers where the records are damaged -> where its samples begin and end."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fastpipe.format.layout import sample_key
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.shard_facts import ShardFacts
 
-PIECE_BYTES = 4 << 20
+SPAN_BYTES = 4 << 20
 
 _SIZE_FIELD = slice(124, 135)  # of a ustar header: octal digits
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShardSpan:
     """A run of bytes of a shard that is read at once, and the samples in it.
 
     Attributes:
@@ -28,8 +28,8 @@ class Piece:
         start, stop: bytes of the file.
         first: number of its first sample, counted in the shard.
         starts: where its samples begin (their KEY.cls); each ends where the next one does or at `stop`.
-        rows: (samples,) their index records.
-        last: the shard's last piece: its last sample is followed by the end of the archive.
+        records: (samples,) their index records.
+        last: the shard's last span: its last sample is followed by the end of the archive.
     """
 
     shard: ShardFacts
@@ -37,13 +37,13 @@ class Piece:
     stop: int
     first: int
     starts: list[int]
-    rows: NDArray[np.void]
+    records: NDArray[np.void]
     last: bool
 
 
-def starts_in_rows(rows: NDArray[np.void]) -> list[int]:
-    """Where samples begin by the index, whose rows are possible."""
-    starts: list[int] = (rows["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
+def starts_in_records(records: NDArray[np.void]) -> list[int]:
+    """Where samples begin by the index, whose records are possible."""
+    starts: list[int] = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
     return starts
 
 
@@ -75,27 +75,29 @@ def size_in_header(head: bytes) -> int:
     return int(head[_SIZE_FIELD], 8)
 
 
-def pieces(shard: ShardFacts, starts: list[int], rows: NDArray[np.void]) -> Iterator[Piece]:
+def shard_spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void]) -> Iterator[ShardSpan]:
     """Cuts a shard between samples.
 
     Args:
         shard: which.
         starts: where its samples begin, rising.
-        rows: (samples,) their index records.
+        records: (samples,) their index records.
     """
     if not starts:
-        yield from bare_pieces(shard, rows)
+        yield from bare_spans(shard, records)
         return
     first, start = 0, 0
     for sample in range(1, len(starts)):
-        if starts[sample] - start >= PIECE_BYTES:
-            yield Piece(shard, start, starts[sample], first, starts[first:sample], rows[first:sample], last=False)
+        if starts[sample] - start >= SPAN_BYTES:
+            yield ShardSpan(
+                shard, start, starts[sample], first, starts[first:sample], records[first:sample], last=False
+            )
             first, start = sample, starts[sample]
-    yield Piece(shard, start, shard.size_bytes, first, starts[first:], rows[first:], last=True)
+    yield ShardSpan(shard, start, shard.size_bytes, first, starts[first:], records[first:], last=True)
 
 
-def bare_pieces(shard: ShardFacts, rows: NDArray[np.void]) -> Iterator[Piece]:
+def bare_spans(shard: ShardFacts, records: NDArray[np.void]) -> Iterator[ShardSpan]:
     """Cuts a shard whose samples cannot be told apart."""
-    stops = [*range(PIECE_BYTES, shard.size_bytes, PIECE_BYTES), shard.size_bytes]
+    stops = [*range(SPAN_BYTES, shard.size_bytes, SPAN_BYTES), shard.size_bytes]
     for start, stop in zip([0, *stops], stops, strict=False):
-        yield Piece(shard, start, stop, 0, [], rows[:0], last=stop == shard.size_bytes)
+        yield ShardSpan(shard, start, stop, 0, [], records[:0], last=stop == shard.size_bytes)

@@ -19,17 +19,17 @@ from fastpipe.checks import whole
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.verify.check_index import check_index, impossible, impossible_rows, rows_of
-from fastpipe.verify.check_sample import Checked, Misfit, check_piece
-from fastpipe.verify.damage import Finding, Report
+from fastpipe.verify.check_index import check_index, impossible, impossible_records, index_records_of
+from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.spans import Piece, bare_pieces, pieces, starts_in_rows, starts_in_tar
+from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records, starts_in_tar
 
-_AHEAD_PER_WORKER = 2  # pieces; a piece is a few MB
+_AHEAD_PER_WORKER = 2  # spans; a span is a few MB
 
 
 @dataclass(frozen=True)
-class Progress:
+class VerifyProgress:
     """How far a check is: samples and bytes of the shards, done and in all, and findings so far."""
 
     samples: int
@@ -44,7 +44,7 @@ def verify(
     *,
     quick: bool = False,
     workers: int | None = None,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> Report:
     """Checks a packed dataset.
 
@@ -70,10 +70,10 @@ def verify(
     bytes_read = 0
     if quick:
         for shard in said.shards:
-            rows = None if said.index is None else rows_of(said.index, shard)
-            findings += check_size(shard, rows)
-            if rows is not None and said.index is not None:
-                findings += impossible_rows(rows, shard, len(said.index.classes))
+            records = None if said.index is None else index_records_of(said.index, shard)
+            findings += check_size(shard, records)
+            if records is not None and said.index is not None:
+                findings += impossible_records(records, shard, len(said.index.classes))
     else:
         whole_index = not any(found.file == INDEX_FILE for found in findings)
         bytes_read = _check_shards(said.shards, said.index, whole_index, threads, findings, on_progress)
@@ -82,11 +82,11 @@ def verify(
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
 
 
-def check_size(shard: ShardFacts, rows: NDArray[np.void] | None = None) -> Iterator[Finding]:
+def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
     """Whether a shard is there and of the size that it was packed with.
 
     Args:
-        rows: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
+        records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
     """
     try:
         found = shard.path.stat()
@@ -94,18 +94,18 @@ def check_size(shard: ShardFacts, rows: NDArray[np.void] | None = None) -> Itera
     except OSError as refused:
         problem = f"cannot be opened: {refused.strerror or refused}"
     if problem:
-        yield Finding(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
+        yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
     elif found.st_size != shard.size_bytes:
         sizes = f"{shard.size_bytes:,} bytes", f"{found.st_size:,} bytes"
-        lost = 0 if rows is None else _cut_off(rows, found.st_size)
+        lost = 0 if records is None else _cut_off(records, found.st_size)
         first = shard.first_sample + shard.samples - lost if lost else None
-        yield Finding(shard.name, "is of another size than packed", *sizes, first, lost)
+        yield Damage(shard.name, "is of another size than packed", *sizes, first, lost)
 
 
-def _cut_off(rows: NDArray[np.void], size_bytes: int) -> int:
+def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
     """How many samples are not whole in so many bytes."""
-    start = np.minimum(rows["offset"], np.uint64(size_bytes))  # no sum that could wrap
-    return int((rows["size"] > size_bytes - start).sum())
+    start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+    return int((records["size"] > size_bytes - start).sum())
 
 
 def _check_shards(
@@ -113,8 +113,8 @@ def _check_shards(
     index: Index | None,
     whole_index: bool,
     threads: int,
-    findings: list[Finding],
-    on_progress: Callable[[Progress], None],
+    findings: list[Damage],
+    on_progress: Callable[[VerifyProgress], None],
 ) -> int:
     """Reads and checks all shards; appends to `findings` and returns the bytes read."""
     sizes = {shard.number: list(check_size(shard)) for shard in shards}
@@ -123,52 +123,52 @@ def _check_shards(
     there = [shard for shard in shards if not any(wrong.samples for wrong in sizes[shard.number])]
     totals = sum(shard.samples for shard in there), sum(shard.size_bytes for shard in there)
     samples, bytes_done, bytes_read = 0, 0, 0
-    digest, misfits, told_apart = xxhash.xxh3_64(), list[Misfit](), False
+    digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
     with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
-        for piece, checked in outcomes:
-            if piece.start == 0:
-                digest, misfits, told_apart = xxhash.xxh3_64(), [], bool(piece.starts)
+        for span, checked in outcomes:
+            if span.start == 0:
+                digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
             digest.update(checked.data)
-            misfits += checked.misfits
+            mismatches += checked.mismatches
             if checked.unreadable is not None:
-                unread = Finding(piece.shard.name, f"cannot be read: {checked.unreadable}", offset=piece.start)
-                sizes[piece.shard.number].append(unread)
+                unread = Damage(span.shard.name, f"cannot be read: {checked.unreadable}", offset=span.start)
+                sizes[span.shard.number].append(unread)
                 findings.append(unread)
-            if piece.last:
-                known = bool(sizes[piece.shard.number])
+            if span.last:
+                known = bool(sizes[span.shard.number])
                 by = index if told_apart else None
                 if index is not None and by is None:
-                    findings += impossible_rows(rows_of(index, piece.shard), piece.shard, len(index.classes))
-                findings += _judge(piece.shard, by, digest.hexdigest(), misfits, known_bad=known)
-            samples += len(piece.starts)
-            bytes_done += piece.stop - piece.start
+                    findings += impossible_records(index_records_of(index, span.shard), span.shard, len(index.classes))
+                findings += _judge(span.shard, by, digest.hexdigest(), mismatches, known_bad=known)
+            samples += len(span.starts)
+            bytes_done += span.stop - span.start
             bytes_read += len(checked.data)
-            on_progress(Progress(samples, totals[0], bytes_done, totals[1], len(findings)))
+            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], len(findings)))
     return bytes_read
 
 
-def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -> Iterator[Piece]:
-    """The pieces of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
+def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -> Iterator[ShardSpan]:
+    """The spans of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
     nothing = np.empty(0, dtype=INDEX_DTYPE)
     for shard in shards:
         if index is None:
-            yield from bare_pieces(shard, nothing)
+            yield from bare_spans(shard, nothing)
             continue
-        rows = rows_of(index, shard)
-        possible = not impossible(rows, shard, len(index.classes)).any()
+        records = index_records_of(index, shard)
+        possible = not impossible(records, shard, len(index.classes)).any()
         starts = None if whole_index and possible else starts_in_tar(shard)
         if starts is None and possible:
-            starts = starts_in_rows(rows)
-        yield from bare_pieces(shard, nothing) if starts is None else pieces(shard, starts, rows)
+            starts = starts_in_records(records)
+        yield from bare_spans(shard, nothing) if starts is None else shard_spans(shard, starts, records)
 
 
-def _checked(planned: Iterator[Piece], threads: int) -> Generator[tuple[Piece, Checked], None, None]:
-    """Checks pieces in threads and gives them out in order. Closing it takes back what has not begun."""
-    pending: deque[tuple[Piece, Future[Checked]]] = deque()
+def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[ShardSpan, Checked], None, None]:
+    """Checks spans in threads and gives them out in order. Closing it takes back what has not begun."""
+    pending: deque[tuple[ShardSpan, Future[Checked]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="fastpipe-verify") as pool:
         try:
-            for piece in planned:
-                pending.append((piece, pool.submit(check_piece, piece)))
+            for span in planned:
+                pending.append((span, pool.submit(check_span, span)))
                 if len(pending) > threads * _AHEAD_PER_WORKER:
                     first, future = pending.popleft()
                     yield first, future.result()
@@ -181,28 +181,28 @@ def _checked(planned: Iterator[Piece], threads: int) -> Generator[tuple[Piece, C
 
 
 def _judge(
-    shard: ShardFacts, index: Index | None, digest: str, misfits: list[Misfit], *, known_bad: bool
-) -> Iterator[Finding]:
-    """What is wrong with a shard that was read to its end, and with its rows in the index.
+    shard: ShardFacts, index: Index | None, digest: str, mismatches: list[Mismatch], *, known_bad: bool
+) -> Iterator[Damage]:
+    """What is wrong with a shard that was read to its end, and with its records in the index.
 
     Args:
         index: the dataset; None if the shard's samples could not be told apart.
         known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
     """
     whole_shard = not known_bad and digest == shard.xxh3_64
-    for misfit in misfits:
-        values = misfit.expected, misfit.got, misfit.sample, 1
-        if whole_shard and not misfit.of_shard and index is not None:
-            at = index.records.offset + misfit.sample * INDEX_DTYPE.itemsize
-            yield Finding(INDEX_FILE, f"the row is wrong, for {shard.name} is whole: {misfit.problem}", *values, at)
+    for mismatch in mismatches:
+        values = mismatch.expected, mismatch.got, mismatch.sample, 1
+        if whole_shard and not mismatch.of_shard and index is not None:
+            at = index.records.offset + mismatch.sample * INDEX_DTYPE.itemsize
+            yield Damage(INDEX_FILE, f"the row is wrong, for {shard.name} is whole: {mismatch.problem}", *values, at)
         else:
-            yield Finding(shard.name, misfit.problem, *values, misfit.offset)
+            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset)
     if known_bad or whole_shard:
         return
     problem = "its bytes are not those that were packed: hash"
     if index is None:
-        yield Finding(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
-    elif misfits:
-        yield Finding(shard.name, problem, shard.xxh3_64, digest)
+        yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
+    elif mismatches:
+        yield Damage(shard.name, problem, shard.xxh3_64, digest)
     else:
-        yield Finding(shard.name, f"no picture or label in it is damaged, but {problem}", shard.xxh3_64, digest)
+        yield Damage(shard.name, f"no picture or label in it is damaged, but {problem}", shard.xxh3_64, digest)

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from fastpipe.progress import shown
-from fastpipe.verify.verification import Progress
+from fastpipe.verify.verification import VerifyProgress
 
 
 @contextlib.contextmanager
-def verify_progress(console: Console) -> Iterator[Callable[[Progress], None]]:
+def verify_progress(console: Console) -> Iterator[Callable[[VerifyProgress], None]]:
     """Shows how far a check is: a bar with images/s, MB/s and time left, or a line now and then.
 
     Yields:
-        A function to call with each Progress.
+        A function to call with each VerifyProgress.
     """
     started = time.monotonic()
 
-    def words(now: Progress) -> str:
+    def words(now: VerifyProgress) -> str:
         seconds = max(time.monotonic() - started, 1e-6)
         found = f"  {now.findings} wrong" if now.findings else ""
         rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from checkout import ROOT
@@ -204,6 +204,13 @@ def test_a_run_that_fails_says_its_last_words(tmp_path: Path) -> None:
         contest.run(say("import time; time.sleep(60)"), "", tmp_path, 0.2)
 
 
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_run_takes_its_workers_with_it(tmp_path: Path) -> None:
     """They would take CPU time from the next one."""
     work = """
@@ -215,7 +222,7 @@ def test_a_run_takes_its_workers_with_it(tmp_path: Path) -> None:
     program = "\n".join(line[8:] for line in work.splitlines())
     child = contest.run(say(program), "", tmp_path, 20)["child"]
     deadline = time.monotonic() + 10
-    while subprocess.run(["ps", "-o", "stat=", "-p", str(child)], capture_output=True, text=True).stdout[:1] not in "Z":
+    while lives(child):
         assert time.monotonic() < deadline, "the worker lives on"
         time.sleep(0.05)
 

@@ -59,14 +59,14 @@ import sys, time
 from fastpipe import cli
 from fastpipe.verify import verification
 
-check = verification.check_piece
+check = verification.check_span
 
 def slowly(piece):
     print("begun", flush=True)
     time.sleep(0.3)
     return check(piece)
 
-verification.check_piece = slowly
+verification.check_span = slowly
 sys.argv = ["fastpipe", "verify", sys.argv[1], "--workers", "1"]
 cli.main()
 """

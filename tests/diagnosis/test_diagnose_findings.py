@@ -26,7 +26,7 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     unpicklable,
 )
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
-from fastpipe.diagnosis.observation import Batch, Fetch, Look, Observation, Worker, records
+from fastpipe.diagnosis.observation import Batch, Fetch, Observation, Snapshot, Worker, records
 from fastpipe.diagnosis.surroundings import Surroundings
 
 ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
@@ -43,8 +43,8 @@ def seen(**changes: Any) -> Observation:
         observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20, asked + 0.02))
     for number in range(2):
         fetches = [replace(FETCH, at_s=0.02 + 0.04 * batch) for batch in range(15)]
-        looks = [Look(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
-        observation.workers.append(Worker(number, 100 + number, 0.0, fetches=fetches, looks=looks))
+        snapshots = [Snapshot(batch, (50 << 20) + (batch << 10), 3, 1, None) for batch in range(15)]
+        observation.workers.append(Worker(number, 100 + number, 0.0, fetches=fetches, snapshots=snapshots))
     return observation
 
 
@@ -86,7 +86,7 @@ def test_a_gpu_without_pinned_memory() -> None:
 def test_threads_of_other_libraries() -> None:
     observation = seen()
     for worker in observation.workers:
-        worker.looks.append(Look(15, 50 << 20, 34, 1, 16))
+        worker.snapshots.append(Snapshot(15, 50 << 20, 34, 1, 16))
     assert found(observation)["too-many-threads"].severity == "note"  # idle ones
     assert "OpenCV works on 16 threads" in found(observation)["opencv-threads"].what
     for worker in observation.workers:
@@ -110,9 +110,11 @@ def test_many_objects(method: str, name: str) -> None:
 
 def test_growth_at_the_start_is_no_leak() -> None:
     observation = seen()
-    observation.workers[0].looks = [Look(batch, (50 + 20 * min(batch, 3)) << 20, 3, 1, None) for batch in range(15)]
+    observation.workers[0].snapshots = [
+        Snapshot(batch, (50 + 20 * min(batch, 3)) << 20, 3, 1, None) for batch in range(15)
+    ]
     assert found(observation) == {}
-    observation.workers[0].looks = [Look(batch, (50 + 5 * batch) << 20, 3, 1, None) for batch in range(15)]
+    observation.workers[0].snapshots = [Snapshot(batch, (50 + 5 * batch) << 20, 3, 1, None) for batch in range(15)]
     assert "worker 0, pid 100 grew by 73.4 MB in 14 batches" in found(observation)["memory-grows"].what
     assert "41.9 MB an epoch" in found(observation)["memory-grows"].what  # 16 batches of 64 samples, 8 for each
 

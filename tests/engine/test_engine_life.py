@@ -140,10 +140,12 @@ def test_threads_end_with_close(large: Path) -> None:
 def test_threads_that_the_system_refuses(large: Path, tried: Tried) -> None:
     script = """
         import resource, sys
+        from pathlib import Path
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
         from fastpipe.format.index import Index
-        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))  # no room for the stacks
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)  # no room for the stacks
         try:
             Engine(Index(sys.argv[1]), 1024)
         except EngineError as problem:

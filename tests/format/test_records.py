@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.format.records import Rows, map_records
+from fastpipe.format.records import Records, map_records
 
 SAMPLES = 3000
 FIRST = 256  # byte at which this index's records begin
@@ -41,14 +41,14 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_any_samples_in_any_order(index: Path, samples: np.ndarray) -> None:  # type: ignore[type-arg]
     records = map_records(index, SAMPLES, "pack it again")
     assert records.offset == FIRST
-    got = Rows(index, FIRST).of(samples)
+    got = Records(index, FIRST).of(samples)
     assert got.dtype == INDEX_DTYPE
     assert got.shape == samples.shape
     assert got.tobytes() == np.asarray(records[samples]).tobytes()
 
 
 def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = Rows(index, FIRST)
+    rows = Records(index, FIRST)
     read: list[tuple[int, int]] = []
     pread = os.pread
 
@@ -63,7 +63,7 @@ def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    rows = Rows(index, FIRST)
+    rows = Records(index, FIRST)
     assert len(os.listdir("/proc/self/fd")) == before + 1
     assert not os.get_inheritable(rows.descriptor)
     del rows
@@ -72,12 +72,12 @@ def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be opened: No such file or directory; look "):
-        Rows(tmp_path / INDEX_FILE, 128)
+        Records(tmp_path / INDEX_FILE, 128)
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
     (tmp_path / INDEX_FILE).mkdir()
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 36 bytes at byte 128"):
-        Rows(tmp_path / INDEX_FILE, 128).of(np.array(0))
+        Records(tmp_path / INDEX_FILE, 128).of(np.array(0))
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: Is a directory; expected a readable file"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
 
@@ -85,7 +85,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / INDEX_FILE
     copy.write_bytes(index.read_bytes())
-    rows = Rows(copy, FIRST)
+    rows = Records(copy, FIRST)
     os.truncate(copy, FIRST + 100 * 36 + 10)
     assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
     with pytest.raises(DatasetError, match=r"shorter since it was opened: expected 72 bytes at byte 3,856, got 10\."):

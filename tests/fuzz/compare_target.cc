@@ -40,9 +40,9 @@ std::string CompareTarget::run(Random* random, const Bytes& input, Tally* tally)
   const Rect region = random_region(random, whole_size);
 
   const Decoded whole = decode(&decoder_, data, size, denominator, nullptr, DecodeMethod::libjpeg);
-  const Decoded whole_strips = decode(&decoder_, data, size, denominator, nullptr, DecodeMethod::strips);
+  const Decoded whole_strips = decode(&decoder_, data, size, denominator, nullptr, DecodeMethod::baseline);
   const Decoded part = decode(&decoder_, data, size, denominator, &region, DecodeMethod::libjpeg);
-  const Decoded part_strips = decode(&decoder_, data, size, denominator, &region, DecodeMethod::strips);
+  const Decoded part_strips = decode(&decoder_, data, size, denominator, &region, DecodeMethod::baseline);
   char where[120];
   std::snprintf(where, sizeof where, " (1/%d, region %d, %d, %d x %d of %d x %d)", denominator, region.x, region.y,
                 region.width, region.height, whole_size.width, whole_size.height);

@@ -50,6 +50,17 @@ def test_batches_have_the_promised_form(textured: Path) -> None:
         assert labels.dtype == torch.int64
 
 
+def test_a_loader_says_what_scripts_ask_of_a_data_loader(textured: Path) -> None:
+    with fastpipe.loader(textured, 4, size=8, num_workers=3) as loader:
+        assert len(loader.dataset) == 23
+        assert loader.dataset.classes == ["class-0", "class-1"]
+        assert loader.dataset.class_to_idx == {"class-0": 0, "class-1": 1}
+        assert loader.batch_size == 4
+        assert loader.num_workers == 3
+        assert loader.stats().threads == 3
+    assert fastpipe.Dataset(textured).class_to_idx == {"class-0": 0, "class-1": 1}
+
+
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [10, 10, 10, 7]), (True, [10, 10, 10])])
 def test_drop_last(flat: Path, drop_last: bool, sizes: list[int]) -> None:
     with fastpipe.loader(flat, 10, size=16, num_workers=2, drop_last=drop_last) as loader:

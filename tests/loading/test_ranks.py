@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,16 +82,12 @@ def test_nodes_are_groups_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
-    import sys
-
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "granted_cpus", lambda: 12)
     threads = []
-    module = sys.modules["fastpipe.loading.factory"]
-    real = module.Engine
-    monkeypatch.setattr(module, "granted_cpus", lambda: 12)
-    monkeypatch.setattr(module, "Engine", lambda index, count, **options: threads.append(count) or real(index, 1))
     for local in (1, 2, 5, 100):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
-        fastpipe.loader(flat, 1, size=8, drop_last=False, rank=0, world_size=100).close()
+        with fastpipe.loader(flat, 1, size=8, drop_last=False, rank=0, world_size=100) as loader:
+            threads.append(loader.num_workers)
     assert threads == [12, 6, 2, 1]
 
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.monitoring.prometheus import LoaderCollector
+from fastpipe.prometheus import LoaderCollector
 
 Found = dict[tuple[str, tuple[str, ...]], float]
 
@@ -98,7 +98,8 @@ def test_what_is_no_loader(loaders: object) -> None:
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "fastpipe.prometheus")
+    for name in ("fastpipe.prometheus", "fastpipe.monitoring.prometheus"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
     with pytest.raises(ImportError, match=r"pip install 'fastpipe\[prometheus\]'"):
         importlib.import_module("fastpipe.prometheus")

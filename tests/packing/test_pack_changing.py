@@ -17,7 +17,7 @@ from soak import Tried, times
 
 from fastpipe.errors import PackError
 from fastpipe.packing import job
-from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.source import reading
 from fastpipe.packing.source.kinds import Listing, list_sources
@@ -165,7 +165,7 @@ def test_a_source_that_changes_after_it_was_read_is_seen_by_the_next_pack(
 ) -> None:
     first = list_sources(source, 0).sources[0].path
 
-    def change(now: Progress) -> None:
+    def change(now: PackProgress) -> None:
         if now.files == now.total_files:
             rewrite(source / first)
 
@@ -178,7 +178,7 @@ def test_a_source_that_is_only_touched_by_a_backup_stops_nothing(source: Path, t
     """Links and permissions are changed by what does not write: its times and size stay."""
     linked = tmp_path / "backup"
 
-    def link(_: Progress) -> None:
+    def link(_: PackProgress) -> None:
         if not linked.exists():
             linked.mkdir()
             for file in source.rglob("*.jpg"):

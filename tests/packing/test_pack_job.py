@@ -27,7 +27,7 @@ from pack_sources import (
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import Conversion
 
@@ -200,7 +200,7 @@ def test_the_seed_orders_the_samples(source: Path, tmp_path: Path) -> None:
 
 def test_progress_counts_up_to_the_end(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
-    seen: list[Progress] = []
+    seen: list[PackProgress] = []
     pack(source, tmp_path / "packed", on_progress=seen.append)
     assert [one.files for one in seen] == list(range(1, 26))
     assert seen[-1].bytes == seen[-1].total_bytes == sum(map(len, files(source).values()))

@@ -15,7 +15,7 @@ from pack_sources import digests, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
@@ -56,7 +56,7 @@ def assert_unfinished(destination: Path) -> None:
 
 
 def stop_after(destination: Path, finished: int) -> None:
-    def stop(_: Progress) -> None:
+    def stop(_: PackProgress) -> None:
         if len(shards(destination)) >= finished:
             raise KeyboardInterrupt
 
@@ -180,7 +180,7 @@ def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed
     pack(source_of(destination), destination, PackOptions(shard_size=120_000))
     seen = 0
 
-    def stop(_: Progress) -> None:
+    def stop(_: PackProgress) -> None:
         nonlocal seen
         seen += 1
         if seen == 9:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from checkout import ROOT
 
 PACKAGE = ROOT / "fastpipe"
+CSRC = ROOT / "csrc"
 
 # The folders (and the few modules beside them) from the ground up: each imports only from lines above its own, and
 # from itself. After a name: what else it may import of what RESERVED lists.
@@ -40,6 +42,9 @@ LAYERS: dict[str, str] = {
     "demo": "cv2 turbojpeg",
     "cli": "",
 }
+# The same for the folders of csrc/.
+CSRC_LAYERS = ("base", "io", "jpeg", "jpeg/decode", "jpeg/transcode", "resize", "engine", "python")
+
 FLOOR = {entry: number for number, entry in enumerate(LAYERS)}
 RESERVED = {name for allowed in LAYERS.values() for name in allowed.split()}
 
@@ -129,6 +134,20 @@ def test_few_modules_lie_beside_the_folders() -> None:
         "progress.py",
         "prometheus.py",
     ]
+
+
+def test_includes_go_down() -> None:
+    found, files = [], sorted([*CSRC.rglob("*.h"), *CSRC.rglob("*.cc")])
+    assert {path.parent.relative_to(CSRC).as_posix() for path in files} == set(CSRC_LAYERS)
+    for path in files:
+        floor = CSRC_LAYERS.index(path.parent.relative_to(CSRC).as_posix())
+        for line in path.read_text(encoding="utf-8").splitlines():
+            included = re.match(r'#include "(.+)/[^/]+"', line)
+            if included and CSRC_LAYERS.index(included[1]) > floor:
+                found.append(f"{path.relative_to(ROOT)}: {line} is not in a layer below it")
+            if re.match(r"#include <(pybind11|Python)", line) and floor < CSRC_LAYERS.index("python"):
+                found.append(f"{path.relative_to(ROOT)} knows Python: {line}")
+    assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize(

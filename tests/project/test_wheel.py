@@ -167,7 +167,7 @@ def test_the_source_distribution_holds_what_a_build_needs(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive if member.isfile()}
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").iterdir()}
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "csrc").rglob("*") if path.is_file()}
     assert {name for name in names if name.startswith("csrc/")} == sources
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "fastpipe/py.typed"} <= names
     assert not {name for name in names if name.startswith("tests/") or name.endswith(".so")}

@@ -18,13 +18,13 @@ from soak import Tried, times
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
-from fastpipe.format.self_checksum import SEAL
+from fastpipe.format.self_checksum import SELF_CHECKSUM
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.verify import spans
-from fastpipe.verify.damage import Finding, Report
+from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.shard_facts import OLDER
-from fastpipe.verify.verification import Progress, verify
+from fastpipe.verify.verification import VerifyProgress, verify
 
 Copy = Callable[[Path], Path]
 
@@ -75,7 +75,7 @@ def make_old(dataset: Path) -> None:
     """Takes away what older versions did not write."""
 
     def change(info: dict) -> None:  # type: ignore[type-arg]
-        del info[SEAL]
+        del info[SELF_CHECKSUM]
         del info["index"]["file_xxh3_64"]
 
     rewrite(dataset, change)
@@ -168,7 +168,7 @@ def test_pieces_of_any_size_find_the_same(
     dataset = copied(many_shards)
     damage(dataset, 5)
     expected = verify(dataset, workers=1).findings
-    monkeypatch.setattr(spans, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(spans, "SPAN_BYTES", piece_bytes)
     assert verify(dataset, workers=3).findings == expected
 
 
@@ -291,7 +291,9 @@ def test_datasets_of_older_versions_are_accepted_and_said_to_be(tiny: Path, copi
 def test_a_renamed_hash_does_not_pass_for_an_older_version(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
     data = (dataset / DATASET_FILE).read_bytes()
-    (dataset / DATASET_FILE).write_bytes(data.replace(SEAL.encode(), b"s" + SEAL[1:].encode().upper()))
+    (dataset / DATASET_FILE).write_bytes(
+        data.replace(SELF_CHECKSUM.encode(), b"s" + SELF_CHECKSUM[1:].encode().upper())
+    )
     (found,) = verify(dataset).findings
     assert "missing or garbled" in found.problem
 
@@ -362,7 +364,7 @@ def test_no_dataset_is_an_error(tmp_path: Path) -> None:
 
 
 def test_progress_reaches_the_end(many_shards: Path) -> None:
-    told: list[Progress] = []
+    told: list[VerifyProgress] = []
     verify(many_shards, on_progress=told.append)
     assert told[-1].samples == told[-1].total_samples == len(Index(many_shards))
     assert told[-1].bytes == told[-1].total_bytes == int(Index(many_shards).shard_sizes.sum())
@@ -371,7 +373,7 @@ def test_progress_reaches_the_end(many_shards: Path) -> None:
 
 def test_runs_of_bad_samples_are_joined() -> None:
     def report(*runs: tuple[int, int]) -> list[tuple[int, int]]:
-        findings = [Finding("f", "p", sample=first, samples=count) for first, count in runs]
+        findings = [Damage("f", "p", sample=first, samples=count) for first, count in runs]
         return list(Report("d", quick=False, findings=findings).bad_samples())
 
     assert report() == []

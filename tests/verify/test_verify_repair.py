@@ -19,7 +19,7 @@ from soak import Tried
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, shard_name
-from fastpipe.format.self_checksum import SEAL, fingerprint, sealed
+from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, with_self_checksum
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import Conversion
@@ -151,10 +151,10 @@ def test_names_that_lead_elsewhere_are_not_written_to(work: Path, name: str, tri
     """Sealed anew: the description is as whole as one that somebody made up can be."""
     dataset = work / "packed"
     info = json.loads((dataset / DATASET_FILE).read_bytes())
-    del info[SEAL]
+    del info[SELF_CHECKSUM]
     info["shards"][0]["name"] = name
     info["fingerprint"] = fingerprint(info)
-    (dataset / DATASET_FILE).write_bytes(sealed(info)[1])
+    (dataset / DATASET_FILE).write_bytes(with_self_checksum(info)[1])
     shard = (dataset / shard_name(0)).rename(work / "away")
     before = digests(work)
     if name.startswith("pipe:"):  # a name like any other

@@ -7,15 +7,16 @@
 namespace fastpipe {
 namespace {
 
-constexpr unsigned kLastPlace = 63;
+constexpr unsigned kLastPosition = 63;
 
-// Zigzag order -> place in a pair of blocks; coefficients beyond the last go after the pair, wherever an advance leads.
+// Zigzag order -> position in a pair of blocks; coefficients beyond the last go after the pair, wherever an advance
+// leads.
 struct Zigzag {
-  std::uint8_t place[256];
+  std::uint8_t position[256];
 
-  constexpr Zigzag() : place() {
+  constexpr Zigzag() : position() {
     for (std::size_t i = 0; i < 256; ++i) {
-      place[i] =
+      position[i] =
           i < 64 ? static_cast<std::uint8_t>(kZigzagToRows[i] / 8 * 16 + kZigzagToRows[i] % 8) : kPairCoefficients;
     }
   }
@@ -28,7 +29,7 @@ inline void read_ac(BitStream& stream, const AcTable& table, unsigned* at, std::
   refill(stream);
   drop(stream, entry & 0xFF);
   *at += entry >> 8 & 0xFF;
-  block[kZigzag.place[*at]] = static_cast<std::int16_t>(entry >> 16);
+  block[kZigzag.position[*at]] = static_cast<std::int16_t>(entry >> 16);
 }
 
 // A coefficient that the lookup does not hold. False where there is none such.
@@ -41,8 +42,8 @@ bool read_long_ac(BitStream& stream, const AcTable& table, unsigned* at, std::in
     *at = AcTable::kEndOfBlock;
   } else {
     *at += static_cast<unsigned>(run) + 1;
-    if (*at > kLastPlace) return false;
-    block[kZigzag.place[*at]] = static_cast<std::int16_t>(value_of(stream.bits << found.length, value_bits));
+    if (*at > kLastPosition) return false;
+    block[kZigzag.position[*at]] = static_cast<std::int16_t>(value_of(stream.bits << found.length, value_bits));
   }
   drop(stream, static_cast<unsigned>(found.length + value_bits));
   return true;
@@ -52,12 +53,12 @@ bool read_long_ac(BitStream& stream, const AcTable& table, unsigned* at, std::in
 
 // One of the two streams that are read side by side, in the middle of a block.
 struct EntropyDecoder::Lane {
-  enum class After { block, run, error };
+  enum class State { in_block, run_done, error };
 
   const EntropyDecoder& decoder;
   const std::array<CoefficientRows, kMostComponents>& to;
   BitStream stream;
-  unsigned at = 0;  // the place of the last coefficient
+  unsigned at = 0;  // where in the zigzag the last coefficient lies
   std::int16_t* block = nullptr;
   const AcTable* ac = nullptr;
   McuRun* run = nullptr;
@@ -91,23 +92,23 @@ struct EntropyDecoder::Lane {
     return good;
   }
 
-  // Once `at` is at the last place or beyond: decodes what the lookup could not, or goes to the next block.
-  After leave() {
+  // Once `at` is at the last position or beyond: decodes what the lookup could not, or goes to the next block.
+  State advance() {
     if (at >= AcTable::kBeyond) {
       at -= AcTable::kBeyond;
-      if (!read_long_ac(stream, *ac, &at, block)) return After::error;
-      if (at < kLastPlace) return After::block;
+      if (!read_long_ac(stream, *ac, &at, block)) return State::error;
+      if (at < kLastPosition) return State::in_block;
     }
-    if (at > kLastPlace && at < AcTable::kEndOfBlock) return After::error;
+    if (at > kLastPosition && at < AcTable::kEndOfBlock) return State::error;
     if (++index == decoder.layout_.count) {
       index = 0;
-      if (stream.next > stream.end + sizeof stream.bits) return After::error;
+      if (stream.next > stream.end + sizeof stream.bits) return State::error;
       if (++mcu == run->skip + run->take) {
         run->stream = stream;
-        return After::run;
+        return State::run_done;
       }
     }
-    return begin_block() ? After::block : After::error;
+    return begin_block() ? State::in_block : State::error;
   }
 };
 
@@ -129,8 +130,9 @@ bool EntropyDecoder::build(const McuLayout& layout, const ScanTables& tables, in
 }
 
 // Note [two lanes]
-// Each symbol's length must be known before the next one is looked up: some nine cycles in which a core could do five
-// times the work. So two streams are read in turn, each in its own block: when one ends a run it takes the next.
+// Each symbol's length must be known before the next one is looked up: some nine cycles in which the core has little to
+// do. So two streams are read in turn, each in its own block: when one ends a run, it takes the next. The gain is
+// small: a crop took 307 us with one stream and takes 300 us with two (docs/performance.md).
 FASTPIPE_BMI2 void EntropyDecoder::step_both(Lane* a, Lane* b) {
   // In registers.
   BitStream stream_a = a->stream, stream_b = b->stream;
@@ -140,7 +142,7 @@ FASTPIPE_BMI2 void EntropyDecoder::step_both(Lane* a, Lane* b) {
   do {
     read_ac(stream_a, ac_a, &at_a, block_a);
     read_ac(stream_b, ac_b, &at_b, block_b);
-  } while (at_a < kLastPlace && at_b < kLastPlace);
+  } while (at_a < kLastPosition && at_b < kLastPosition);
   a->stream = stream_a;
   b->stream = stream_b;
   a->at = at_a;
@@ -152,7 +154,7 @@ FASTPIPE_BMI2 void EntropyDecoder::step_alone(Lane* lane) {
   unsigned at = lane->at;
   do {
     read_ac(stream, *lane->ac, &at, lane->block);
-  } while (at < kLastPlace);
+  } while (at < kLastPosition);
   lane->stream = stream;
   lane->at = at;
 }
@@ -169,10 +171,10 @@ FASTPIPE_BMI2 bool EntropyDecoder::read(McuRun* runs, std::size_t count,
   for (bool both = count > 1; both;) {
     step_both(&lanes[0], &lanes[1]);
     for (int i = 0; i < 2; ++i) {
-      if (lanes[i].at < kLastPlace) continue;
-      const Lane::After after = lanes[i].leave();
-      if (after == Lane::After::error) return false;
-      if (after == Lane::After::block) continue;
+      if (lanes[i].at < kLastPosition) continue;
+      const Lane::State state = lanes[i].advance();
+      if (state == Lane::State::error) return false;
+      if (state == Lane::State::in_block) continue;
       if (next < count) {
         if (!lanes[i].begin(&runs[next++])) return false;
       } else {
@@ -183,9 +185,9 @@ FASTPIPE_BMI2 bool EntropyDecoder::read(McuRun* runs, std::size_t count,
     }
   }
   while (true) {
-    if (rest->at < kLastPlace) step_alone(rest);
-    const Lane::After after = rest->leave();
-    if (after != Lane::After::block) return after == Lane::After::run;
+    if (rest->at < kLastPosition) step_alone(rest);
+    const Lane::State state = rest->advance();
+    if (state != Lane::State::in_block) return state == Lane::State::run_done;
   }
 }
 

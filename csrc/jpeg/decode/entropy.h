@@ -7,8 +7,8 @@
 
 #include "jpeg/bit_stream.h"
 #include "jpeg/decode/idct.h"
-#include "jpeg/huffman.h"
-#include "jpeg/scan_header.h"
+#include "jpeg/huffman_lookup.h"
+#include "jpeg/parsed_header.h"
 
 namespace fastpipe {
 

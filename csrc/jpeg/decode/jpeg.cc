@@ -6,7 +6,7 @@ Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_
   data_ = data;
   size_ = size;
   max_pixels_ = max_pixels;
-  common_ = StripDecoder::available() && header_.read(data, size) &&
+  common_ = BaselineDecoder::available() && header_.read(data, size) &&
             static_cast<std::int64_t>(header_.size.width) * header_.size.height <= max_pixels;
   if (common_) {
     image_ = header_.size;
@@ -29,8 +29,8 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
-  if (method != DecodeMethod::libjpeg && decode_strips(denominator, region, sink)) return {};
-  if (method == DecodeMethod::strips) return error(Code::unsupported, "given up strip by strip");
+  if (method != DecodeMethod::libjpeg && decode_baseline(denominator, region, sink)) return {};
+  if (method == DecodeMethod::baseline) return error(Code::unsupported, "given up by the baseline decoder");
   if (common_) {
     const Status status = turbo_.open(data_, size_, max_pixels_);
     if (!status.ok()) return status;
@@ -38,11 +38,11 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
   return turbo_.decode(denominator, region, sink);
 }
 
-bool JpegDecoder::decode_strips(int denominator, Rect region, RowSink sink) {
+bool JpegDecoder::decode_baseline(int denominator, Rect region, RowSink sink) {
   if (!common_) return false;
   const std::size_t intervals = header_.intervals_of_grid();
-  return intervals > 0 && map_.scan(data_ + header_.bytes, size_ - header_.bytes, intervals) &&
-         strips_.decode(header_, denominator, map_, data_ + size_, region, sink);
+  return intervals > 0 && map_.find(data_ + header_.bytes, size_ - header_.bytes, intervals) &&
+         baseline_.decode(header_, denominator, map_, data_ + size_, region, sink);
 }
 
 }  // namespace fastpipe

@@ -6,11 +6,11 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "jpeg/decode/baseline_decoder.h"
 #include "jpeg/decode/jpeg_rows.h"
-#include "jpeg/decode/strips.h"
 #include "jpeg/decode/turbo.h"
+#include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
-#include "jpeg/scan_header.h"
 
 namespace fastpipe {
 
@@ -18,11 +18,11 @@ namespace fastpipe {
 constexpr std::int64_t kMaxPixels = 178'956'970;
 
 // Who decodes: tests compare the two; all others leave the choice to the decoder.
-enum class DecodeMethod { best, strips, libjpeg };
+enum class DecodeMethod { best, baseline, libjpeg };
 
 // Decodes one image at a time; a thread keeps one and reuses its memory. What is decoded of a region is bit-identical
 // to the same region of a full libjpeg-turbo decode (accurate integer DCT, fancy upsampling).
-// Common pictures are decoded strip by strip (strips.h), all others, and all that is odd, by libjpeg-turbo.
+// Common pictures are decoded by BaselineDecoder, all others, and all that is odd, by libjpeg-turbo.
 class JpegDecoder {
  public:
   // Reads the header. The bytes must stay valid until the next open. Refuses, before it allocates for pixels, what is
@@ -36,20 +36,20 @@ class JpegDecoder {
   Size scaled_size(int denominator) const { return scaled_down(image_, denominator); }
 
   // Decodes `region`, given in pixels of the scaled image. One decode an open. Where restart markers make tiles, only
-  // those that the region touches are read. Of the methods, `strips` refuses what it gives up on.
+  // those that the region touches are read. Of the methods, `baseline` refuses what it gives up on.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
 
  private:
-  bool decode_strips(int denominator, Rect region, RowSink sink);
+  bool decode_baseline(int denominator, Rect region, RowSink sink);
 
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
   std::int64_t max_pixels_ = 0;
   Size image_;
   bool common_ = false;  // header_ is of this image, and libjpeg-turbo has not seen it
-  ScanHeader header_;
+  ParsedHeader header_;
   RestartMap map_;
-  StripDecoder strips_;
+  BaselineDecoder baseline_;
   TurboDecoder turbo_;
 };
 

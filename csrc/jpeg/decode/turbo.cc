@@ -142,7 +142,7 @@ Status TurboDecoder::cut_out(int denominator, Rect* region) {
   if (interval == 0) return {};
   const auto header_bytes = static_cast<std::size_t>(cinfo.src->next_input_byte - data_);
   const auto intervals = static_cast<std::size_t>(ceil_div(mcus_per_row * rows, interval));
-  read_to_end_ = !map_.scan(data_ + header_bytes, size_ - header_bytes, intervals);
+  read_to_end_ = !map_.find(data_ + header_bytes, size_ - header_bytes, intervals);
   if (read_to_end_ || mcus_per_row % interval != 0) return {};
 
   const Size tile = {interval * mcu.width, mcu.height};

@@ -19,7 +19,7 @@ bool BlockTokens::add(const std::int16_t* block, std::size_t component, unsigned
   dc_[component] = block[0];
   const int dc_bits = bits_of(difference);
   if (dc_bits > kMostDcBits) return false;
-  tokens_->add(token_of(place_of(pair, kDc, static_cast<unsigned>(dc_bits)), difference, dc_bits));
+  tokens_->add(token_of(symbol_index(pair, kDc, static_cast<unsigned>(dc_bits)), difference, dc_bits));
 
   std::uint64_t nonzero = 0;  // in zigzag order
   for (std::size_t at = 1; at < 64; ++at) nonzero |= std::uint64_t{block[kZigzagToRows[at]] != 0} << at;
@@ -29,18 +29,18 @@ bool BlockTokens::add(const std::int16_t* block, std::size_t component, unsigned
     const auto at = static_cast<unsigned>(__builtin_ctzll(nonzero));
     unsigned run = at - last - 1;
     last = at;
-    for (; run > 15; run -= 16) tokens_->add(place_of(pair, kAc, kSixteenZeros) << 16);
+    for (; run > 15; run -= 16) tokens_->add(symbol_index(pair, kAc, kSixteenZeros) << 16);
     const int value = block[kZigzagToRows[at]], bits = bits_of(value);
     if (bits > kMostAcBits) return false;
-    tokens_->add(token_of(place_of(pair, kAc, run << 4 | static_cast<unsigned>(bits)), value, bits));
+    tokens_->add(token_of(symbol_index(pair, kAc, run << 4 | static_cast<unsigned>(bits)), value, bits));
   }
-  if (ends_early) tokens_->add(place_of(pair, kAc, kEndOfBlockSymbol) << 16);
+  if (ends_early) tokens_->add(symbol_index(pair, kAc, kEndOfBlockSymbol) << 16);
   return true;
 }
 
 void BlockTokens::add_dummy(unsigned pair) {
-  tokens_->add(place_of(pair, kDc, 0) << 16);
-  tokens_->add(place_of(pair, kAc, kEndOfBlockSymbol) << 16);
+  tokens_->add(symbol_index(pair, kDc, 0) << 16);
+  tokens_->add(symbol_index(pair, kAc, kEndOfBlockSymbol) << 16);
 }
 
 }  // namespace fastpipe

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "jpeg/scan_header.h"
+#include "jpeg/parsed_header.h"
 #include "jpeg/transcode/tokens.h"
 
 namespace fastpipe {

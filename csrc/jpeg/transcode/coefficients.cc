@@ -159,7 +159,7 @@ struct Reader {
     return (*in.mem->access_virt_barray)(reinterpret_cast<j_common_ptr>(&in), coefficients, y, 1, FALSE)[0];
   }
 
-  void describe(FrameHeader* header) const {
+  void describe(OutputHeader* header) const {
     *header = {};
     header->size = {static_cast<int>(out.image_width), static_cast<int>(out.image_height)};
     header->components = static_cast<std::size_t>(out.num_components);
@@ -175,7 +175,7 @@ struct Reader {
   }
 
   // Of all blocks, in the order of a scan with restart markers every header.interval MCUs.
-  void add_tokens(const FrameHeader& header, jvirt_barray_ptr* coefficients, TokenList* tokens) {
+  void add_tokens(const OutputHeader& header, jvirt_barray_ptr* coefficients, TokenList* tokens) {
     int blocks_per_mcu = 0;
     for (std::size_t c = 0; c < header.components; ++c) blocks_per_mcu += header.across(c) * header.down(c);
     if (blocks_per_mcu > C_MAX_BLOCKS_IN_MCU) ERREXIT(&in, JERR_BAD_MCU_SIZE);
@@ -213,7 +213,7 @@ struct Reader {
   }
 
   Status read(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
-              FrameHeader* header, TokenList* tokens) {
+              OutputHeader* header, TokenList* tokens) {
     if (setjmp(errors.jump)) return errors.status;  // Note [libjpeg errors]
     const auto common = reinterpret_cast<j_common_ptr>(&in);
     max_scans = options.max_scans;
@@ -253,7 +253,7 @@ struct Reader {
 }  // namespace
 
 Status read_coefficients(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
-                         FrameHeader* header, TokenList* tokens) {
+                         OutputHeader* header, TokenList* tokens) {
   const std::size_t precision_at = find_precision(data, size);
   info->precision = precision_at != 0 ? data[precision_at] : 8;
   std::vector<std::uint8_t> patched;

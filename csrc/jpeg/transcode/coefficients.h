@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/transcode/output_header.h"
 #include "jpeg/transcode/tokens.h"
 #include "jpeg/transcode/transcode_options.h"
 
@@ -14,6 +14,6 @@ namespace fastpipe {
 // Reads every coefficient: what is truncated or corrupt anywhere is found. `header` and `tokens` are filled in unless
 // options.check_only is set or the source has 4 components; `tokens` must be empty before.
 Status read_coefficients(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
-                         FrameHeader* header, TokenList* tokens);
+                         OutputHeader* header, TokenList* tokens);
 
 }  // namespace fastpipe

@@ -49,14 +49,14 @@ void EntropyWriter::set(unsigned pair, unsigned kind, const HuffmanCode& code) {
     for (int i = 0; i < code.counts[length]; ++i) {
       const unsigned symbol = code.symbols[at++];
       const unsigned behind = symbol & 15;
-      codes_[place_of(pair, kind, symbol)] = {bits++ << behind, static_cast<std::uint32_t>(length) + behind};
+      codes_[symbol_index(pair, kind, symbol)] = {bits++ << behind, static_cast<std::uint32_t>(length) + behind};
     }
   }
 }
 
-std::size_t EntropyWriter::bound(const std::array<std::uint64_t, kPlaces>& counts, std::size_t intervals) const {
+std::size_t EntropyWriter::bound(const std::array<std::uint64_t, kSymbolIndexes>& counts, std::size_t intervals) const {
   std::uint64_t bits = 0;
-  for (std::size_t place = 0; place < kPlaces; ++place) bits += counts[place] * codes_[place].length;
+  for (std::size_t index = 0; index < kSymbolIndexes; ++index) bits += counts[index] * codes_[index].length;
   constexpr std::size_t kMostPerInterval = 1 + 2;  // padding and a marker
   return 2 * static_cast<std::size_t>(bits / 8) + kMostPerInterval * intervals + 2 * kWord;
 }

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "jpeg/transcode/huffman_code.h"
+#include "jpeg/transcode/optimal_huffman.h"
 #include "jpeg/transcode/tokens.h"
 
 namespace fastpipe {
@@ -17,7 +17,7 @@ class EntropyWriter {
 
   // How many bytes the tokens so counted can take at most, padding and markers of `intervals` intervals included, and
   // what write() writes beyond the end.
-  std::size_t bound(const std::array<std::uint64_t, kPlaces>& counts, std::size_t intervals) const;
+  std::size_t bound(const std::array<std::uint64_t, kSymbolIndexes>& counts, std::size_t intervals) const;
 
   // Writes the tokens, fills the last byte with ones and returns the end. Up to 8 bytes after it are written too.
   std::uint8_t* write(const Token* begin, const Token* end, std::uint8_t* out) const;
@@ -28,7 +28,7 @@ class EntropyWriter {
     std::uint32_t bits = 0;
     std::uint32_t length = 0;  // both together
   };
-  std::array<Code, kPlaces> codes_ = {};
+  std::array<Code, kSymbolIndexes> codes_ = {};
 };
 
 }  // namespace fastpipe

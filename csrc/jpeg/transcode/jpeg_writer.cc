@@ -6,7 +6,7 @@
 
 #include "jpeg/markers.h"
 #include "jpeg/transcode/entropy_writer.h"
-#include "jpeg/transcode/huffman_code.h"
+#include "jpeg/transcode/optimal_huffman.h"
 #include "jpeg/zigzag.h"
 
 namespace fastpipe {
@@ -67,14 +67,14 @@ class SegmentWriter {
     }
   }
 
-  void frame(const FrameHeader& header, bool wide_steps) {
+  void frame(const OutputHeader& header, bool wide_steps) {
     begin(wide_steps ? marker::kExtendedFrame : marker::kBaselineFrame, 6 + 3 * header.components);
     byte(8);  // bits a sample
     word(header.size.height);
     word(header.size.width);
     byte(static_cast<int>(header.components));
     for (std::size_t c = 0; c < header.components; ++c) {
-      const FrameHeader::Component& component = header.component[c];
+      const OutputHeader::Component& component = header.component[c];
       byte(component.id);
       byte(component.across << 4 | component.down);
       byte(static_cast<int>(component.quant));
@@ -94,7 +94,7 @@ class SegmentWriter {
     word(mcus);
   }
 
-  void scan(const FrameHeader& header) {
+  void scan(const OutputHeader& header) {
     begin(marker::kScan, 4 + 2 * header.components);
     byte(static_cast<int>(header.components));
     for (std::size_t c = 0; c < header.components; ++c) {
@@ -122,14 +122,14 @@ bool is_wide(const std::array<std::uint16_t, 64>& steps) {
 
 }  // namespace
 
-void JpegWriter::write(const FrameHeader& header, const std::vector<Segment>& segments, const TokenList& tokens) {
+void JpegWriter::write(const OutputHeader& header, const std::vector<Segment>& segments, const TokenList& tokens) {
   unsigned pairs = 0;
   for (std::size_t c = 0; c < header.components; ++c) pairs = std::max(pairs, header.component[c].pair + 1);
   std::array<std::array<HuffmanCode, 2>, kTablePairs> codes;
   EntropyWriter entropy;
   for (unsigned pair = 0; pair < pairs; ++pair) {
     for (const unsigned kind : {kDc, kAc}) {
-      codes[pair][kind] = optimal_code(tokens.counts.data() + place_of(pair, kind, 0));
+      codes[pair][kind] = optimal_code(tokens.counts.data() + symbol_index(pair, kind, 0));
       entropy.set(pair, kind, codes[pair][kind]);
     }
   }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/transcode/output_header.h"
 #include "jpeg/transcode/tokens.h"
 
 namespace fastpipe {
@@ -20,7 +20,7 @@ struct Segment {
 // Writes one JPEG at a time. The segments and their order are libjpeg-turbo's, and so is every byte.
 class JpegWriter {
  public:
-  void write(const FrameHeader& header, const std::vector<Segment>& segments, const TokenList& tokens);
+  void write(const OutputHeader& header, const std::vector<Segment>& segments, const TokenList& tokens);
 
   // What write wrote; valid until the next one.
   const std::uint8_t* data() const { return bytes_.data(); }

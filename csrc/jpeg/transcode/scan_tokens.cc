@@ -10,30 +10,30 @@ namespace fastpipe {
 
 namespace {
 
-constexpr unsigned kLastPlace = 63;
+constexpr unsigned kLastPosition = 63;
 constexpr std::size_t kUnstuffSlack = 32;
 
 constexpr bool is_sixteen_zeros(Token token) {
-  return (token >> 16) % (2 * kSymbolsPerTable) == place_of(0, kAc, kSixteenZeros);
+  return (token >> 16) % (2 * kSymbolsPerTable) == symbol_index(0, kAc, kSixteenZeros);
 }
 
 constexpr bool is_end_of_block(Token token) {
-  return (token >> 16) % (2 * kSymbolsPerTable) == place_of(0, kAc, kEndOfBlockSymbol);
+  return (token >> 16) % (2 * kSymbolsPerTable) == symbol_index(0, kAc, kEndOfBlockSymbol);
 }
 
 }  // namespace
 
 bool ScanTokens::AcLookup::build(const HuffmanSpec& spec, unsigned pair) {
   if (!codes.build(spec)) return false;
-  entries.fill(kNoPlace << 16 | kLongCode << 8);
+  entries.fill(kNoSymbol << 16 | kLongCode << 8);
   codes.each([this, pair](int code, int length, int symbol) {
     if (length > kLookupBits) return;
     const int run = symbol >> 4, behind = symbol & 15;
-    Entry entry = kNoPlace << 16 | kNone << 8;
+    Entry entry = kNoSymbol << 16 | kNone << 8;
     if (behind == 0 && run != 15) {
-      entry = place_of(pair, kAc, kEndOfBlockSymbol) << 16 | kEndOfBlock << 8 | static_cast<Entry>(length);
+      entry = symbol_index(pair, kAc, kEndOfBlockSymbol) << 16 | kEndOfBlock << 8 | static_cast<Entry>(length);
     } else if (behind <= kMostAcBits) {
-      entry = static_cast<Entry>(behind) << 26 | place_of(pair, kAc, static_cast<unsigned>(symbol)) << 16 |
+      entry = static_cast<Entry>(behind) << 26 | symbol_index(pair, kAc, static_cast<unsigned>(symbol)) << 16 |
               static_cast<Entry>(run + 1) << 8 | static_cast<Entry>(length + behind);
     }
     const int free_bits = kLookupBits - length;
@@ -42,7 +42,7 @@ bool ScanTokens::AcLookup::build(const HuffmanSpec& spec, unsigned pair) {
   return true;
 }
 
-bool ScanTokens::build(const ScanHeader& header, const FrameHeader& frame) {
+bool ScanTokens::build(const ParsedHeader& header, const OutputHeader& frame) {
   const ScanTables& tables = header.tables;
   blocks_.clear();
   for (std::size_t c = 0; c < frame.components; ++c) {
@@ -70,19 +70,19 @@ bool ScanTokens::build(const ScanHeader& header, const FrameHeader& frame) {
   return true;
 }
 
-bool ScanTokens::read(const ScanHeader& header, const FrameHeader& frame, const std::uint8_t* data, std::size_t size,
+bool ScanTokens::read(const ParsedHeader& header, const OutputHeader& frame, const std::uint8_t* data, std::size_t size,
                       TokenList* tokens) {
   const Size mcus = frame.mcus();
   const int count = mcus.width * mcus.height;
   const int interval = header.interval == 0 ? count : std::min(header.interval, count);
   const auto intervals = static_cast<std::size_t>(ceil_div(count, interval));
-  const bool good = map_.scan(data + header.bytes, size - header.bytes, intervals) && build(header, frame) &&
+  const bool good = map_.find(data + header.bytes, size - header.bytes, intervals) && build(header, frame) &&
                     read_mcus(frame, interval, data + size, tokens);
   give_back_if_giant(&bytes_);
   return good;
 }
 
-bool ScanTokens::read_mcus(const FrameHeader& frame, int interval, const std::uint8_t* readable_end,
+bool ScanTokens::read_mcus(const OutputHeader& frame, int interval, const std::uint8_t* readable_end,
                            TokenList* tokens) {
   const Size mcus = frame.mcus();
   BitStream stream;
@@ -120,7 +120,7 @@ bool ScanTokens::read_mcus(const FrameHeader& frame, int interval, const std::ui
     }
   }
   tokens->ends.push_back(tokens->count);
-  tokens->counts[kNoPlace] = 0;
+  tokens->counts[kNoSymbol] = 0;
   return stream.well_read(true);
 }
 
@@ -144,11 +144,11 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
   const int difference = value - dc_written_[component], difference_bits = bits_of(difference);
   dc_written_[component] = value;
   if (difference_bits > kMostDcBits) return false;
-  *out =
-      token_of(place_of(pairs_[component], kDc, static_cast<unsigned>(difference_bits)), difference, difference_bits);
+  *out = token_of(symbol_index(pairs_[component], kDc, static_cast<unsigned>(difference_bits)), difference,
+                  difference_bits);
   ++tokens->counts[*out++ >> 16];
 
-  unsigned at = 0;  // the place of the last coefficient
+  unsigned at = 0;  // where in the zigzag the last coefficient lies
   while (true) {
     do {
       const Entry entry = ac.entries[stream.bits >> (64 - kLookupBits)];
@@ -158,7 +158,7 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
       ++tokens->counts[entry >> 16 & 0x3FF];
       drop(stream, entry & 0xFF);
       at += entry >> 8 & 0xFF;
-    } while (at < kLastPlace);
+    } while (at < kLastPosition);
     if (at < kLongCode) break;
     if (at >= kNone) return false;
 
@@ -170,15 +170,15 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
     const bool ends = behind == 0 && run != 15;
     const unsigned symbol = ends ? kEndOfBlockSymbol : static_cast<unsigned>(found.symbol);
     const std::uint64_t bits = stream.bits >> (64 - found.length - behind) & ((1u << behind) - 1);
-    out[-1] = place_of(pairs_[component], kAc, symbol) << 16 | static_cast<Token>(bits);
+    out[-1] = symbol_index(pairs_[component], kAc, symbol) << 16 | static_cast<Token>(bits);
     ++tokens->counts[out[-1] >> 16];
     drop(stream, static_cast<unsigned>(found.length + behind));
     at += ends ? kEndOfBlock : static_cast<unsigned>(run) + 1;
-    if (at >= kLastPlace) break;
+    if (at >= kLastPosition) break;
   }
   // Zeros are not coded at the end of a block.
   const bool early = at >= kEndOfBlock && is_end_of_block(out[-1]);
-  if ((at != kLastPlace && !early) || is_sixteen_zeros(out[early ? -2 : -1])) return false;
+  if ((at != kLastPosition && !early) || is_sixteen_zeros(out[early ? -2 : -1])) return false;
   tokens->count = static_cast<std::size_t>(out - tokens->memory.data());
   *at_stream = stream;
   return true;
@@ -189,13 +189,13 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
 void ScanTokens::make_dummy(std::size_t first, std::size_t component, TokenList* tokens) const {
   for (std::size_t i = first; i < tokens->count; ++i) --tokens->counts[tokens->memory[i] >> 16];
   tokens->count = first;
-  tokens->add(place_of(pairs_[component], kDc, 0) << 16);
-  tokens->add(place_of(pairs_[component], kAc, kEndOfBlockSymbol) << 16);
+  tokens->add(symbol_index(pairs_[component], kDc, 0) << 16);
+  tokens->add(symbol_index(pairs_[component], kAc, kEndOfBlockSymbol) << 16);
 }
 
 #else
 
-bool ScanTokens::read(const ScanHeader&, const FrameHeader&, const std::uint8_t*, std::size_t, TokenList*) {
+bool ScanTokens::read(const ParsedHeader&, const OutputHeader&, const std::uint8_t*, std::size_t, TokenList*) {
   return false;
 }
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "jpeg/bit_stream.h"
-#include "jpeg/huffman.h"
+#include "jpeg/huffman_lookup.h"
+#include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
-#include "jpeg/scan_header.h"
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/transcode/output_header.h"
 #include "jpeg/transcode/tokens.h"
 
 namespace fastpipe {
@@ -21,17 +21,17 @@ namespace fastpipe {
 // coefficient is ever made: symbols are looked up, counted and kept, and written again once their new codes are known.
 class ScanTokens {
  public:
-  // On machines where StripDecoder::available(), reads the whole scan, to be written with restart markers every
+  // On machines where BaselineDecoder::available(), reads the whole scan, to be written with restart markers every
   // frame.interval MCUs. `tokens` must be empty before. False, and `tokens` means nothing, for whatever is not as an
   // encoder writes it: libjpeg-turbo then decides what is wrong, if anything.
-  bool read(const ScanHeader& header, const FrameHeader& frame, const std::uint8_t* data, std::size_t size,
+  bool read(const ParsedHeader& header, const OutputHeader& frame, const std::uint8_t* data, std::size_t size,
             TokenList* tokens);
 
  private:
   // What the next bits are, up to a number that the lookup sees:
   //   bits 0-7    how many the symbol and the bits behind it are together
   //   bits 8-15   by how many places its coefficient lies beyond the last one; or one of those below
-  //   bits 16-25  the symbol's place (tokens.h)
+  //   bits 16-25  the symbol's index (tokens.h)
   //   bits 26-29  how many bits are behind it
   using Entry = std::uint32_t;
   static constexpr int kLookupBits = 12;
@@ -49,9 +49,9 @@ class ScanTokens {
     int column, row;  // in the MCU
   };
 
-  bool build(const ScanHeader& header, const FrameHeader& frame);
+  bool build(const ParsedHeader& header, const OutputHeader& frame);
   bool open(std::size_t interval, const std::uint8_t* readable_end, BitStream* stream);
-  bool read_mcus(const FrameHeader& frame, int interval, const std::uint8_t* readable_end, TokenList* tokens);
+  bool read_mcus(const OutputHeader& frame, int interval, const std::uint8_t* readable_end, TokenList* tokens);
   bool read_block(BitStream* stream, std::size_t component, TokenList* tokens);
   void make_dummy(std::size_t first, std::size_t component, TokenList* tokens) const;
 

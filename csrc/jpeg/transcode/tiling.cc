@@ -10,7 +10,7 @@ constexpr double kMostAdded = 1.0 / 64;
 
 }  // namespace
 
-int restart_interval(const FrameHeader& header, int target_width, std::size_t scan_bytes) {
+int restart_interval(const OutputHeader& header, int target_width, std::size_t scan_bytes) {
   if (target_width == 0) return 0;
   const auto [mcus_per_row, mcu_rows] = header.mcus();
   const int mcu_width = header.mcu_size().width;

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/transcode/output_header.h"
 
 namespace fastpipe {
 
@@ -15,6 +15,6 @@ namespace fastpipe {
 // more; each tile costs bytes: a two-byte marker, half a byte of padding and the DC values, which start again from
 // zero. The divisor nearest to the target, as a ratio, is taken, but none under two thirds of it, nor one whose tiles
 // would add more than a 64th of those bytes. Where no other divisor is left (a prime number of MCUs), a tile is a row.
-int restart_interval(const FrameHeader& header, int target_width, std::size_t scan_bytes);
+int restart_interval(const OutputHeader& header, int target_width, std::size_t scan_bytes);
 
 }  // namespace fastpipe

@@ -10,17 +10,17 @@
 
 namespace fastpipe {
 
-// Bits 0-15: the bits behind the symbol, as they are written (T.81, F.1.2); bits 16-25: the symbol's place.
+// Bits 0-15: the bits behind the symbol, as they are written (T.81, F.1.2); bits 16-25: the symbol's index.
 using Token = std::uint32_t;
 
 // There are two pairs of tables, for brightness and colour. All their symbols stand in one line, so that what counts or
 // writes tokens need not know of blocks.
 constexpr std::size_t kTablePairs = 2;
 constexpr unsigned kSymbolsPerTable = 256;
-constexpr std::size_t kPlaces = 2 * kTablePairs * kSymbolsPerTable;
+constexpr std::size_t kSymbolIndexes = 2 * kTablePairs * kSymbolsPerTable;
 constexpr unsigned kDc = 0, kAc = 1;
 
-constexpr unsigned place_of(unsigned pair, unsigned kind, unsigned symbol) {
+constexpr unsigned symbol_index(unsigned pair, unsigned kind, unsigned symbol) {
   return (2 * pair + kind) * kSymbolsPerTable + symbol;
 }
 
@@ -30,7 +30,7 @@ constexpr int kMostDcBits = 11, kMostAcBits = 10;
 constexpr unsigned kEndOfBlockSymbol = 0x00, kSixteenZeros = 0xF0;
 
 // No symbol: there are no AC values of 15 bits. Code without a branch may count it for what it does not know yet.
-constexpr unsigned kNoPlace = place_of(kTablePairs - 1, kAc, 0xFF);
+constexpr unsigned kNoSymbol = symbol_index(kTablePairs - 1, kAc, 0xFF);
 
 // How many bits a value takes, and which (T.81, F.1.2.1).
 inline int bits_of(int value) {
@@ -38,19 +38,19 @@ inline int bits_of(int value) {
   return magnitude == 0 ? 0 : 32 - __builtin_clz(magnitude);
 }
 
-inline Token token_of(unsigned place, int value, int bits) {
+inline Token token_of(unsigned index, int value, int bits) {
   const unsigned behind = static_cast<unsigned>(value < 0 ? value - 1 : value) & ((1u << bits) - 1);
-  return place << 16 | behind;
+  return index << 16 | behind;
 }
 
-// The tokens of a scan in the order in which they are written, and how often each place occurs.
+// The tokens of a scan in the order in which they are written, and how often each index occurs.
 struct TokenList {
   static constexpr std::size_t kMostPerBlock = 64;
 
   std::vector<Token> memory;  // may be larger than what it holds
   std::size_t count = 0;
   std::vector<std::size_t> ends;  // where each restart interval ends
-  std::array<std::uint64_t, kPlaces> counts = {};
+  std::array<std::uint64_t, kSymbolIndexes> counts = {};
 
   void clear() {
     give_back_if_giant(&memory);

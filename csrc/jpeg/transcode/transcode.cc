@@ -10,7 +10,7 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
   *info = {};
   writer_.clear();
   tokens_.clear();
-  FrameHeader header;
+  OutputHeader header;
   if (read_common(data, size, options, info, &header)) {
     if (!options.check_only) writer_.write(header, segments, tokens_);
     tokens_.clear();
@@ -31,11 +31,11 @@ Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::ve
 
 // Reads what is common and in order. False for all else: libjpeg-turbo knows more kinds, and words for what is wrong.
 bool Transcoder::read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options,
-                             JpegInfo* info, FrameHeader* header) {
-  if (!StripDecoder::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
+                             JpegInfo* info, OutputHeader* header) {
+  if (!BaselineDecoder::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
   const auto [width, height] = scan_header_.size;
   if (static_cast<std::int64_t>(width) * height > options.max_pixels) return false;
-  *header = FrameHeader(scan_header_);
+  *header = OutputHeader(scan_header_);
   header->interval = restart_interval(*header, options.tile_width, size - scan_header_.bytes);
   if (!scan_.read(scan_header_, *header, data, size, &tokens_)) return false;
   *info = {width, height, scan_header_.components, 8, false, false, false, !options.check_only};

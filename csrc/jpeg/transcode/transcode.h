@@ -8,9 +8,9 @@
 
 #include "base/status.h"
 #include "jpeg/decode/jpeg.h"
-#include "jpeg/scan_header.h"
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/parsed_header.h"
 #include "jpeg/transcode/jpeg_writer.h"
+#include "jpeg/transcode/output_header.h"
 #include "jpeg/transcode/scan_tokens.h"
 #include "jpeg/transcode/tokens.h"
 #include "jpeg/transcode/transcode_options.h"
@@ -33,9 +33,9 @@ class Transcoder {
 
  private:
   bool read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options, JpegInfo* info,
-                   FrameHeader* header);
+                   OutputHeader* header);
 
-  ScanHeader scan_header_;
+  ParsedHeader scan_header_;
   ScanTokens scan_;
   TokenList tokens_;
   JpegWriter writer_;

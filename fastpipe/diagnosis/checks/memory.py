@@ -1,4 +1,4 @@
-"""Looks at processes and at the dataset's containers -> memory that grows, and its likely cause."""
+"""Snapshots of processes and at the dataset's containers -> memory that grows, and its likely cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from fastpipe.diagnosis.findings import Finding, Severity
-from fastpipe.diagnosis.observation import Look, Observation
+from fastpipe.diagnosis.observation import Observation, Snapshot
 from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import count, size
 
@@ -45,15 +45,15 @@ def growths(seen: Observation) -> list[Growth]:
     """The process that iterates, then each worker that was looked at twice."""
     batches = seen.facts["batches"]
     each_of = None if batches is None else batches / max(seen.num_workers, 1)
-    found = [_growth("the process that iterates", seen.looks, batches)]
+    found = [_growth("the process that iterates", seen.snapshots, batches)]
     for worker in seen.workers:
         if worker.number >= 0:
-            found.append(_growth(f"worker {worker.number}, pid {worker.pid}", worker.looks, each_of))
+            found.append(_growth(f"worker {worker.number}, pid {worker.pid}", worker.snapshots, each_of))
     return [growth for growth in found if growth is not None]
 
 
-def _growth(process: str, looks: list[Look], batches_an_epoch: float | None) -> Growth | None:
-    taken = [(look.batch, look.private_bytes) for look in looks if look.private_bytes is not None]
+def _growth(process: str, snapshots: list[Snapshot], batches_an_epoch: float | None) -> Growth | None:
+    taken = [(snapshot.batch, snapshot.private_bytes) for snapshot in snapshots if snapshot.private_bytes is not None]
     if len(taken) < 2:
         return None
     sizes = [size_bytes for _, size_bytes in taken]

@@ -1,11 +1,11 @@
-"""Looks at workers -> libraries that run more threads than there are CPUs."""
+"""Snapshots of workers -> libraries that run more threads than there are CPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from fastpipe.diagnosis.findings import Finding, Severity
-from fastpipe.diagnosis.observation import Look, Observation
+from fastpipe.diagnosis.observation import Observation, Snapshot
 from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import count
 
@@ -16,12 +16,12 @@ _VARIABLES = "OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1"
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """OpenCV's, torch's and all others'."""
     workers = [worker for worker in seen.workers if worker.number >= 0]
-    looks = [look for worker in workers for look in [worker.start, *worker.looks[-1:]] if look is not None]
-    if not looks:
+    snapshots = [taken for worker in workers for taken in [worker.start, *worker.snapshots[-1:]] if taken is not None]
+    if not snapshots:
         return
-    yield from _opencv(seen, looks, around)
-    yield from _torch(seen, looks)
-    threads = max(look.threads or 0 for look in looks)
+    yield from _opencv(seen, snapshots, around)
+    yield from _torch(seen, snapshots)
+    threads = max(snapshot.threads or 0 for snapshot in snapshots)
     if threads > _USUAL and threads * seen.num_workers > 2 * around.cpus:
         yield Finding(
             "too-many-threads",
@@ -35,8 +35,8 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
         )
 
 
-def _opencv(seen: Observation, looks: list[Look], around: Surroundings) -> Iterator[Finding]:
-    most = max(look.cv2_threads or 0 for look in looks)
+def _opencv(seen: Observation, snapshots: list[Snapshot], around: Surroundings) -> Iterator[Finding]:
+    most = max(snapshot.cv2_threads or 0 for snapshot in snapshots)
     if most > 1 and most * seen.num_workers > around.cpus:
         yield Finding(
             "opencv-threads",
@@ -50,8 +50,8 @@ def _opencv(seen: Observation, looks: list[Look], around: Surroundings) -> Itera
         )
 
 
-def _torch(seen: Observation, looks: list[Look]) -> Iterator[Finding]:
-    most = max(look.torch_threads or 0 for look in looks)
+def _torch(seen: Observation, snapshots: list[Snapshot]) -> Iterator[Finding]:
+    most = max(snapshot.torch_threads or 0 for snapshot in snapshots)
     if most > 1:
         yield Finding(
             "torch-threads",

@@ -40,7 +40,7 @@ def check_ours(destination: Path) -> None:
         )
 
 
-def settle(
+def plan_run(
     journal: Journal, listing: Listing, shaping: dict[str, Any], *, overwrite: bool, fail_fast: bool
 ) -> Index | None:
     """Decides what there is to do, and writes down the plan if there is something.

@@ -16,7 +16,7 @@ import xxhash
 
 from fastpipe.errors import readable
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE
-from fastpipe.format.self_checksum import fingerprint, sealed
+from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
 from fastpipe.packing.source.listing import Listing
@@ -63,7 +63,7 @@ def publish_dataset(
         "pack": options,
     }
     info["fingerprint"] = fingerprint(info)
-    info, data = sealed(info)
+    info, data = with_self_checksum(info)
     with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
         file.write(data)
         file.flush()

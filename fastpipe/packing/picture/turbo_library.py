@@ -13,7 +13,7 @@ __all__ = ["BUNDLED", "open_turbojpeg"]
 
 # `scripts/build_wheel.py` puts it there; a build from source has none. Its soname is its own, so that it neither takes
 # the place of a libturbojpeg that something else in the process has loaded, nor is taken for that.
-BUNDLED = Path(__file__).resolve().parents[1] / "_lib" / "libturbojpeg-fastpipe.so.0"
+BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.so.0"
 
 Codec = TypeVar("Codec", bound=TurboJPEG)
 

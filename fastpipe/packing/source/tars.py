@@ -8,7 +8,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.format.self_checksum import read_seal
+from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.tar_reader import TarFile
 from fastpipe.packing.source.tar_samples import Gathered, gather_files, gather_samples
@@ -44,10 +44,10 @@ def list_dataset(root: Path) -> Listing:
         DatasetError: the dataset is unfinished or damaged.
     """
     index = Index(root)
-    seal = read_seal((root / DATASET_FILE).read_bytes())
+    checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = damage(index)
-    if seal is not None and seal[0] != seal[1]:
-        problem = f"{DATASET_FILE} is not as it was written: its own hash is {seal[0]}, that of its bytes {seal[1]}"
+    if checksum is not None and checksum[0] != checksum[1]:
+        problem = f"{DATASET_FILE} is not as it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. fastpipe verify says what is; mend that first")
     return _list_samples(root, [shard.name for shard in index.shards], [], index.classes)

@@ -18,7 +18,7 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing import job
-from fastpipe.packing.job import Progress, pack
+from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
@@ -44,7 +44,7 @@ def tars(tmp_path: Path) -> Path:
 def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path, tmp_path: Path) -> None:
     pack(tars, tmp_path / "undisturbed", SHARDS)
 
-    def stop(now: Progress) -> None:
+    def stop(now: PackProgress) -> None:
         if now.files == 17:
             raise KeyboardInterrupt
 
@@ -61,7 +61,7 @@ def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path,
 
 
 def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tmp_path: Path) -> None:
-    def stop(now: Progress) -> None:
+    def stop(now: PackProgress) -> None:
         if now.files == 17:
             raise KeyboardInterrupt
 
@@ -139,7 +139,7 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
     described = tmp_path / "one" / DATASET_FILE
     whole = described.read_bytes()
     described.write_bytes(whole.replace(b'"3"', b'"7"'))
-    refused("is not as it was written: its own hash")
+    refused("is not as it was written: expected hash")
     described.write_bytes(whole.replace(b"{", b"[", 1))
     refused("not valid JSON")
     described.unlink()

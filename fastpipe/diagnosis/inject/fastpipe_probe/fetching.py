@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .files import Log, State, safe_repr
-from .machine import Looks, delayed_s
+from .machine import Snapshots, delayed_s
 from .objects import checksum, generators, place, sample_name
 
 _WORST = 5
@@ -22,7 +22,7 @@ class Recorder:
         self.log = log
         self.state = state
         self._dataset = dataset
-        self._looks = Looks()
+        self._snapshots = Snapshots()
         self._batches = 0
         self._failures = 0
         self._checksums: list[int] = []
@@ -91,8 +91,8 @@ class Recorder:
             line["generators"] = generators(self._dataset, "dataset")
         if self._checksums:
             line["checksums"] = self._checksums
-        if self._looks.due(ended_s):
-            line["look"] = self._looks.look()
+        if self._snapshots.due(ended_s):
+            line["snapshot"] = self._snapshots.take()
         self._batches += 1
         self.log.write(line)
         self._clear()

@@ -11,8 +11,8 @@ from typing import Any
 _PART = 20  # looking at the memory may take a twentieth of the time
 
 
-class Looks:
-    """Looks at this process now and then; less often where a look takes long, as in one of much memory."""
+class Snapshots:
+    """Takes snapshots of this process now and then; less often where one takes long, as in one of much memory."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
@@ -21,7 +21,7 @@ class Looks:
         """Whether it is time again."""
         return at_s >= self._next_s
 
-    def look(self) -> dict[str, Any]:
+    def take(self) -> dict[str, Any]:
         """Bytes that are this process's alone, threads, and what its libraries' pools are set to."""
         began_s = time.thread_time()
         cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")

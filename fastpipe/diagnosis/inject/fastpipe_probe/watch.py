@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .files import Log, State
-from .machine import Looks
+from .machine import Snapshots
 from .objects import batch_bytes, heavy, place, unpicklable
 from .worker import WorkerWatch, watch_without_workers
 
@@ -36,7 +36,7 @@ class LoaderWatch:
         self._process = os.getpid()
         self._log = Log(os.path.join(folder, f"loader-{self.key}.jsonl"))
         self._state = State(os.path.join(folder, f"loader-{self.key}.state"))
-        self._looks = Looks()
+        self._snapshots = Snapshots()
         self._epoch = -1
         self._number = 0
         self._log.write({**facts(loader, made_at), "step": step})
@@ -72,8 +72,8 @@ class LoaderWatch:
         came_s = time.monotonic()
         line: dict[str, Any] = {"batch": self._number, "epoch": self._epoch, "asked": self._asked_s, "came": came_s}
         line["bytes"] = batch_bytes(batch)
-        if self._looks.due(came_s):
-            line["look"] = self._looks.look()
+        if self._snapshots.due(came_s):
+            line["snapshot"] = self._snapshots.take()
         self._number += 1
         self._log.write(line)
         self._state.set("step")

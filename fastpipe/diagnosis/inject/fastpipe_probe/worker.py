@@ -9,7 +9,7 @@ from typing import Any
 
 from .fetching import Recorder, watch_fetcher
 from .files import Log, State, arm, note
-from .machine import Looks
+from .machine import Snapshots
 from .objects import generators
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -50,7 +50,7 @@ def _watch_this_worker(log: Log, state: State) -> None:
 
     worker = get_worker_info()
     dataset = None if worker is None else worker.dataset
-    log.write({"generators": generators(dataset, "dataset"), "look": Looks().look()})
+    log.write({"generators": generators(dataset, "dataset"), "snapshot": Snapshots().take()})
     recorder = Recorder(log, state, dataset)
     create_fetcher = _DatasetKind.create_fetcher
 

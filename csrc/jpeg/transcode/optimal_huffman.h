@@ -1,4 +1,4 @@
-// How often each symbol occurs -> the Huffman code that takes the fewest bits.
+// For writing: how often each symbol occurs -> the Huffman code that takes the fewest bits.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
-#include "jpeg/transcode/frame_header.h"
+#include "jpeg/transcode/output_header.h"
 
 namespace fastpipe {
 
-FrameHeader::FrameHeader(const ScanHeader& scan)
+OutputHeader::OutputHeader(const ParsedHeader& scan)
     : size(scan.size), components(static_cast<std::size_t>(scan.components)), jfif(scan.jfif) {
   for (std::size_t c = 0; c < components; ++c) {
     const std::size_t steps = scan.tables.quant_of[c];

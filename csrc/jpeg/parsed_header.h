@@ -1,4 +1,4 @@
-// The first bytes of a common baseline JPEG -> what decoding its scan takes.
+// The first bytes of a common baseline JPEG, parsed: what decoding its scan takes.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/image.h"
-#include "jpeg/huffman.h"
+#include "jpeg/huffman_lookup.h"
 
 namespace fastpipe {
 
@@ -32,7 +32,7 @@ struct Jfif {
   int x_density = 1, y_density = 1;
 };
 
-struct ScanHeader {
+struct ParsedHeader {
   Size size;
   int components = 0;  // 1: gray; 3: YCbCr, the two colours with one block an MCU
   int across = 1;      // blocks of brightness in an MCU: 1 or 2 sideways,

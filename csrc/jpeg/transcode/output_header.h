@@ -1,4 +1,4 @@
-// What a JPEG of one scan says of itself before the scan, but for its Huffman tables.
+// The header that is written before the scan of a JPEG, but for its Huffman tables.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 #include <cstdint>
 
 #include "base/image.h"
-#include "jpeg/scan_header.h"
+#include "jpeg/parsed_header.h"
 
 namespace fastpipe {
 
-struct FrameHeader {
-  FrameHeader() = default;
-  explicit FrameHeader(const ScanHeader& scan);
+struct OutputHeader {
+  OutputHeader() = default;
+  explicit OutputHeader(const ParsedHeader& scan);
 
   struct Component {
     int id = 0;

@@ -1,4 +1,4 @@
-#include "jpeg/scan_header.h"
+#include "jpeg/parsed_header.h"
 
 #include <cstring>
 
@@ -24,7 +24,7 @@ struct Segment {
 
 class Reader {
  public:
-  explicit Reader(ScanHeader* header) : header_(header) {}
+  explicit Reader(ParsedHeader* header) : header_(header) {}
 
   bool read(int code, const Segment& segment) {
     switch (code) {
@@ -156,7 +156,7 @@ class Reader {
     return header_->ids[0] == 1 && header_->ids[1] == 2 && header_->ids[2] == 3;
   }
 
-  ScanHeader* header_;
+  ParsedHeader* header_;
   unsigned quant_seen_ = 0;
   bool jfif_ = false;
   bool adobe_ = false;
@@ -165,7 +165,7 @@ class Reader {
 
 }  // namespace
 
-bool ScanHeader::read(const std::uint8_t* data, std::size_t data_size) {
+bool ParsedHeader::read(const std::uint8_t* data, std::size_t data_size) {
   components = interval = 0;
   across = down = 1;
   tables.dc = tables.ac = {};
@@ -188,11 +188,11 @@ bool ScanHeader::read(const std::uint8_t* data, std::size_t data_size) {
   return false;
 }
 
-int ScanHeader::mcus_per_row() const { return ceil_div(size.width, kBlockSide * across); }
+int ParsedHeader::mcus_per_row() const { return ceil_div(size.width, kBlockSide * across); }
 
-int ScanHeader::mcu_rows() const { return ceil_div(size.height, kBlockSide * down); }
+int ParsedHeader::mcu_rows() const { return ceil_div(size.height, kBlockSide * down); }
 
-std::size_t ScanHeader::intervals_of_grid() const {
+std::size_t ParsedHeader::intervals_of_grid() const {
   if (interval == 0) return 1;
   if (mcus_per_row() % interval != 0) return 0;
   return static_cast<std::size_t>(mcus_per_row() / interval) * static_cast<std::size_t>(mcu_rows());

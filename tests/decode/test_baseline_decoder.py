@@ -29,15 +29,15 @@ from pack_sources import unusual_sampling
 from fastpipe import _engine
 
 COMMON = ("444", "422", "420", "440", "gray")
-GIVEN_UP = "cannot be decoded here: given up strip by strip"
+GIVEN_UP = "cannot be decoded here: given up by the baseline decoder"
 
-needs_strips = pytest.mark.skipif("strips" not in _engine.decode_methods(), reason="needs AVX2 and BMI2")
+needs_baseline = pytest.mark.skipif("baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2")
 
 
-def by_strips(jpeg: bytes, region: Region | None = None, denominator: int = 1) -> Pixels | None:
+def by_baseline(jpeg: bytes, region: Region | None = None, denominator: int = 1) -> Pixels | None:
     """None where it gives up."""
     try:
-        return _engine.decode(jpeg, region, denominator, method="strips")
+        return _engine.decode(jpeg, region, denominator, method="baseline")
     except ValueError as problem:
         assert GIVEN_UP in str(problem)  # noqa: PT017
         return None
@@ -51,17 +51,17 @@ def by_libjpeg(jpeg: bytes, region: Region | None = None, denominator: int = 1) 
         return None
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("sampling", COMMON)
 @pytest.mark.parametrize("tile", [0, 8, 16, 32, WHOLE_ROWS])
-def test_common_pictures_are_decoded_by_strips(sampling: str, tile: int) -> None:
+def test_common_pictures_are_decoded_by_baseline(sampling: str, tile: int) -> None:
     rng = np.random.default_rng(tile)
     for width, height in [(5, 1), (5, 33), (16, 16), (17, 15), (64, 48), (97, 70), (120, 7)]:
         for kind, quality in [("noise", 100), ("noise", 1), ("smooth", 90), ("flat", 75), ("stripes", 60)]:
             jpeg = tiled(encoded(picture(width, height, kind), sampling, quality), tile)
             expected = full_decode(jpeg)
             for region in [(0, 0, width, height), *(random_region(rng, width, height) for _ in range(4))]:
-                got = by_strips(jpeg, region)
+                got = by_baseline(jpeg, region)
                 assert got is not None, (width, height, kind, region)
                 assert np.array_equal(got, crop(expected, region)), (width, height, kind, region)
 
@@ -87,14 +87,14 @@ COMMON_LAYOUTS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("name", COMMON_LAYOUTS)
-def test_common_layouts_are_decoded_by_strips(name: str) -> None:
+def test_common_layouts_are_decoded_by_baseline(name: str) -> None:
     jpeg = COMMON_LAYOUTS[name]()
     expected = full_decode(jpeg)
     rng = np.random.default_rng(5)
     for region in [(0, 0, 96, 64), *(random_region(rng, 96, 64) for _ in range(30))]:
-        got = by_strips(jpeg, region)
+        got = by_baseline(jpeg, region)
         assert got is not None
         assert np.array_equal(got, crop(expected, region)), region
 
@@ -129,11 +129,11 @@ OTHER_LAYOUTS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("name", OTHER_LAYOUTS)
 def test_other_pictures_are_left_to_libjpeg(name: str) -> None:
     jpeg = OTHER_LAYOUTS[name]()
-    assert by_strips(jpeg) is None
+    assert by_baseline(jpeg) is None
     expected = _engine.decode(jpeg, method="libjpeg")
     assert np.array_equal(_engine.decode(jpeg), expected)
     height, width, _ = expected.shape
@@ -143,12 +143,12 @@ def test_other_pictures_are_left_to_libjpeg(name: str) -> None:
         assert np.array_equal(_engine.decode(jpeg, region), crop(expected, region)), region
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("denominator", [2, 4, 8])
 def test_reduced_decodes_are_its_own(denominator: int) -> None:
     jpeg = tiled(encoded(picture(96, 64)), 32)
-    assert by_strips(jpeg) is not None
-    reduced = by_strips(jpeg, None, denominator)
+    assert by_baseline(jpeg) is not None
+    reduced = by_baseline(jpeg, None, denominator)
     assert reduced is not None
     assert np.array_equal(reduced, _engine.decode(jpeg, None, denominator, method="libjpeg"))
 
@@ -158,7 +158,7 @@ def test_unknown_ways_of_decoding_are_refused() -> None:
         _engine.decode(encoded(picture(9, 9)), method="fast")
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("step", range(8, 20))
 @pytest.mark.parametrize("denominator", [1, 2, 4, 8])
 def test_brightness_beyond_white_is_what_libjpeg_makes_of_it(step: int, denominator: int) -> None:
@@ -167,7 +167,7 @@ def test_brightness_beyond_white_is_what_libjpeg_makes_of_it(step: int, denomina
     at = jpeg.index(b"\xff\xdb") + 5
     jpeg[at] = step  # of the first coefficient
     expected = by_libjpeg(bytes(jpeg), None, denominator)
-    got = by_strips(bytes(jpeg), None, denominator)
+    got = by_baseline(bytes(jpeg), None, denominator)
     assert got is None or np.array_equal(got, expected)
     assert np.array_equal(_engine.decode(bytes(jpeg), None, denominator), expected)
 
@@ -194,7 +194,7 @@ def mutated(jpeg: bytes, rng: np.random.Generator) -> bytes:
     return bytes(out)
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("sampling", COMMON)
 def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(sampling: str) -> None:
     """A whole picture that it decodes, libjpeg-turbo accepts, and its pixels are the same."""
@@ -212,7 +212,7 @@ def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(samplin
             _engine.jpeg_size(jpeg, max_pixels=100_000)
         except ValueError:
             continue
-        got = by_strips(jpeg, None, denominator)
+        got = by_baseline(jpeg, None, denominator)
         expected = by_libjpeg(jpeg, None, denominator)
         refused += expected is None
         if got is not None:
@@ -223,7 +223,7 @@ def test_what_it_takes_of_damaged_pictures_is_what_libjpeg_makes_of_them(samplin
     assert refused > 100
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("sampling", COMMON)
 def test_a_tile_of_bits_that_no_encoder_writes_is_left_to_libjpeg(sampling: str) -> None:
     """Random bits run into codes that there are none of, beyond the last coefficient or beyond the tile's end."""
@@ -235,7 +235,7 @@ def test_a_tile_of_bits_that_no_encoder_writes_is_left_to_libjpeg(sampling: str)
     for size in range(1, 300):
         bits = bytes(int(byte) for byte in rng.integers(0, 255, size))
         damaged = jpeg[:start] + bits + jpeg[end:]
-        got = by_strips(damaged)
+        got = by_baseline(damaged)
         if got is not None:
             taken += 1
             assert np.array_equal(got, by_libjpeg(damaged))
@@ -262,7 +262,7 @@ def rows_of(jpegs: list[bytes], shard: Path, size: tuple[int, int]) -> Pixels:
     return images
 
 
-@needs_strips
+@needs_baseline
 @pytest.mark.parametrize("size", [(33, 44), (8, 100)], ids=["across first", "down first"])
 def test_rows_that_were_given_before_it_gave_up_leave_no_trace(size: tuple[int, int], tmp_path: Path) -> None:
     """A byte too many in the last tile shows when all others are done; the batch has the picture all the same."""
@@ -271,12 +271,12 @@ def test_rows_that_were_given_before_it_gave_up_leave_no_trace(size: tuple[int, 
         jpeg = tiled(encoded(picture(90 + seed, 120 - seed, "smooth", seed), sampling), tile)
         jpegs.append(jpeg)
         spoilt.append(jpeg[:-2] + b"\0" + jpeg[-2:])
-        assert by_strips(jpegs[-1]) is not None
-        assert by_strips(spoilt[-1]) is None
+        assert by_baseline(jpegs[-1]) is not None
+        assert by_baseline(spoilt[-1]) is None
     assert np.array_equal(rows_of(spoilt, tmp_path / "spoilt", size), rows_of(jpegs, tmp_path / "good", size))
 
 
-@needs_strips
+@needs_baseline
 def test_one_thread_decodes_one_picture_after_the_other(tmp_path: Path) -> None:
     """Scratch memory that a larger picture, or one of another kind, leaves behind shows in no later one."""
     rng = np.random.default_rng(9)

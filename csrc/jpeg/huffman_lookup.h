@@ -1,4 +1,4 @@
-// A JPEG's Huffman tables -> lookup tables that give a symbol and the value behind it at once.
+// For reading: a JPEG's Huffman tables -> lookup tables that give a symbol and the value behind it at once.
 #pragma once
 
 #include <array>

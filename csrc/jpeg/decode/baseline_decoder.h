@@ -9,8 +9,8 @@
 #include "base/image.h"
 #include "jpeg/decode/entropy.h"
 #include "jpeg/decode/jpeg_rows.h"
+#include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
-#include "jpeg/scan_header.h"
 
 namespace fastpipe {
 
@@ -21,7 +21,7 @@ namespace fastpipe {
 // but not transformed, the rest of a tile behind it is not read, and nothing is set up that serves other kinds of
 // JPEG. What it makes is bit-identical to libjpeg-turbo's pixels.
 // It gives up on whatever is not as an encoder writes it; libjpeg-turbo then decides what is wrong, if anything.
-class StripDecoder {
+class BaselineDecoder {
  public:
   // Whether this machine has the instructions.
   static bool available();
@@ -29,7 +29,7 @@ class StripDecoder {
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
   // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
   // gives up; rows may then have been given already.
-  bool decode(const ScanHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
+  bool decode(const ParsedHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
               Rect region, RowSink sink);
 
  private:
@@ -51,7 +51,7 @@ class StripDecoder {
     int rows_at_once = 1;
   };
 
-  bool decode_all(const ScanHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
+  bool decode_all(const ParsedHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
                   Rect region, RowSink sink);
   bool scale(int denominator);
   Size colour_size() const;
@@ -59,7 +59,7 @@ class StripDecoder {
   void lay_out();
   bool read_strip(int top, int bottom);
   bool read_tiles(int top, int bottom);
-  bool read_on(int top, int bottom);  // where there are no markers
+  bool read_without_markers(int top, int bottom);  // where there are no markers
   std::size_t room(std::size_t interval) const;
   bool open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const;
   bool transform(int rows);
@@ -71,7 +71,7 @@ class StripDecoder {
   const std::uint8_t* color_row(const Plane& plane, int y, int strip_top, std::vector<std::uint8_t>* memory);
 
   // Of the picture at hand.
-  const ScanHeader* header_ = nullptr;
+  const ParsedHeader* header_ = nullptr;
   const RestartMap* map_ = nullptr;
   const std::uint8_t* readable_end_ = nullptr;
   Rect region_;
@@ -82,8 +82,8 @@ class StripDecoder {
 
   std::size_t coefficient_count_ = 0;
   std::ptrdiff_t row_stride_ = 0;
-  McuRun only_;      // where there are no restart markers: goes on from strip to strip
-  int only_at_ = 0;  // the MCU that it is at
+  McuRun whole_scan_;  // where there are no restart markers: goes on from strip to strip
+  int next_mcu_ = 0;   // the MCU that it is at
 
   // Scratch, used again.
   EntropyDecoder entropy_;

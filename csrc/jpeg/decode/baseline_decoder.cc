@@ -1,4 +1,4 @@
-#include "jpeg/decode/strips.h"
+#include "jpeg/decode/baseline_decoder.h"
 
 #include <algorithm>
 #include <cstring>
@@ -37,14 +37,14 @@ Element* at_least(std::vector<Element>* memory, std::size_t count) {
 
 }  // namespace
 
-bool StripDecoder::available() {
+bool BaselineDecoder::available() {
   static const bool has =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   return has;
 }
 
-bool StripDecoder::decode(const ScanHeader& header, int denominator, const RestartMap& map,
-                          const std::uint8_t* readable_end, Rect region, RowSink sink) {
+bool BaselineDecoder::decode(const ParsedHeader& header, int denominator, const RestartMap& map,
+                             const std::uint8_t* readable_end, Rect region, RowSink sink) {
   const bool good = decode_all(header, denominator, map, readable_end, region, sink);
   give_back_if_giant(&stream_bytes_);
   give_back_if_giant(&coefficient_memory_);
@@ -52,8 +52,8 @@ bool StripDecoder::decode(const ScanHeader& header, int denominator, const Resta
   return good;
 }
 
-bool StripDecoder::decode_all(const ScanHeader& header, int denominator, const RestartMap& map,
-                              const std::uint8_t* readable_end, Rect region, RowSink sink) {
+bool BaselineDecoder::decode_all(const ParsedHeader& header, int denominator, const RestartMap& map,
+                                 const std::uint8_t* readable_end, Rect region, RowSink sink) {
   header_ = &header;
   if (!scale(denominator)) return false;
   map_ = &map;
@@ -74,8 +74,8 @@ bool StripDecoder::decode_all(const ScanHeader& header, int denominator, const R
   plan_window();
   lay_out();
 
-  only_at_ = 0;
-  only_ = {};
+  next_mcu_ = 0;
+  whole_scan_ = {};
   int y = region.y;
   for (int top = window_.top; top < window_.bottom; top += window_.rows_at_once) {
     const int bottom = std::min(top + window_.rows_at_once, window_.bottom);
@@ -92,7 +92,7 @@ bool StripDecoder::decode_all(const ScanHeader& header, int denominator, const R
 
 // Reduced, a block of brightness becomes smaller; one of colour too, unless it can have its full size and save the
 // upsampling: libjpeg doubles it as long as it fits in both directions.
-bool StripDecoder::scale(int denominator) {
+bool BaselineDecoder::scale(int denominator) {
   const int light = kBlockSide / denominator;
   int colour = light;
   while (colour < kBlockSide && header_->across * light % (2 * colour) == 0 &&
@@ -110,13 +110,13 @@ bool StripDecoder::scale(int denominator) {
 }
 
 // Of the planes of colour, in samples.
-Size StripDecoder::colour_size() const {
+Size BaselineDecoder::colour_size() const {
   const int block = planes_[1].block;
   return {ceil_div(header_->size.width * block, header_->across * kBlockSide),
           ceil_div(header_->size.height * block, header_->down * kBlockSide)};
 }
 
-void StripDecoder::plan_window() {
+void BaselineDecoder::plan_window() {
   Window& window = window_;
   const int light = planes_[0].block;
   window.mcu = {light * header_->across, light * header_->down};
@@ -132,7 +132,7 @@ void StripDecoder::plan_window() {
   window.rows_at_once = one_a_row ? 2 : 1;
 }
 
-void StripDecoder::lay_out() {
+void BaselineDecoder::lay_out() {
   const int mcus = window_.right - window_.left;
   std::size_t coefficients = 0, samples = 0;
   std::array<std::size_t, kMostComponents> coefficients_at = {}, samples_at = {};
@@ -160,12 +160,12 @@ void StripDecoder::lay_out() {
   at_least(&rows_, static_cast<std::size_t>(row_stride_ * kRowsPerCall + kSlack));
 }
 
-bool StripDecoder::read_strip(int top, int bottom) {
+bool BaselineDecoder::read_strip(int top, int bottom) {
   std::memset(coefficients_[0].first, 0, coefficient_count_ * sizeof(std::int16_t));
-  return header_->interval > 0 ? read_tiles(top, bottom) : read_on(top, bottom);
+  return header_->interval > 0 ? read_tiles(top, bottom) : read_without_markers(top, bottom);
 }
 
-bool StripDecoder::read_tiles(int top, int bottom) {
+bool BaselineDecoder::read_tiles(int top, int bottom) {
   const int interval = header_->interval;
   const int tiles_per_row = window_.per_row / interval;
   intervals_.clear();
@@ -190,33 +190,33 @@ bool StripDecoder::read_tiles(int top, int bottom) {
                      [interval](const McuRun& run) { return run.stream.well_read(run.skip + run.take == interval); });
 }
 
-bool StripDecoder::read_on(int top, int bottom) {
-  if (only_at_ == 0) {
+bool BaselineDecoder::read_without_markers(int top, int bottom) {
+  if (next_mcu_ == 0) {
     std::uint8_t* const memory = at_least(&stream_bytes_, room(0) + BitStream::kReadBeyond);
-    if (!open(0, memory, &only_.stream)) return false;
+    if (!open(0, memory, &whole_scan_.stream)) return false;
   }
   for (int row = top; row < bottom; ++row) {
-    only_.skip = row * window_.per_row + window_.left - only_at_;
-    only_.take = window_.right - window_.left;
-    only_.row = row - top;
-    if (!entropy_.read(&only_, 1, coefficients_)) return false;
-    only_at_ = row * window_.per_row + window_.right;
+    whole_scan_.skip = row * window_.per_row + window_.left - next_mcu_;
+    whole_scan_.take = window_.right - window_.left;
+    whole_scan_.row = row - top;
+    if (!entropy_.read(&whole_scan_, 1, coefficients_)) return false;
+    next_mcu_ = row * window_.per_row + window_.right;
   }
-  return only_.stream.well_read(only_at_ == window_.per_row * header_->mcu_rows());
+  return whole_scan_.stream.well_read(next_mcu_ == window_.per_row * header_->mcu_rows());
 }
 
-std::size_t StripDecoder::room(std::size_t interval) const {
+std::size_t BaselineDecoder::room(std::size_t interval) const {
   return static_cast<std::size_t>(map_->end(interval) - map_->begin(interval)) + kSlack;
 }
 
-bool StripDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const {
+bool BaselineDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const {
   const std::uint8_t* const end = unstuff_avx2(map_->begin(interval), map_->end(interval), readable_end_, memory);
   stream->next = memory;
   stream->end = end;
   return end != nullptr;
 }
 
-bool StripDecoder::transform(int rows) {
+bool BaselineDecoder::transform(int rows) {
   bool good = true;
   for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
     const Plane& plane = planes_[c];
@@ -233,7 +233,7 @@ bool StripDecoder::transform(int rows) {
 }
 
 // The picture's edge repeats itself: beyond it lies padding of whole blocks, which upsampling must not see.
-void StripDecoder::mend_edges(int top, int bottom) {
+void BaselineDecoder::mend_edges(int top, int bottom) {
   if (header_->components == 1) return;
   for (std::size_t c = 1; c < kMostComponents; ++c) {
     const Plane& plane = planes_[c];
@@ -254,18 +254,18 @@ void StripDecoder::mend_edges(int top, int bottom) {
   }
 }
 
-void StripDecoder::keep_last_rows(int rows) {
+void BaselineDecoder::keep_last_rows(int rows) {
   if (high_ != 2) return;
   copy_row(planes_[0], rows * header_->down * planes_[0].block - 1, -1);
   copy_row(planes_[1], rows * planes_[1].block - 1, -1);
   copy_row(planes_[2], rows * planes_[2].block - 1, -1);
 }
 
-void StripDecoder::copy_row(const Plane& plane, int from, int to) {
+void BaselineDecoder::copy_row(const Plane& plane, int from, int to) {
   std::memcpy(plane.row(to) - 1, plane.row(from) - 1, static_cast<std::size_t>(plane.blocks) * plane.block + 2);
 }
 
-int StripDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
+int BaselineDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
   while (y < end) {
     const int count = std::min(kRowsPerCall, end - y);
     for (int i = 0; i < count; ++i) convert_row(y + i, strip_top, rows_.data() + i * row_stride_);
@@ -275,7 +275,7 @@ int StripDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
   return y;
 }
 
-void StripDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
+void BaselineDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
   const int x = region_.x - window_.left * window_.mcu.width;
   const std::uint8_t* const light = planes_[0].row(y - strip_top * window_.mcu.height) + x;
   if (header_->components == 1) return gray_to_rgbx_avx2(light, out, region_.width);
@@ -285,8 +285,8 @@ void StripDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
 }
 
 // A row of a colour at full size.
-const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip_top,
-                                            std::vector<std::uint8_t>* memory) {
+const std::uint8_t* BaselineDecoder::color_row(const Plane& plane, int y, int strip_top,
+                                               std::vector<std::uint8_t>* memory) {
   const int columns = plane.blocks * plane.block;
   const int row = y / high_ - strip_top * plane.block;
   if (wide_ == 1 && high_ == 1) return plane.row(row);
@@ -310,9 +310,9 @@ const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip
 
 #else
 
-bool StripDecoder::available() { return false; }
+bool BaselineDecoder::available() { return false; }
 
-bool StripDecoder::decode(const ScanHeader&, int, const RestartMap&, const std::uint8_t*, Rect, RowSink) {
+bool BaselineDecoder::decode(const ParsedHeader&, int, const RestartMap&, const std::uint8_t*, Rect, RowSink) {
   return false;
 }
 

@@ -1,4 +1,4 @@
-#include "jpeg/huffman.h"
+#include "jpeg/huffman_lookup.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "jpeg/transcode/huffman_code.h"
+#include "jpeg/transcode/optimal_huffman.h"
 
 #include <algorithm>
 #include <cstddef>
