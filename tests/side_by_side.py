@@ -19,7 +19,23 @@ MOST_WORKERS = 4
 _FOLDER = pytest.StashKey[Path]()
 
 # The files that take longest, the longest first. They start first, so that no worker has one left at the end.
-LONGEST: tuple[str, ...] = ()
+LONGEST = (
+    "tests/project/test_examples.py",
+    "tests/project/test_wheel.py",
+    "tests/engine/test_stress.py",
+    "tests/packing/picture/test_fuzz.py",
+    "tests/augment/test_augment_compile.py",
+    "tests/loading/test_forks.py",
+    "tests/samples/test_dataset_memory.py",
+    "tests/samples/test_dataset_workers.py",
+    "tests/diagnosis/test_diagnose.py",
+    "tests/diagnosis/test_diagnose_command.py",
+    "tests/loading/test_distributed.py",
+    "tests/engine/test_engine_life.py",
+    "tests/packing/test_pack_killed.py",
+    "tests/loading/test_loader_limits.py",
+    "tests/diagnosis/test_diagnose_stuck.py",
+)
 
 
 def order_tests(items: list[pytest.Item]) -> None:
