@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from faults.packs import place, programs  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
+from side_by_side import note_serial_tests, order_tests, prepare_worker, scheduler, workers
 from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)
 
 from fastpipe.format.index import Index
@@ -71,11 +73,30 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
     return int(green * 7 + red)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `pytest -n auto` means."""
+    return workers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    prepare_worker(node)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """See side_by_side.py."""
+    return scheduler(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `gpu` are skipped where there is none."""
+    """Puts the tests into order; those marked `gpu` are skipped where there is none."""
     import torch
 
     keep_faults(config, items)
+    order_tests(items)
+    note_serial_tests(config, items)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

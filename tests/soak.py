@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-_TRIED = pytest.StashKey[dict[tuple[str, str], int]]()
+_TRIED = "tried"
 
 Tried = Callable[[str, int, str], None]
 
@@ -31,8 +31,7 @@ def tried(request: pytest.FixtureRequest) -> Tried:
 
     def note(fault: str, count: int, outcome: str) -> None:
         assert count > 0, "nothing was tried"
-        table = request.config.stash.setdefault(_TRIED, {})
-        table[fault, outcome] = table.get((fault, outcome), 0) + count
+        request.node.user_properties.append((_TRIED, (fault, count, outcome)))  # goes with the report to where it ends
 
     return note
 
@@ -45,9 +44,14 @@ def keep_faults(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = faults
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The table, in Markdown."""
-    table = config.stash.get(_TRIED, {})
+    table: dict[tuple[str, str], int] = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == _TRIED and report.when == "call":
+                fault, count, outcome = value
+                table[fault, outcome] = table.get((fault, outcome), 0) + count
     if table and long_form():
         terminalreporter.section("faults tried")
         terminalreporter.write_line("| fault | times tried | outcome |\n|---|---|---|")

@@ -129,6 +129,7 @@ def test_a_shard_that_is_missing_or_no_file_is_left_to_the_read_to_tell(
         list(loader)
 
 
+@pytest.mark.serial
 def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
     pool = Engine(Index(big), 1)
     everything = (0, 0, Index(big).shards[0].size_bytes)
@@ -139,6 +140,7 @@ def test_closing_drops_what_has_not_been_asked_for(big: Path) -> None:
     assert time.monotonic() - started < 2
 
 
+@pytest.mark.serial
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's page cache")
 def test_a_restart_drops_what_has_not_been_asked_for(big: Path, pool: Engine) -> None:
     shard = big / "shard-000000.tar"
@@ -153,6 +155,7 @@ def test_a_restart_drops_what_has_not_been_asked_for(big: Path, pool: Engine) ->
     assert not in_page_cache(shard)[2048], "it was dropped"
 
 
+@pytest.mark.serial
 def test_asking_never_waits(big: Path, pool: Engine) -> None:
     everything = (0, 0, Index(big).shards[0].size_bytes)
     pool.read_ahead(ranges(*[everything] * 100_000), restart=True)
@@ -164,6 +167,7 @@ def test_asking_never_waits(big: Path, pool: Engine) -> None:
     assert np.median(seconds) < 0.02
 
 
+@pytest.mark.serial
 def test_dropping_loaders_in_mid_window_is_quick(many_shards: Path) -> None:
     started = time.monotonic()
     for _ in range(30):

@@ -96,10 +96,17 @@ def test_a_numpy_array_of_the_tensor_keeps_the_slot() -> None:
 def test_the_ring_may_be_gone_before_its_slots() -> None:
     ring = SlotRing(SHAPE, keep=2)
     slot = ring.take()
+    memory = weakref.ref(slot.base)
     del ring
     slot[...] = 3
+    tensor = torch.from_numpy(slot)
     del slot
     gc.collect()
+    assert memory() is not None
+    assert (tensor == 3).all()
+    del tensor
+    gc.collect()
+    assert memory() is None, "nobody is left who could lend it again"
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 100)), max_size=60), st.integers(0, 4))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checkout import TESTS
 from native_build import build
-from soak import Tried, times
+from soak import Tried, long_form, times
 from stress.run import write_rows
 
 SOURCES = TESTS / "stress"
@@ -22,8 +22,12 @@ Stress = Callable[..., list[int]]
 
 @pytest.fixture
 def stress(request: pytest.FixtureRequest, many_shards: Path, tmp_path: Path) -> Stress:
-    """Builds the program with the sanitizers of the parameter; each call is a run and returns what it counts."""
-    program = build(SOURCES, tmp_path / "build", request.param)
+    """Builds the program with the sanitizers of the parameter; each call is a run and returns what it counts.
+
+    The gate's few epochs do without optimisation, which costs ASan and UBSan more time than it saves.
+    """
+    optimised = long_form() or request.param == "thread"
+    program = build(SOURCES, tmp_path / "build", request.param, optimised=optimised)
     write_rows(many_shards, tmp_path / "rows")
 
     def run(*options: object, timeout_s: float) -> list[int]:
@@ -38,9 +42,14 @@ def stress(request: pytest.FixtureRequest, many_shards: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("stress", ["thread"], indirect=True)
 def test_threads_do_not_race(stress: Stress, tried: Tried) -> None:
     seconds = times(5, 600)
-    engines, batches, rows, cancelled, transcoded, wrong = stress("--seconds", seconds, timeout_s=120 + 3 * seconds)
-    assert min(engines, batches, rows, cancelled, transcoded) > seconds / 5
-    assert wrong == 0
+    engines, least = 0, 0
+    for seed in range(10):  # on a busy machine a run gets through little
+        *counts, wrong = stress("--seconds", seconds, "--seed", seed, timeout_s=120 + 3 * seconds)
+        assert wrong == 0
+        engines, least = engines + counts[0], least + min(counts)
+        if least > seconds / 5:
+            break
+    assert least > seconds / 5, "engines, batches, rows, cancelled or transcoded"
     tried("engines made, shared by five threads, cancelled and closed, under TSan", engines, "no report; right pixels")
 
 

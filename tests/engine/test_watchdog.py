@@ -37,6 +37,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source.with_name("packed")
 
 
+@pytest.mark.serial
 def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
     with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1) as loader:
         started = time.monotonic()

@@ -110,6 +110,7 @@ def needed_samples(dataset: Path) -> NDArray[np.int64]:
     return np.unique(needed[needed >= 0])
 
 
+@pytest.mark.serial
 @frees_memory
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_billion_samples(billion: Path) -> None:

@@ -80,6 +80,7 @@ def test_one_long_wait_does_not_make_a_slow_loader(caplog: pytest.LogCaptureFixt
     assert not caplog.records
 
 
+@pytest.mark.serial
 def test_a_real_loop_is_told(caplog: pytest.LogCaptureFixture, large: Path) -> None:
     with fastpipe.loader(large, 2, size=512, num_workers=1, prefetch_factor=1, exact=True) as loader:
         for _ in range(30):

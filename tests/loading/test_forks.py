@@ -12,7 +12,7 @@ FORKS = 100
 # Each child has 20 s; one that hangs is named and killed. All do the same work, so a lock that was held at the
 # moment of the fork has a hundred chances to show.
 COMMON = """
-    import os, signal, sys, time, traceback, warnings
+    import gc, os, signal, sys, time, traceback, warnings
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
 
     FORKS = int(sys.argv[2])
@@ -49,6 +49,8 @@ AFTER_IMPORT = (
     + """
     import fastpipe
 
+    gc.freeze()  # what all children share is not looked at as each ends: that would take most of their time
+
     def work():
         dataset = fastpipe.Dataset(sys.argv[1])
         image, label = dataset[len(dataset) // 2]
@@ -67,6 +69,7 @@ MID_ITERATION = (
     import fastpipe
     from fastpipe import EngineError
 
+    gc.freeze()
     torch.set_num_threads(1)  # in the parent too: OpenMP's threads do not outlive a fork, which is not ours to mend
     loader = fastpipe.loader(sys.argv[1], 2, size=192, num_workers=3, prefetch_factor=4)
     parents = fastpipe.Dataset(sys.argv[1])

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from billion_samples import RECIPE, Billion
 from conftest import FLAT_IMAGES, run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError, EngineError
+from fastpipe.plan.batch import EpochPlan
 
 BATCH = 5
 EPOCHS = 3
@@ -167,11 +169,8 @@ def test_resuming_decodes_nothing_of_what_is_skipped(large: Path) -> None:
         assert loader.stats().images_decoded == 1
 
 
+@pytest.mark.serial
 def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> None:
-    from test_plan import RECIPE, Billion
-
-    from fastpipe.plan.batch import EpochPlan
-
     plan = EpochPlan(Billion(), RECIPE, 0)  # type: ignore[arg-type]
     started = time.perf_counter()
     plan.batch(len(plan) * 9 // 10)

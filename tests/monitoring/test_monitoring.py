@@ -89,6 +89,7 @@ def test_what_the_program_prints_stays_where_it_goes(flat: Path, capsys: pytest.
     assert "loss" not in out.getvalue()
 
 
+@pytest.mark.serial
 @pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="this system does not tell a thread's CPU time")
 def test_a_look_takes_less_than_a_hundredth_of_a_cpu(flat: Path) -> None:
     """CPU time of the monitor's thread, which other programs do not stretch, of looks in a terminal, one a second."""

@@ -141,6 +141,7 @@ def test_permute_is_roughly_uniform(count: int) -> None:
     assert chi_square < freedom + 7 * np.sqrt(2 * freedom)
 
 
+@pytest.mark.serial
 def test_a_billion_samples_are_ordered_at_once_and_stored_nowhere() -> None:
     samples = 10**9
     chunk = samples_per_chunk(samples, samples * 110_000)

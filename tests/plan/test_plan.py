@@ -9,30 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from billion_samples import RECIPE, Billion
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan.batch import BatchPlan, EpochPlan, batches_per_epoch
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
-
-RECIPE = Recipe(batch_size=8, size=(20, 24), crop=RandomResizedCrop(), flip=0.5, shuffle=True, drop_last=False, seed=1)
-
-
-class Billion:
-    """Stands in for the index of a billion photos, which no test can have."""
-
-    jpeg_bytes = 10**9 * 110_000
-
-    def __len__(self) -> int:
-        return 10**9
-
-    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        records = np.zeros(len(samples), dtype=INDEX_DTYPE)
-        records["width"], records["height"], records["size"] = 500, 375, 110_000
-        return records
 
 
 def as_bytes(plan: BatchPlan) -> bytes:
@@ -148,6 +132,7 @@ def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
     assert alone.samples[0] == others.samples[7]
 
 
+@pytest.mark.serial
 def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
     seconds = []
     tracemalloc.start()

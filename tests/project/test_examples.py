@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import pytest
 import torch
@@ -35,9 +36,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-def trained(*arguments: object) -> None:
-    """Runs train_imagenet's main in this process, on a small task."""
-    train_imagenet.main([*QUICK, *map(str, arguments)])
+def trained(*arguments: object, blocks: tuple[int, ...] = (1, 1, 0, 0)) -> None:
+    """Runs train_imagenet's main in this process, on a small task, with two blocks of resnet18's eight."""
+    with mock.patch.dict(DEPTHS, resnet18=blocks):
+        train_imagenet.main([*QUICK, *map(str, arguments)])
 
 
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
@@ -76,7 +78,7 @@ def test_a_block_begins_as_the_identity() -> None:
 def test_it_trains_and_evaluates_every_sample_once(
     flat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained(flat, flat, "--size", 64, "--checkpoint", tmp_path / "made.pt")
+    trained(flat, flat, "--size", 64, "--checkpoint", tmp_path / "made.pt", blocks=DEPTHS["resnet18"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
     for line in lines:

@@ -1,0 +1,26 @@
+"""A recipe for small batches, and what stands in for the index of a billion photos, which no test can have."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.plan.batch import Recipe
+from fastpipe.plan.crops import RandomResizedCrop
+
+RECIPE = Recipe(batch_size=8, size=(20, 24), crop=RandomResizedCrop(), flip=0.5, shuffle=True, drop_last=False, seed=1)
+
+
+class Billion:
+    """The parts of an Index that a plan reads."""
+
+    jpeg_bytes = 10**9 * 110_000
+
+    def __len__(self) -> int:
+        return 10**9
+
+    def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        records = np.zeros(len(samples), dtype=INDEX_DTYPE)
+        records["width"], records["height"], records["size"] = 500, 375, 110_000
+        return records
