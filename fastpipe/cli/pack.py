@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import re
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +22,7 @@ from fastpipe.packing.job import Summary
 from fastpipe.packing.job import pack as run_pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.pack_progress import pack_progress
-from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
+from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 
 
 class OnError(StrEnum):
@@ -28,6 +30,13 @@ class OnError(StrEnum):
 
     REPORT = "report"
     FAIL = "fail"
+
+
+class Damaged(StrEnum):
+    """What packing does with a damaged JPEG that Pillow still loads."""
+
+    REJECT = "reject"
+    DECODE = "decode"
 
 
 class Exif(StrEnum):
@@ -79,6 +88,13 @@ def pack(
     on_error: Annotated[
         OnError, typer.Option(help="Files that cannot be packed: list them and go on, or stop.")
     ] = OnError.REPORT,
+    damaged: Annotated[
+        Damaged,
+        typer.Option(
+            help="Damaged JPEGs: reject them, or take those that Pillow loads, encoded anew, so that the samples are "
+            "those of torchvision's ImageFolder."
+        ),
+    ] = Damaged.REJECT,
     exif: Annotated[
         Exif, typer.Option(help="EXIF orientation: leave pictures as stored, or turn them upright.")
     ] = Exif.IGNORE,
@@ -99,7 +115,7 @@ def pack(
     with exit_codes():
         if quality is not None and max_size is None:
             raise ConfigError("--quality is that of shrunk pictures and needs --max-size; all others stay as they are")
-        conversion = Conversion(
+        encode = EncodeOptions(
             max_size=max_size,
             quality=90 if quality is None else quality,
             apply_exif=exif is Exif.APPLY,
@@ -107,9 +123,10 @@ def pack(
             max_pixels=max_pixels,
             max_scans=max_scans,
             tile=tile,
+            damaged=damaged.value,
         )
         options = PackOptions(
-            conversion=conversion,
+            encode=encode,
             shard_size=_bytes(shard_size),
             seed=seed,
             shuffle=not no_shuffle,
@@ -117,6 +134,9 @@ def pack(
             overwrite=overwrite,
             workers=workers,
         )
+        # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        logging.getLogger("PIL").addHandler(logging.NullHandler())
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:

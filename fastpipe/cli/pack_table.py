@@ -34,6 +34,8 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} carry one; {turned}")
     if info["counts"]["stray_bytes"]:
         table.add_row("stray bytes", f"{info['counts']['stray_bytes']:,} had bytes of no segment; left out")
+    if info["counts"].get("multi_frame"):
+        table.add_row("frames", f"{info['counts']['multi_frame']:,} files have several; the first of each was packed")
     empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
     if empty:
         table.add_row("empty classes", _names(empty))

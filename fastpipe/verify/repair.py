@@ -21,7 +21,7 @@ from fastpipe.packing.output.files import cannot_write, publish, whole_file
 from fastpipe.packing.output.journal import Journal
 from fastpipe.packing.output.publish import index_head
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
@@ -84,10 +84,12 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
     said = info.get("pack")
     ours = PackOptions().shaping()
+    if isinstance(said, dict):
+        said = {"damaged": "reject", **said}  # before there was a choice
     if not isinstance(said, dict) or said.keys() != ours.keys():
         raise PackError(f"{path} was packed by a fastpipe with other options ({said!r}); repair it with that one")
-    conversion = Conversion(**{field.name: said[field.name] for field in fields(Conversion)})
-    return PackOptions(conversion, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
+    encode = EncodeOptions(**{field.name: said[field.name] for field in fields(EncodeOptions)})
+    return PackOptions(encode, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
 
 
 def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
@@ -144,7 +146,7 @@ def _repack(
     try:
         writer = ShardWriter(journal.folder / shard.name, shard.number, shard.first_sample, options.shard_size)
         try:
-            with closing(converted(root, ours, 0, options.conversion, threads)) as pictures:
+            with closing(converted(root, ours, 0, options.encode, threads)) as pictures:
                 for position, source, packed in pictures:
                     if isinstance(packed, str):
                         name = readable(str(root / source.path))
@@ -183,7 +185,7 @@ def _is_as_packed(shard: ShardFacts) -> bool:
 def _other(shard: ShardFacts, what: str) -> str:
     return (
         f"{shard.name} cannot be made again: {what}. A source file has other content of the same size, or this "
-        f"fastpipe, libjpeg-turbo or OpenCV is another than packed it. The shard is left as it is; {_ANEW}"
+        f"fastpipe, libjpeg-turbo, Pillow or OpenCV is another than packed it. The shard is left as it is; {_ANEW}"
     )
 
 

@@ -29,7 +29,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import Progress, pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
 
@@ -183,7 +183,7 @@ def test_nothing_but_bad_files(tmp_path: Path) -> None:
 
 def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> None:
     (large_source / "class-0" / "small.jpg").write_bytes(jpeg_bytes((60, 40)))
-    summary = pack(large_source, tmp_path / "packed", PackOptions(Conversion(max_size=70, quality=80)))
+    summary = pack(large_source, tmp_path / "packed", PackOptions(EncodeOptions(max_size=70, quality=80)))
     index = Index(tmp_path / "packed")
     assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {(70, 64): 24, (60, 40): 1}
     assert summary.info["counts"]["reencoded"] == {"shrunk": 24}

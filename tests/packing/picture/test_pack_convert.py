@@ -28,10 +28,10 @@ from pack_sources import (
 from PIL import Image, ImageOps
 
 from fastpipe import _engine
-from fastpipe.packing.picture.convert import Conversion, Packed, convert
+from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.packing.picture.jpeg import decode_jpeg
 
-PLAIN = Conversion(tile=0)
+PLAIN = EncodeOptions(tile=0)
 SOF0, DHT, SOS, DRI, EOI = 0xC0, 0xC4, 0xDA, 0xDD, 0xD9
 APP1, APP2, APP13, COMMENT = 0xE1, 0xE2, 0xED, 0xFE
 METADATA = frozenset([*range(0xE1, 0xEE), 0xEF, COMMENT])  # without JFIF's APP0 and Adobe's APP14
@@ -83,7 +83,7 @@ def test_a_jpeg_keeps_its_pixels(name: str) -> None:
 def test_a_jpeg_keeps_its_pixels_in_tiles(name: str) -> None:
     source = KINDS[name]
     for tile in (1, 32, 65500):
-        packed = convert(source, Conversion(tile=tile))
+        packed = convert(source, EncodeOptions(tile=tile))
         assert_same_pixels(packed.jpeg, source)
         np.testing.assert_array_equal(_engine.decode(packed.jpeg), turbo(source))
         assert packed.change is None
@@ -98,7 +98,7 @@ def test_pictures_are_tiled_if_not_told_otherwise(name: str) -> None:
         "CMYK": saved(mode="CMYK", size=(256, 100)),
         "12-bit": twelve_bit(jpeg_bytes((256, 100))),
     }[name]
-    shrinks = Conversion(max_size=256 if name == "large JPEG" else None)
+    shrinks = EncodeOptions(max_size=256 if name == "large JPEG" else None)
     packed = convert(source, shrinks)
     assert DRI in [marker for marker, _ in segments(packed.jpeg)]
     assert DRI not in [marker for marker, _ in segments(convert(source, replace(shrinks, tile=0)).jpeg)]
@@ -125,7 +125,7 @@ def test_a_jpeg_of_unusual_subsampling_keeps_its_pixels() -> None:
     assert packed.change is None
     np.testing.assert_array_equal(pillow(packed.jpeg), pillow(source))
     np.testing.assert_array_equal(_engine.decode(packed.jpeg), pillow(source))
-    shrunk = convert(source, Conversion(tile=0, max_size=32))
+    shrunk = convert(source, EncodeOptions(tile=0, max_size=32))
     assert (shrunk.width, shrunk.height, shrunk.change) == (32, 24, "shrunk")
 
 
@@ -161,7 +161,7 @@ def test_only_the_color_profile_is_kept() -> None:
 
 def test_all_metadata_are_kept_where_that_is_asked_for() -> None:
     source = with_metadata()
-    packed = convert(source, Conversion(tile=0, keep_metadata=True))
+    packed = convert(source, EncodeOptions(tile=0, keep_metadata=True))
 
     def metadata(jpeg: bytes) -> list[tuple[int, bytes]]:
         return [one for one in segments(jpeg) if one[0] in METADATA]
@@ -197,7 +197,7 @@ def test_12_bit_is_brought_to_8(sampling: str) -> None:
 
 def test_12_bit_shrinks_and_keeps_its_profile() -> None:
     eight = jpeg_bytes((200, 100))
-    packed = convert(with_segments(twelve_bit(eight), (APP2, b"ICC_PROFILE\0\1\1abc")), Conversion(tile=0, max_size=50))
+    packed = convert(with_segments(twelve_bit(eight), (APP2, b"ICC_PROFILE\0\1\1abc")), EncodeOptions(tile=0, max_size=50))
     assert (packed.width, packed.height, packed.change) == (50, 25, "shrunk")
     expected = Image.fromarray(turbo(eight)).resize((50, 25), Image.Resampling.BOX)
     assert_near(luma(turbo(packed.jpeg)), luma(np.asarray(expected)), 4)
@@ -235,7 +235,7 @@ def test_exif_orientation_is_ignored_or_applied(orientation: int, image_format: 
     assert_near(luma(pillow(ignored.jpeg)), luma(np.asarray(Image.open(io.BytesIO(source)).convert("RGB"))), 2)
     assert (ignored.change is None) == (image_format == "JPEG")
 
-    applied = convert(source, Conversion(tile=0, apply_exif=True))
+    applied = convert(source, EncodeOptions(tile=0, apply_exif=True))
     assert (applied.width, applied.height) == upright.size
     assert_near(luma(pillow(applied.jpeg)), luma(np.asarray(upright)), 2)
     if orientation == 1 or image_format == "TIFF":
@@ -247,10 +247,10 @@ def test_exif_orientation_is_ignored_or_applied(orientation: int, image_format: 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_kept_exif_never_turns_a_picture_twice(orientation: int) -> None:
     source = saved(exif=exif(orientation))
-    applied = Image.open(io.BytesIO(convert(source, Conversion(tile=0, apply_exif=True, keep_metadata=True)).jpeg))
+    applied = Image.open(io.BytesIO(convert(source, EncodeOptions(tile=0, apply_exif=True, keep_metadata=True)).jpeg))
     assert applied.getexif()[274] == 1
     assert applied.getexif()[271] == "A camera"
-    ignored = Image.open(io.BytesIO(convert(source, Conversion(tile=0, keep_metadata=True)).jpeg))
+    ignored = Image.open(io.BytesIO(convert(source, EncodeOptions(tile=0, keep_metadata=True)).jpeg))
     assert ignored.getexif()[274] == orientation
 
 
@@ -260,7 +260,7 @@ def test_kept_exif_never_turns_a_picture_twice(orientation: int) -> None:
 )
 def test_large_pictures_shrink_in_proportion(size: tuple[int, int], expected: tuple[int, int]) -> None:
     source = saved(size=size, icc_profile=b"a color profile", quality=95)
-    packed = convert(source, Conversion(tile=0, max_size=50))
+    packed = convert(source, EncodeOptions(tile=0, max_size=50))
     assert (packed.width, packed.height, packed.change) == (*expected, "shrunk")
     assert_plain_baseline(packed)
     box = Image.fromarray(pixels(*size)).resize(expected, Image.Resampling.BOX)
@@ -270,20 +270,20 @@ def test_large_pictures_shrink_in_proportion(size: tuple[int, int], expected: tu
 
 def test_small_jpegs_stay_as_they_are_under_max_size() -> None:
     for size in [(50, 50), (50, 3), (1, 1)]:
-        assert convert(jpeg_bytes(size), Conversion(tile=0, max_size=50, quality=1)) == convert(jpeg_bytes(size), PLAIN)
+        assert convert(jpeg_bytes(size), EncodeOptions(tile=0, max_size=50, quality=1)) == convert(jpeg_bytes(size), PLAIN)
 
 
 def test_small_pngs_are_not_given_the_quality_of_shrunk_ones() -> None:
-    assert convert(saved("PNG"), Conversion(tile=0, max_size=70, quality=1)) == convert(saved("PNG"), PLAIN)
+    assert convert(saved("PNG"), EncodeOptions(tile=0, max_size=70, quality=1)) == convert(saved("PNG"), PLAIN)
 
 
 def test_quality_is_that_of_shrunk_pictures() -> None:
-    low, high = (convert(jpeg_bytes((300, 200)), Conversion(tile=0, max_size=150, quality=q)) for q in (20, 95))
+    low, high = (convert(jpeg_bytes((300, 200)), EncodeOptions(tile=0, max_size=150, quality=q)) for q in (20, 95))
     assert len(low.jpeg) < len(high.jpeg) / 2
 
 
 def test_shrinking_and_turning_go_together() -> None:
-    packed = convert(saved(size=(200, 100), exif=exif(6)), Conversion(tile=0, max_size=50, apply_exif=True))
+    packed = convert(saved(size=(200, 100), exif=exif(6)), EncodeOptions(tile=0, max_size=50, apply_exif=True))
     assert (packed.width, packed.height, packed.change) == (25, 50, "shrunk")
 
 
@@ -295,8 +295,8 @@ def test_stray_bytes_are_left_out_and_noted() -> None:
         assert packed.stray_bytes
         assert packed.jpeg == convert(clean, PLAIN).jpeg
         assert (
-            convert(source, Conversion(tile=0, max_size=30)).jpeg
-            == convert(clean, Conversion(tile=0, max_size=30)).jpeg
+            convert(source, EncodeOptions(tile=0, max_size=30)).jpeg
+            == convert(clean, EncodeOptions(tile=0, max_size=30)).jpeg
         )
     assert not convert(clean, PLAIN).stray_bytes
 
