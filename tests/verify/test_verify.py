@@ -76,7 +76,7 @@ def make_old(dataset: Path) -> None:
 
     def change(info: dict) -> None:  # type: ignore[type-arg]
         del info[SEAL]
-        del info["index"]["file_xxh3_64"]
+        del info["index"]["file_xxh3_64"], info["made_with"]
 
     rewrite(dataset, change)
 

@@ -47,6 +47,7 @@ _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "Y
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
 _SAVE_AS = "save it as 8-bit PNG"
 
+_CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"
 _RAW = 1
 _WHITE_IS_ZERO, _YCBCR = 0, 6
 _SEPARATE_PLANES = 2
@@ -123,6 +124,8 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         return _open_ico(data, max_pixels)
     if name == "WebP":
         refuse_more_pixels(*_webp_size(data), max_pixels)
+    if name == "JPEG 2000":
+        _check_jpeg_2000(data)
     chunks = read_png(data) if name == "PNG" else PngChunks(data, b"", False)
     with _reasons(name):
         image = _plugin(name)(io.BytesIO(chunks.picture))
@@ -206,7 +209,10 @@ def _quiet_libtiff() -> None:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """The canvas that a WebP's header announces (RFC 9649, 2.7 and 3.4; RFC 6386, 9.1)."""
+    """The canvas that a WebP's header announces (RFC 9649, 2.4, 2.7 and 3.4; RFC 6386, 9.1)."""
+    needed = 8 + int.from_bytes(data[4:8], "little")
+    if needed > len(data):
+        raise ImageError(f"truncated WebP: RIFF needs {needed} bytes, has {len(data)}")
     head, kind = data[20:30].ljust(10, b"\0"), data[12:16]
     if kind == b"VP8X":
         return 1 + int.from_bytes(head[4:7], "little"), 1 + int.from_bytes(head[7:10], "little")
@@ -215,6 +221,19 @@ def _webp_size(data: bytes) -> tuple[int, int]:
         return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
     width, height = struct.unpack_from("<HH", head, 6)
     return width & 0x3FFF, height & 0x3FFF
+
+
+def _check_jpeg_2000(data: bytes) -> None:
+    """Finds a file that ends between two parts of the picture, which Pillow takes (ITU-T T.800, A.4 and I.5.4)."""
+    start, end = 0, len(data)
+    if not data.startswith(_CODESTREAM) and (box := data.find(b"jp2c")) >= 4:
+        start, length = box + 4, int.from_bytes(data[box - 4 : box], "big")
+        if length == 1:
+            length = int.from_bytes(data[start : start + 8], "big")
+        end = box - 4 + length if length else end
+    # A picture's data hold neither marker.
+    if end > len(data) or data.rfind(_END_OF_CODESTREAM, start, end) <= data.rfind(_START_OF_DATA, start, end):
+        raise ImageError(f"truncated JPEG 2000: ends at byte {len(data)} before its end marker")
 
 
 def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:

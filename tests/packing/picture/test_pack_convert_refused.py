@@ -96,7 +96,7 @@ def test_a_component_without_a_scan(scans: tuple[int, ...]) -> None:
     [
         (b"", "empty file"),
         (b"just some text, no picture", "not an image"),
-        (saved("GIF", "P"), "GIF is not supported; expected JPEG, PNG, WebP, BMP or TIFF"),
+        (b"8BPS\0\1", "PSD (Photoshop) is not supported; expected JPEG, PNG, WebP"),
         (b"\xff\xd8\xff\xd9", "before any picture data"),
         (BASELINE.replace(b"\xff\xc0", b"\xff\xc3"), "cannot be decoded"),
     ],
@@ -105,7 +105,7 @@ def test_what_is_no_picture_of_ours(data: bytes, words: str) -> None:
     assert words in reason(data)
 
 
-@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000"])
 def test_the_limit_of_pixels(image_format: str) -> None:
     data = saved(image_format, size=SIZE)
     assert convert(data, EncodeOptions(max_pixels=1200)).width == 40
