@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import time
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from fastpipe import _engine
 from fastpipe.errors import PackError
 from fastpipe.packing import pipeline
-from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.picture import convert
+from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import Listing, Source, list_sources
 
@@ -79,3 +82,25 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
+
+
+def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dataset holds must not depend on the machine's memory."""
+
+    def fail(*_: object) -> Packed:
+        raise MemoryError
+
+    monkeypatch.setattr(pipeline, "convert", fail)
+    with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
+        list(converted(listing.root, listing.sources, 0, EncodeOptions(), 2))
+
+
+def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(f"{_engine.OUT_OF_MEMORY}: for 9 x 9 pixels")
+
+    monkeypatch.setattr(_engine, "transcode", fail)
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(file, "JPEG")
+    with pytest.raises(MemoryError):
+        convert.convert(file.getvalue(), EncodeOptions())
