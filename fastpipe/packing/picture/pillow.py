@@ -190,7 +190,7 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
         raise ImageError(f"damaged TIFF: tiles of {tags[322]}x{tags[323]} for a picture of {width}x{height}")
     total = sum(tags.get(325, ())) + sum(tags.get(279, ()))
     if total > _MOST_SHARING * len(data):
-        raise ImageError(f"damaged TIFF: its strips or tiles overlap ({total} bytes in {len(data)})")
+        raise ImageError(f"damaged TIFF: its strips or tiles claim {total:,} bytes of a file of {len(data):,}")
     _quiet_libtiff()
     # Else Pillow would look at its own limit when it makes room for the pixels.
     image.im = _core().new(image.mode, (width, height))
