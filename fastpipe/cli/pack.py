@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import re
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +22,7 @@ from fastpipe.packing.job import Summary
 from fastpipe.packing.job import pack as run_pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.pack_progress import pack_progress
-from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, Conversion
+from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 
 
 class OnError(StrEnum):
@@ -28,6 +30,13 @@ class OnError(StrEnum):
 
     REPORT = "report"
     FAIL = "fail"
+
+
+class Damaged(StrEnum):
+    """What packing does with a damaged JPEG that Pillow still loads."""
+
+    REJECT = "reject"
+    DECODE = "decode"
 
 
 class Exif(StrEnum):
@@ -51,55 +60,68 @@ def pack(
     src: Annotated[
         Path,
         typer.Argument(
-            help="A folder with one folder of images a class; or a tar file, or a folder of tars (WebDataset)."
+            help="A folder with one folder of images for each class, or a tar file, or a folder of tar files (WebDataset)."
         ),
     ],
-    dst: Annotated[Path, typer.Argument(help="Where the dataset goes.")],
-    workers: Annotated[int | None, typer.Option(help="Threads.", show_default="CPUs granted")] = None,
+    dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
+    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     max_size: Annotated[
-        int | None, typer.Option(metavar="PX", help="Shrink pictures whose longest side is over PX pixels.")
+        int | None, typer.Option(metavar="PX", help="Shrink images whose longest side has more than PX pixels.")
     ] = None,
     quality: Annotated[
-        int | None, typer.Option(help="JPEG quality of shrunk pictures; 90 if not given.", show_default=False)
+        int | None,
+        typer.Option(help="JPEG quality of the images that --max-size shrinks; 90 if not given.", show_default=False),
     ] = None,
     tile: Annotated[
         int,
         typer.Option(
-            metavar="PX", help="Width, about, of the tiles that can be decoded alone (restart markers); 0: none."
+            metavar="PX",
+            help="Approximate width of a tile, the smallest part that can be decoded alone (restart markers); 0: no tiles.",
         ),
     ] = TILE,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
-    seed: Annotated[int, typer.Option(help="Picks the order of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the order of the samples.")] = 0,
     no_shuffle: Annotated[
         bool,
         typer.Option(
-            "--no-shuffle", help="Keep classes and paths in order; a large dataset then mixes less in training."
+            "--no-shuffle",
+            help="Keep the order of classes and paths. Training then mixes the samples of a large dataset less well.",
         ),
     ] = False,
     on_error: Annotated[
-        OnError, typer.Option(help="Files that cannot be packed: list them and go on, or stop.")
+        OnError, typer.Option(help="If a file cannot be packed: list it and continue, or stop.")
     ] = OnError.REPORT,
+    damaged: Annotated[
+        Damaged,
+        typer.Option(
+            help="Damaged JPEGs: reject them, or decode those that Pillow loads and encode them again. With decode the "
+            "dataset has the same samples as torchvision's ImageFolder."
+        ),
+    ] = Damaged.REJECT,
     exif: Annotated[
-        Exif, typer.Option(help="EXIF orientation: leave pictures as stored, or turn them upright.")
+        Exif, typer.Option(help="EXIF orientation: leave images as stored, or rotate them upright.")
     ] = Exif.IGNORE,
     keep_metadata: Annotated[
         bool, typer.Option("--keep-metadata", help="Keep all metadata of JPEGs, not only the ICC profile.")
     ] = False,
-    max_pixels: Annotated[int, typer.Option(help="Refuse larger pictures.")] = MAX_PIXELS,
-    max_scans: Annotated[int, typer.Option(help="Refuse progressive JPEGs with more scans.")] = MAX_SCANS,
+    max_pixels: Annotated[int, typer.Option(help="Reject images with more pixels.")] = MAX_PIXELS,
+    max_scans: Annotated[int, typer.Option(help="Reject progressive JPEGs with more scans.")] = MAX_SCANS,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace another dataset, or a damaged one, in DST.")
+        bool,
+        typer.Option("--overwrite", help="Replace the dataset in DST, even if it is a different or a damaged dataset."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Turn a folder of images, or WebDataset shards, into tar shards with an index.
 
-    JPEGs keep their exact pixels. Interrupted? Run the same command again: it goes on where it stopped.
+    JPEGs keep their exact pixels. If the command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
         if quality is not None and max_size is None:
-            raise ConfigError("--quality is that of shrunk pictures and needs --max-size; all others stay as they are")
-        conversion = Conversion(
+            raise ConfigError(
+                "--quality needs --max-size: it applies only to the images that --max-size shrinks; all others stay unchanged"
+            )
+        encode = EncodeOptions(
             max_size=max_size,
             quality=90 if quality is None else quality,
             apply_exif=exif is Exif.APPLY,
@@ -107,9 +129,10 @@ def pack(
             max_pixels=max_pixels,
             max_scans=max_scans,
             tile=tile,
+            damaged=damaged.value,
         )
         options = PackOptions(
-            conversion=conversion,
+            encode=encode,
             shard_size=_bytes(shard_size),
             seed=seed,
             shuffle=not no_shuffle,
@@ -117,12 +140,15 @@ def pack(
             overwrite=overwrite,
             workers=workers,
         )
+        # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+        logging.getLogger("PIL").addHandler(logging.NullHandler())
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
                 summary = run_pack(src, dst, options, on_progress=progress)
         except KeyboardInterrupt:
-            err.print("fastpipe: whole shards are kept; the same command goes on from there")
+            err.print("fastpipe: finished shards are kept; run the same command again to continue")
             raise
         if as_json:
             print_json(_pack_json(summary, dst))
@@ -162,10 +188,10 @@ def _tell_pack(summary: Summary, destination: Path) -> None:
         out.print(f"{destination} is already packed from these sources with these options; nothing to do")
         before = summary.info["counts"]["rejected"]
         if before:
-            out.print(f"{count(before, 'file')} had been rejected: see {destination / REJECTED_FILE}")
+            out.print(f"{count(before, 'file')} were rejected: see {destination / REJECTED_FILE}")
         return
     if summary.resumed:
-        out.print(f"went on after {count(summary.resumed, 'shard')} of an earlier run")
+        out.print(f"continued after {count(summary.resumed, 'shard')} from an earlier run")
     out.print(pack_table(summary))
     rejected = _rejected(summary, destination)
     if rejected:

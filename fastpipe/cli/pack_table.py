@@ -28,21 +28,28 @@ def pack_table(summary: Summary) -> RenderableType:
     changes = info["counts"]["reencoded"]
     if changes:
         kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())
-        table.add_row("encoded anew", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
+        table.add_row("encoded again", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
     if info["counts"]["exif_oriented"]:
-        turned = "turned upright" if info["pack"]["apply_exif"] else "left as stored (--exif apply turns them upright)"
-        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} carry one; {turned}")
+        turned = (
+            "rotated upright" if info["pack"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
+        )
+        table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} images have one; {turned}")
     if info["counts"]["stray_bytes"]:
-        table.add_row("stray bytes", f"{info['counts']['stray_bytes']:,} had bytes of no segment; left out")
+        table.add_row(
+            "stray bytes",
+            f"{info['counts']['stray_bytes']:,} JPEGs had bytes outside their segments; these bytes were left out",
+        )
+    if info["counts"].get("multi_frame"):
+        table.add_row("frames", f"{info['counts']['multi_frame']:,} files have several; the first of each was packed")
     empty = [name for name, samples in zip(info["classes"], info["class_counts"], strict=True) if not samples]
     if empty:
         table.add_row("empty classes", _names(empty))
     if summary.stray:
-        where = f"{count(len(summary.stray), 'file')} beside the class folders, left out"
+        where = f"{count(len(summary.stray), 'file')} next to the class folders, not packed"
         table.add_row("no class", f"{where}: {_names(summary.stray)}")
     if summary.dropped:
         kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
-        table.add_row("left out", f"{kinds}: members that are neither picture nor label")
+        table.add_row("left out", f"{kinds}: members that are neither an image nor a label")
     return table
 
 

@@ -144,7 +144,7 @@ def _pack_shards(
     def disk() -> contextlib.AbstractContextManager[None]:
         return _disk_errors(journal.destination / shard_name(len(shards)), "write")
 
-    pictures = converted(listing.root, listing.sources, start, options.conversion, options.workers or granted_cpus())
+    pictures = converted(listing.root, listing.sources, start, options.encode, options.workers or granted_cpus())
     try:
         for position, source, outcome in pictures:
             if isinstance(outcome, str):
@@ -192,7 +192,7 @@ def _nothing_packed(listing: Listing, tally: Tally) -> str:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
-    text += ". Expected JPEG, PNG, WebP, BMP or TIFF images in one folder for each class, or in tars"
+    text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in listing.stray):
         text += (
             f"; {listing.root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastpipe.checks import whole
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.checks import choice, whole
+from fastpipe.packing.picture.convert import DAMAGED, EncodeOptions
 
 MIN_SHARD_BYTES = 100_000
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -17,7 +17,7 @@ class PackOptions:
     """What is packed and how.
 
     Attributes:
-        conversion: how sources become JPEGs.
+        encode: how sources become JPEGs.
         shard_size: bytes a shard is filled up to.
         seed: picks the order of the samples.
         shuffle: False: the samples are packed class by class, in the order of their paths.
@@ -26,7 +26,7 @@ class PackOptions:
         workers: threads; None: the CPUs granted to this process.
     """
 
-    conversion: Conversion = field(default_factory=Conversion)
+    encode: EncodeOptions = field(default_factory=EncodeOptions)
     shard_size: int = DEFAULT_SHARD_BYTES
     seed: int = 0
     shuffle: bool = True
@@ -39,13 +39,14 @@ class PackOptions:
         whole("--seed", self.seed, least=0, most=2**64 - 1)
         if self.workers is not None:
             whole("--workers", self.workers, least=1, most=1024)
-        if self.conversion.max_size is not None:
-            whole("--max-size", self.conversion.max_size, least=1, most=65500)
-        whole("--quality", self.conversion.quality, least=1, most=100)
-        whole("--tile", self.conversion.tile, least=0, most=65500)
-        whole("--max-pixels", self.conversion.max_pixels, least=1, most=65500 * 65500)
-        whole("--max-scans", self.conversion.max_scans, least=1, most=2**31 - 1)
+        if self.encode.max_size is not None:
+            whole("--max-size", self.encode.max_size, least=1, most=65500)
+        whole("--quality", self.encode.quality, least=1, most=100)
+        whole("--tile", self.encode.tile, least=0, most=65500)
+        whole("--max-pixels", self.encode.max_pixels, least=1, most=65500 * 65500)
+        whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
+        choice("--damaged", self.encode.damaged, DAMAGED)
 
     def shaping(self) -> dict[str, Any]:
         """The options that decide the dataset's bytes."""
-        return {**asdict(self.conversion), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
+        return {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.packing.picture.convert import Conversion, Packed, convert
+from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.packing.source.kinds import read_source
 from fastpipe.packing.source.listing import Source
 
@@ -27,11 +27,11 @@ _Outcome = Packed | str | PackError  # the picture, why there is none, or why th
 
 
 def converted(
-    root: Path, sources: Sequence[Source], start: int, how: Conversion, workers: int
+    root: Path, sources: Sequence[Source], start: int, how: EncodeOptions, workers: int
 ) -> Generator[tuple[int, Source, Packed | str], None, None]:
     """Converts sources from position `start` on.
 
-    The work is done in C, C++ and OpenCV without the GIL. At most a few MB of packed pictures a worker, or a few
+    The work is done in C and C++ without the GIL. At most a few MB of packed pictures a worker, or a few
     pictures where they are larger, are held in memory. Close the generator to stop its threads.
 
     Yields:
@@ -87,7 +87,7 @@ def _runs(sources: Sequence[Source], start: int) -> Iterator[range]:
         yield range(first, len(sources))
 
 
-def _convert_file(root: Path, source: Source, how: Conversion) -> _Outcome:
+def _convert_file(root: Path, source: Source, how: EncodeOptions) -> _Outcome:
     if source.problem is not None:
         return source.problem
     if source.size_bytes > MAX_SAMPLE_BYTES:
@@ -107,3 +107,8 @@ def _convert_file(root: Path, source: Source, how: Conversion) -> _Outcome:
         return convert(data, how)
     except ImageError as problem:
         return str(problem)
+    except MemoryError:
+        return PackError(
+            f"not enough memory for {readable(str(root / source.path))}. What was finished is kept; run the same "
+            "command again with fewer --workers: it goes on from there. Or leave such large pictures out (--max-pixels)"
+        )

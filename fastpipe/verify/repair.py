@@ -21,7 +21,7 @@ from fastpipe.packing.output.files import cannot_write, publish, whole_file
 from fastpipe.packing.output.journal import Journal
 from fastpipe.packing.output.publish import index_head
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
@@ -89,13 +89,15 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
     said = info.get("pack")
     ours = PackOptions().shaping()
+    if isinstance(said, dict):
+        said = {"damaged": "reject", **said}  # before there was a choice
     if not isinstance(said, dict) or said.keys() != ours.keys():
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
             "with that version"
         )
-    conversion = Conversion(**{field.name: said[field.name] for field in fields(Conversion)})
-    return PackOptions(conversion, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
+    encode = EncodeOptions(**{field.name: said[field.name] for field in fields(EncodeOptions)})
+    return PackOptions(encode, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
 
 
 def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
@@ -152,7 +154,7 @@ def _repack(
     try:
         writer = ShardWriter(journal.folder / shard.name, shard.number, shard.first_sample, options.shard_size)
         try:
-            with closing(converted(root, ours, 0, options.conversion, threads)) as pictures:
+            with closing(converted(root, ours, 0, options.encode, threads)) as pictures:
                 for position, source, packed in pictures:
                     if isinstance(packed, str):
                         name = readable(str(root / source.path))
@@ -191,7 +193,8 @@ def _is_as_packed(shard: ShardFacts) -> bool:
 def _other(shard: ShardFacts, what: str) -> str:
     return (
         f"{shard.name} cannot be restored: {what}. Either a source file has changed but kept its size, or the dataset "
-        f"was packed with another version of fastpipe, libjpeg-turbo or OpenCV. The shard stays unchanged; {_ANEW}"
+        "was packed with another version of fastpipe, libjpeg-turbo, Pillow or OpenCV. The shard stays unchanged; "
+        f"{_ANEW}"
     )
 
 

@@ -38,7 +38,7 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert re.search(r"empty classes +dog *\n", text)
     assert re.search(r"no class +1 file beside the class folders, left out: README *\n", text)
     assert "rejected  1 file, listed in" in text
-    assert "    ant/bad.jpg: not an image: starts with b'bad'" in text
+    assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
 
@@ -66,10 +66,25 @@ def test_pack_as_json(source: Path, tmp_path: Path) -> None:
     assert again["rejected"] == content["rejected"]
 
 
+def test_pack_tells_of_files_of_several_frames(source: Path, tmp_path: Path) -> None:
+    (source / "ant" / "a.gif").write_bytes(saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))]))
+    text = succeeded("pack", source, tmp_path / "packed")
+    assert re.search(r"frames +1 files have several; the first of each was packed", text)
+
+
+def test_odd_metadata_leave_the_terminal_alone(source: Path, tmp_path: Path) -> None:
+    tiff = saved("TIFF")
+    entry = tiff.index(b"\x1c\x01\x03\x00")  # PlanarConfiguration, of which there can be one only
+    (source / "ant" / "a.tiff").write_bytes(tiff[: entry + 4] + b"\2" + tiff[entry + 5 :])
+    run = subprocess.run([COMMAND, "pack", source, tmp_path / "packed"], capture_output=True, text=True, check=True)
+    assert "TIFF" in run.stdout
+    assert "Warning" not in run.stderr
+
+
 def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "bad.jpg").write_bytes(b"bad")
     options = "--workers 1 --max-size 40 --quality 70 --tile 16 --shard-size 1MiB --seed 3 --exif apply --keep-metadata"
-    limits = "--max-pixels 1000000 --max-scans 20 --on-error report"
+    limits = "--max-pixels 1000000 --max-scans 20 --on-error report --damaged decode"
     packed = tmp_path / "packed"
     content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
     assert content["pack"] == {
@@ -83,6 +98,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
         "max_pixels": 1_000_000,
         "max_scans": 20,
         "tile": 16,
+        "damaged": "decode",
     }
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")

@@ -23,7 +23,7 @@ from fastpipe import _engine
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError, DatasetError, ImageError
 from fastpipe.format.layout import INDEX_FILE
-from fastpipe.packing.picture.convert import Conversion, convert
+from fastpipe.packing.picture.convert import EncodeOptions, convert
 
 REFUSED = "a named error within 10 ms and 8 MB"
 MOST_S = 0.010  # of processor time
@@ -69,7 +69,7 @@ ENTRANCES: dict[str, Callable[[bytes], object]] = {
     "size": _engine.jpeg_size,
     "decode": _engine.decode,
     "transcode": _engine.transcode,
-    "convert": functools.partial(convert, how=Conversion()),
+    "convert": functools.partial(convert, how=EncodeOptions()),
 }
 
 
@@ -106,13 +106,13 @@ def giant_webp() -> bytes:
 @pytest.mark.parametrize("make", [giant_png, giant_bmp, giant_webp])
 def test_headers_of_other_formats_that_lie(make: Callable[[], bytes], tried: Tried) -> None:
     assert len(make()) < 1024
-    refused_at_a_look(lambda: convert(make(), Conversion()), "over the limit of 178,956,970 pixels")
+    refused_at_a_look(lambda: convert(make(), EncodeOptions()), "over the limit of 178,956,970 pixels")
     tried("a PNG, BMP or WebP of 1 kB whose header says gigapixels", 1, REFUSED)
 
 
 def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
     """Of pack, of the loader and of Dataset; the same number unless another is given."""
-    assert MAX_PIXELS == _engine.MAX_PIXELS == Conversion().max_pixels == 178_956_970
+    assert MAX_PIXELS == _engine.MAX_PIXELS == EncodeOptions().max_pixels == 178_956_970
     records = fastpipe.open(flat).records
     most = int((records["width"].astype(int) * records["height"]).max())
     options = {"batch_size": len(records), "size": 8, "train": False, "num_workers": 1}
@@ -163,7 +163,7 @@ def test_scans_up_to_the_limit_are_taken() -> None:
     assert packed is not None
     assert info["progressive"]
     with pytest.raises(ImageError, match=f"over {scans - 1}"):
-        convert(SMALL, Conversion(max_scans=scans - 1))
+        convert(SMALL, EncodeOptions(max_scans=scans - 1))
 
 
 def test_flat_pictures_are_no_bombs() -> None:
@@ -175,7 +175,7 @@ def test_flat_pictures_are_no_bombs() -> None:
         by_cjpeg(flat, "-arithmetic"),
         by_cjpeg(flat, "-arithmetic", "-progressive"),
     ):
-        packed = convert(jpeg, Conversion())
+        packed = convert(jpeg, EncodeOptions())
         assert (packed.width, packed.height) == (2000, 1500)
 
 

@@ -18,7 +18,7 @@ import fastpipe
 from fastpipe import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 
 
 def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:
@@ -108,7 +108,7 @@ def rows_by_tile(source: Path, folder: Path, tiles: tuple[int, ...], **options: 
     sizes = set()
     for tile in tiles:
         destination = folder / f"tile-{tile}"
-        pack(source, destination, PackOptions(Conversion(tile=tile), workers=1))
+        pack(source, destination, PackOptions(EncodeOptions(tile=tile), workers=1))
         sizes.add(Index(destination).jpeg_bytes)
         got: tuple[torch.Tensor, ...] = ()
         for train, crop in [(True, None), (True, fastpipe.RandomResizedCrop(scale=(0.02, 0.3))), (False, None)]:

@@ -21,13 +21,13 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import shard_name
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
 OTHERS = {
     "another order": PackOptions(shard_size=100_000, seed=9, overwrite=True, workers=1),
-    "other pictures": PackOptions(Conversion(max_size=64), shard_size=100_000, overwrite=True, workers=1),
+    "other pictures": PackOptions(EncodeOptions(max_size=64), shard_size=100_000, overwrite=True, workers=1),
 }
 
 

@@ -14,7 +14,7 @@ from fastpipe.errors import PackError
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output import journal
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
@@ -38,10 +38,10 @@ def test_a_finished_dataset_is_left_alone(tmp_path: Path) -> None:
     [
         (PackOptions(seed=1), "seed 0 there, 1 now"),
         (PackOptions(shard_size=200_000), "shard_size 256000000 there, 200000 now"),
-        (PackOptions(Conversion(max_size=20)), "max_size None there, 20 now"),
-        (PackOptions(Conversion(keep_metadata=True)), "keep_metadata False there, True now"),
-        (PackOptions(Conversion(tile=8)), "tile 32 there, 8 now"),
-        (PackOptions(Conversion(tile=0)), "tile 32 there, 0 now"),
+        (PackOptions(EncodeOptions(max_size=20)), "max_size None there, 20 now"),
+        (PackOptions(EncodeOptions(keep_metadata=True)), "keep_metadata False there, True now"),
+        (PackOptions(EncodeOptions(tile=8)), "tile 32 there, 8 now"),
+        (PackOptions(EncodeOptions(tile=0)), "tile 32 there, 0 now"),
     ],
 )
 def test_other_options_need_overwrite(tmp_path: Path, options: PackOptions, words: str) -> None:
@@ -54,7 +54,7 @@ def test_other_options_need_overwrite(tmp_path: Path, options: PackOptions, word
     assert "--overwrite" in str(caught.value)
     assert digests(packed) == before, "a refusal leaves the dataset as it was"
 
-    replaced = PackOptions(options.conversion, options.shard_size, options.seed, overwrite=True)
+    replaced = PackOptions(options.encode, options.shard_size, options.seed, overwrite=True)
     assert not pack(source, packed, replaced).already_packed
     pack(source, tmp_path / "fresh", options)
     assert digests(packed) == digests(tmp_path / "fresh")

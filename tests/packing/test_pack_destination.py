@@ -13,7 +13,7 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.packing import pipeline
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.source.kinds import Source
 
 
@@ -85,10 +85,10 @@ def test_two_packs_at_once(source: Path, tmp_path: Path) -> None:
         {"shard_size": 99_999},
         {"seed": -1},
         {"workers": 0},
-        {"conversion": Conversion(max_size=0)},
-        {"conversion": Conversion(quality=101)},
-        {"conversion": Conversion(max_pixels=0)},
-        {"conversion": Conversion(max_scans=0)},
+        {"encode": EncodeOptions(max_size=0)},
+        {"encode": EncodeOptions(quality=101)},
+        {"encode": EncodeOptions(max_pixels=0)},
+        {"encode": EncodeOptions(max_scans=0)},
     ],
 )
 def test_options_out_of_range(wrong: dict[str, object]) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import PIL
 import pytest
 import webdataset
 import xxhash
@@ -23,13 +24,15 @@ from pack_sources import (
     write_folder,
     write_large_folder,
 )
+from PIL import Image
 
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.picture.versions import versions
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
 
@@ -113,24 +116,28 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     (source / "bee" / "b.jpg").write_bytes(saved(mode="CMYK"))
     (source / "bee" / "c.jpg").write_bytes(jpeg_bytes()[:-2] + b"stray\xff\xd9")
     (source / "cow" / "d.jpg").write_bytes(b"bad")
+    (source / "cow" / "e.gif").write_bytes(saved("GIF", save_all=True, append_images=[Image.new("RGB", (9, 9))]))
     (source / "dog").mkdir()
     (source / "README").write_bytes(b"beside")
     summary = pack(source, tmp_path / "packed")
     info = json.loads((tmp_path / "packed" / "dataset.json").read_bytes())
     assert info == summary.info
     index = Index(tmp_path / "packed")
-    assert info["samples"] == len(index) == 27
+    assert info["samples"] == len(index) == 28
     assert info["classes"] == ["ant", "bee", "cow", "dog"]
-    assert info["class_counts"] == [9, 10, 8, 0] == np.bincount(index.records["label"], minlength=4).tolist()
+    assert info["class_counts"] == [9, 10, 9, 0] == np.bincount(index.records["label"], minlength=4).tolist()
     assert info["jpeg_bytes"] == index.records["size"].sum() == summary.tally.packed_bytes
     assert info["counts"] == {
         "rejected": 1,
-        "reencoded": {"CMYK": 1, "PNG": 1},
+        "reencoded": {"CMYK": 1, "GIF": 1, "PNG": 1},
         "exif_oriented": 0,
         "stray_bytes": 1,
+        "multi_frame": 1,
     }
+    assert info["made_with"] == versions()
+    assert info["made_with"]["pillow"] == PIL.__version__
     in_classes = sum(file.stat().st_size for file in source.rglob("*/*.*"))
-    assert (info["source"]["files"], info["source"]["bytes"]) == (28, in_classes)
+    assert (info["source"]["files"], info["source"]["bytes"]) == (29, in_classes)
     assert info["pack"]["seed"] == 0
     assert summary.stray == ["README"]
     assert summary.seconds > 0
@@ -147,7 +154,7 @@ def test_rejected_files_are_listed_with_reasons(source: Path, tmp_path: Path) ->
     lines = (tmp_path / "packed" / "rejected.jsonl").read_text("utf-8").splitlines()
     rejected = {line["path"]: line["reason"] for line in map(json.loads, lines)}
     assert rejected.pop("bee/half.jpg").startswith("the JPEG is truncated")
-    assert rejected.pop("cow/ä.txt").startswith("not an image: starts with b'words'")
+    assert rejected.pop("cow/ä.txt").startswith("not an image of a known format: starts with b'words'")
     assert rejected == {
         "ant/empty.jpg": "empty file",
         "cow/\\xff.jpg": "empty file",
@@ -183,7 +190,7 @@ def test_nothing_but_bad_files(tmp_path: Path) -> None:
 
 def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> None:
     (large_source / "class-0" / "small.jpg").write_bytes(jpeg_bytes((60, 40)))
-    summary = pack(large_source, tmp_path / "packed", PackOptions(Conversion(max_size=70, quality=80)))
+    summary = pack(large_source, tmp_path / "packed", PackOptions(EncodeOptions(max_size=70, quality=80)))
     index = Index(tmp_path / "packed")
     assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {(70, 64): 24, (60, 40): 1}
     assert summary.info["counts"]["reencoded"] == {"shrunk": 24}

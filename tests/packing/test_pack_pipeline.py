@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import io
 import time
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from fastpipe import _engine
 from fastpipe.errors import PackError
 from fastpipe.packing import pipeline
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture import convert
+from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import Listing, Source, list_sources
 
@@ -35,7 +38,7 @@ def test_every_file_comes_once_in_order(
     monkeypatch.setattr(pipeline, "_RUN_BYTES", run_bytes)
     monkeypatch.setattr(pipeline, "_RUN_FILES", run_files)
     start = 7
-    found = list(converted(listing.root, listing.sources, start, Conversion(), workers))
+    found = list(converted(listing.root, listing.sources, start, EncodeOptions(), workers))
     assert [position for position, _, _ in found] == list(range(start, 51))
     for position, source, outcome in found:
         assert source is listing.sources[position]
@@ -58,7 +61,7 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", fail)
-    pictures = converted(listing.root, listing.sources, 0, Conversion(), 2)
+    pictures = converted(listing.root, listing.sources, 0, EncodeOptions(), 2)
     assert [next(pictures)[0] for _ in range(20)] == list(range(20))
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
         next(pictures)
@@ -75,7 +78,29 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", slow)
-    pictures = converted(listing.root, listing.sources, 0, Conversion(), 1)
+    pictures = converted(listing.root, listing.sources, 0, EncodeOptions(), 1)
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
+
+
+def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dataset holds must not depend on the machine's memory."""
+
+    def fail(*_: object) -> Packed:
+        raise MemoryError
+
+    monkeypatch.setattr(pipeline, "convert", fail)
+    with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
+        list(converted(listing.root, listing.sources, 0, EncodeOptions(), 2))
+
+
+def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(f"{_engine.OUT_OF_MEMORY}: for 9 x 9 pixels")
+
+    monkeypatch.setattr(_engine, "transcode", fail)
+    file = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(file, "JPEG")
+    with pytest.raises(MemoryError):
+        convert.convert(file.getvalue(), EncodeOptions())

@@ -17,6 +17,8 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
+from fastpipe.packing.output import destination as settle_of
+from fastpipe.packing.picture.versions import versions
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
 
@@ -191,3 +193,12 @@ def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed
     assert_unfinished(destination)
     pack(source_of(destination), destination, SHARDS)
     assert digests(destination) == undisturbed
+
+
+def test_a_pack_does_not_go_on_with_another_pillow(destination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_after(destination, 2)
+    before = digests(destination)
+    monkeypatch.setattr(settle_of, "versions", lambda: {**versions(), "pillow": "1.1.7"})
+    with pytest.raises(PackError, match=r"made with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
+        pack(source_of(destination), destination, SHARDS)
+    assert digests(destination) == before

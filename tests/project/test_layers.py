@@ -32,8 +32,8 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "": "",  # fastpipe/__init__.py: the public names
     "packing/source": "",
-    "packing/picture": "fastpipe._engine cv2 turbojpeg",
-    "packing/output": "fastpipe._engine cv2",
+    "packing/picture": "fastpipe._engine cv2 turbojpeg PIL",
+    "packing/output": "",
     "packing": "",
     "verify": "",
     "show": "cv2 torch",

@@ -76,7 +76,7 @@ def make_old(dataset: Path) -> None:
 
     def change(info: dict) -> None:  # type: ignore[type-arg]
         del info[SELF_CHECKSUM]
-        del info["index"]["file_xxh3_64"]
+        del info["index"]["file_xxh3_64"], info["made_with"]
 
     rewrite(dataset, change)
 
@@ -265,9 +265,9 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     Image.new("RGB", (40, 30), (9, 99, 199)).save(source / "1.jpg")
 
     import fastpipe.packing.pipeline as pipeline
-    from fastpipe.packing.picture.convert import Conversion, Packed
+    from fastpipe.packing.picture.convert import EncodeOptions, Packed
 
-    def lossy(data: bytes, how: Conversion) -> Packed:
+    def lossy(data: bytes, how: EncodeOptions) -> Packed:
         return Packed(data[: len(data) // 2], 40, 30, None, oriented=False, stray_bytes=False)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -22,7 +22,7 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, shar
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, with_self_checksum
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.picture.convert import Conversion
+from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -41,7 +41,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         suffix, options = (".png", {}) if number == 5 else (".jpg", {"quality": 95})
         Image.fromarray(pixels).save(place / f"{number}{suffix}", **options)  # type: ignore[arg-type]
     (folder / "source" / "b" / "broken.jpg").write_bytes(b"no picture")
-    options = PackOptions(Conversion(tile=16), shard_size=100_000, seed=5, workers=1)
+    options = PackOptions(EncodeOptions(tile=16), shard_size=100_000, seed=5, workers=1)
     pack(folder / "source", folder / "packed", options)
     assert len(Index(folder / "packed").shards) >= 3
     return folder

@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
-
-from fastpipe import _engine
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import damage, is_dataset
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.listing import Listing
 
 
@@ -76,7 +74,7 @@ def plan_run(
         "source": str(listing.root.resolve()),
         "listing": listing.digest_with_times(),
         "options": shaping,
-        "made_with": _versions(),
+        "made_with": versions(),
     }
     unfinished = journal.read_plan()
     if unfinished is None or replaces:  # what a pack has left beside a finished dataset is of that, and goes with it
@@ -119,9 +117,12 @@ def _difference(index: Index, listing: Listing, shaping: dict[str, Any]) -> str 
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
     written_ns = (index.path / DATASET_FILE).stat().st_mtime_ns
-    if index.info.get("pack") == shaping and same_source and listing.last_change_ns() <= written_ns:
+    packed = index.info.get("pack")
+    if isinstance(packed, dict):
+        packed = {"damaged": "reject", **packed}  # before there was a choice
+    if packed == shaping and same_source and listing.last_change_ns() <= written_ns:
         return None
-    return _words(index.info.get("pack"), shaping)
+    return _words(packed, shaping)
 
 
 def _words(there: object, shaping: dict[str, Any]) -> str:
@@ -137,8 +138,3 @@ def _check_rejected(index: Index, *, fail_fast: bool) -> None:
             f"{index.path} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair or "
             "remove them in the source and pack with --overwrite, or pack without --on-error fail"
         )
-
-
-def _versions() -> dict[str, str]:
-    """What decides the bytes besides sources and options: a pack does not go on with another encoder."""
-    return {"engine": _engine.LIBJPEG_TURBO_VERSION, "cv2": cv2.__version__}

@@ -41,6 +41,7 @@ class Tally:
         changes: pictures that were encoded anew, by reason.
         oriented: pictures whose source carries an EXIF orientation other than upright.
         stray_bytes: pictures whose source had bytes that belong to no segment.
+        multi_frame: pictures whose source has more frames, of which the first was packed.
         rejected: (path, reason) of files that were not packed.
     """
 
@@ -49,6 +50,7 @@ class Tally:
     changes: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
     stray_bytes: int = 0
+    multi_frame: int = 0
     rejected: list[tuple[str, str]] = field(default_factory=list)
 
     def count(self, packed: Packed) -> None:
@@ -58,6 +60,7 @@ class Tally:
             self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
         self.oriented += packed.oriented
         self.stray_bytes += packed.stray_bytes
+        self.multi_frame += packed.multi_frame
 
     def add(self, other: Tally) -> None:
         """Adds another run's."""
@@ -67,6 +70,7 @@ class Tally:
             self.changes[change] = self.changes.get(change, 0) + count
         self.oriented += other.oriented
         self.stray_bytes += other.stray_bytes
+        self.multi_frame += other.multi_frame
         self.rejected.extend(other.rejected)
 
 

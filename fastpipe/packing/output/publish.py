@@ -19,6 +19,7 @@ from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
+from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.listing import Listing
 
 
@@ -59,8 +60,10 @@ def publish_dataset(
             "reencoded": dict(sorted(tally.changes.items())),
             "exif_oriented": tally.oriented,
             "stray_bytes": tally.stray_bytes,
+            "multi_frame": tally.multi_frame,
         },
         "pack": options,
+        "made_with": versions(),
     }
     info["fingerprint"] = fingerprint(info)
     info, data = with_self_checksum(info)

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastpipe import _engine
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.packing.picture.jpeg_segments import Segment, is_icc, kept_segments
-from fastpipe.packing.picture.pixels import apply_orientation, decode_rgb, encode_jpeg, shrink
-from fastpipe.packing.picture.probe import Probe, probe
+from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
+from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, is_icc, kept_segments, read_header
+from fastpipe.packing.picture.pillow import open_image, refuse_more_pixels
+from fastpipe.packing.picture.pixels import apply_orientation, shrink
+from fastpipe.packing.picture.probe import image_format
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
-MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 REENCODE_QUALITY = 95
+_TINY_PIXELS = 32 * 32  # of so few pixels each block counts, and its bytes do not
 TILE = 32
-
-_FORMAT_NAMES = {"png": "PNG", "webp": "WebP", "bmp": "BMP", "tiff": "TIFF"}
+DAMAGED = ("reject", "decode")
 
 
 @dataclass(frozen=True)
-class Conversion:
-    """How sources become packed JPEGs.
+class EncodeOptions:
+    """How a source becomes a packed JPEG.
 
     Attributes:
-        max_size: longest side in pixels; larger pictures are shrunk and encoded anew; None: no limit.
+        max_size: longest side in pixels; larger pictures are shrunk and encoded again; None: no limit.
         quality: JPEG quality, 1 to 100, of shrunk pictures.
         apply_exif: turn pictures upright by their EXIF orientation.
         keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
         max_pixels: refuse larger pictures.
         max_scans: refuse progressive JPEGs with more scans.
         tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
+        damaged: "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's
+            ImageFolder, still loads, as Pillow shows them.
     """
 
     max_size: int | None = None
@@ -41,6 +49,7 @@ class Conversion:
     max_pixels: int = MAX_PIXELS
     max_scans: int = MAX_SCANS
     tile: int = TILE
+    damaged: str = "reject"
 
 
 @dataclass(frozen=True)
@@ -50,9 +59,10 @@ class Packed:
     Attributes:
         jpeg: baseline JPEG of one scan.
         width, height: in pixels.
-        change: why the picture had to be encoded anew; None: its coefficients are the source's.
+        change: why the picture had to be encoded again; None: its coefficients are the source's.
         oriented: the source carries an EXIF orientation other than upright (not counting TIFF's own).
         stray_bytes: the source has bytes that belong to no segment; they were left out.
+        multi_frame: the source has more frames (animation, pages); the first was packed.
     """
 
     jpeg: bytes
@@ -60,11 +70,12 @@ class Packed:
     height: int
     change: str | None
     oriented: bool
-    stray_bytes: bool
+    stray_bytes: bool = False
+    multi_frame: bool = False
 
 
-def convert(data: bytes, how: Conversion) -> Packed:
-    """Packs one image. Reads all of it: what is damaged anywhere is refused.
+def convert(data: bytes, how: EncodeOptions) -> Packed:
+    """Packs one image. Reads all of it, or of its first frame: what is damaged anywhere is refused.
 
     Args:
         data: the whole source file.
@@ -73,94 +84,130 @@ def convert(data: bytes, how: Conversion) -> Packed:
     Raises:
         ImageError: not an image, damaged, or over a limit; the message is the reason.
     """
-    source = probe(data)
-    if source.width * source.height > how.max_pixels:
-        raise ImageError(
-            f"{source.width} x {source.height} is over the limit of {how.max_pixels:,} pixels (--max-pixels)"
-        )
-    shrinks = how.max_size is not None and max(source.width, source.height) > how.max_size
-    if max(source.width, source.height) > MAX_SIDE and not shrinks:
-        raise ImageError(
-            f"{source.width} x {source.height} has a side over JPEG's {MAX_SIDE:,} pixels; --max-size shrinks it"
-        )
-    # A TIFF's orientation is part of the format, and Pillow turns it when it loads one.
-    oriented = source.orientation != 1 and source.format != "tiff"
-    turns = source.orientation != 1 and (how.apply_exif or source.format == "tiff")
+    name = image_format(data)
+    if name != "JPEG":
+        opened = open_image(data, name, max_pixels=how.max_pixels)
+        _refuse_long_sides(opened.width, opened.height, how)
+        change = _change(opened.width, opened.height, opened.orientation, how) or name
+        return _reencode(opened.rgb(), how, change, opened.orientation, [], multi_frame=opened.multi_frame)
+    try:
+        return _pack_jpeg(data, how)
+    except ImageError as problem:
+        # A limit on work is no damage; that on pixels holds there, too.
+        if how.damaged == "reject" or "scans than allowed" in str(problem):
+            raise
+        try:
+            return _pack_damaged_jpeg(data, how)
+        except ImageError:
+            raise problem from None
 
-    change: str | None = "shrunk" if shrinks else "turned upright" if turns and oriented else None
-    segments: list[Segment] = []
-    stray_bytes = gray = False
-    if source.format == "jpeg":
-        segments = kept_segments(data, keep_metadata=how.keep_metadata, upright=turns)
-        jpeg, info, kind = _transcode_source(data, segments, how, check_only=change is not None)
-        stray_bytes = bool(info["stray_bytes"])
-        if jpeg is not None and change is None:
-            return Packed(jpeg, source.width, source.height, kind, oriented, stray_bytes)
-        data = jpeg or data
-        gray = info["components"] == 1
-        if info["components"] == 4:
-            segments = [segment for segment in segments if not is_icc(segment)]  # it speaks of CMYK
-        change = change or kind
-    else:
-        change = change or _FORMAT_NAMES[source.format]
 
-    return _reencode(data, source, segments, how, turns, change, gray, oriented, stray_bytes)
+def _pack_jpeg(data: bytes, how: EncodeOptions) -> Packed:
+    header = read_header(data)
+    refuse_more_pixels(header.width, header.height, how.max_pixels)
+    _refuse_long_sides(header.width, header.height, how)
+    change = _change(header.width, header.height, header.orientation, how)
+    segments = _kept(header, how)
+    try:
+        jpeg, info = _transcode(data, segments, how)
+        kind = {4: "CMYK"}.get(info["components"], "12-bit" if info["precision"] == 12 else None)
+    except ImageError:
+        # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded again.
+        jpeg, info = _transcode(data, segments, how, check_only=True)
+        kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
+    stray_bytes = bool(info["stray_bytes"])
+    if jpeg is not None and change is None:
+        return Packed(jpeg, header.width, header.height, kind, header.orientation != 1, stray_bytes)
+    if info["components"] == 4:
+        segments = [segment for segment in segments if not is_icc(segment)]  # it speaks of CMYK
+    if jpeg is None:
+        rgb = open_image(data, "JPEG", max_pixels=how.max_pixels).rgb()
+    else:  # the source's pixels, without stray bytes and 12-bit samples
+        with _native_errors():
+            rgb = _engine.decode(jpeg, max_pixels=how.max_pixels)
+    gray, reason = info["components"] == 1, change or kind
+    assert reason is not None  # without one the transcode has been returned
+    return _reencode(rgb, how, reason, header.orientation, segments, gray=gray, stray_bytes=stray_bytes)
+
+
+def _pack_damaged_jpeg(data: bytes, how: EncodeOptions) -> Packed:
+    """Packs what Pillow makes of a JPEG that is refused otherwise.
+
+    Pillow takes no JPEG that ends early, but passes over whatever libjpeg only warns of: gray or shifted blocks where
+    the data are damaged, or missing before an end marker.
+    """
+    opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
+    _refuse_long_sides(opened.width, opened.height, how)
+    try:
+        segments = [one for one in _kept(read_header(data), how) if opened.image.mode != "CMYK" or not is_icc(one)]
+    except ImageError:
+        segments = []
+    gray = opened.image.mode == "L"
+    return _reencode(opened.rgb(), how, "damaged JPEG", opened.orientation, segments, gray=gray)
 
 
 def _reencode(
-    data: bytes,
-    source: Probe,
+    rgb: NDArray[np.uint8],
+    how: EncodeOptions,
+    change: str,
+    orientation: int,
     segments: list[Segment],
-    how: Conversion,
-    turns: bool,
-    change: str | None,
-    gray: bool,
-    oriented: bool,
-    stray_bytes: bool,
+    *,
+    gray: bool = False,
+    stray_bytes: bool = False,
+    multi_frame: bool = False,
 ) -> Packed:
-    image = decode_rgb(data, source, max_pixels=how.max_pixels)
-    if turns:
-        image = apply_orientation(image, source.orientation)
-    if how.max_size is not None and change == "shrunk":
-        image = shrink(image, how.max_size)
-        encoded = encode_jpeg(image, quality=how.quality, subsampling="gray" if gray else "420")
+    if how.apply_exif:
+        rgb = apply_orientation(rgb, orientation)
+    height, width = rgb.shape[:2]
+    if _shrinks(width, height, how):
+        assert how.max_size is not None  # _shrinks has looked
+        rgb = shrink(rgb, how.max_size)
+        encoded = encode_jpeg(rgb, quality=how.quality, subsampling="gray" if gray else "420")
     else:
-        encoded = encode_jpeg(image, quality=REENCODE_QUALITY, subsampling="gray" if gray else "444")
-    jpeg, _ = _transcode(encoded, segments, how, check_only=False)
+        quality = 100 if width * height <= _TINY_PIXELS else REENCODE_QUALITY
+        encoded = encode_jpeg(rgb, quality=quality, subsampling="gray" if gray else "444")
+    jpeg, _ = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
-    height, width = image.shape[:2]
-    return Packed(jpeg, width, height, change, oriented, stray_bytes)
+    height, width = rgb.shape[:2]
+    return Packed(jpeg, width, height, change, orientation != 1, stray_bytes, multi_frame)
 
 
-def _transcode_source(
-    data: bytes, segments: list[Segment], how: Conversion, *, check_only: bool
-) -> tuple[bytes | None, dict[str, int], str | None]:
-    """Validates a source JPEG and, if that is wanted and possible, transcodes it.
+def _shrinks(width: int, height: int, how: EncodeOptions) -> bool:
+    return how.max_size is not None and max(width, height) > how.max_size
 
-    Returns:
-        The JPEG or None, what it is, and the kind that keeps it from being packed as it is.
-    """
+
+def _change(width: int, height: int, orientation: int, how: EncodeOptions) -> str | None:
+    """Why the options want the pixels to change, if they do."""
+    if _shrinks(width, height, how):
+        return "shrunk"
+    return "turned upright" if how.apply_exif and orientation != 1 else None
+
+
+def _refuse_long_sides(width: int, height: int, how: EncodeOptions) -> None:
+    if max(width, height) > MAX_SIDE and not _shrinks(width, height, how):
+        raise ImageError(f"{width} x {height} has a side over JPEG's {MAX_SIDE:,} pixels; --max-size shrinks it")
+
+
+def _kept(header: JpegHeader, how: EncodeOptions) -> list[Segment]:
+    turns = how.apply_exif and header.orientation != 1
+    return kept_segments(header.segments, keep_metadata=how.keep_metadata, upright=turns)
+
+
+@contextlib.contextmanager
+def _native_errors() -> Iterator[None]:
     try:
-        jpeg, info = _transcode(data, segments, how, check_only=check_only)
-    except ImageError:
-        if check_only:
-            raise
-        # Sound, but of a kind that one baseline scan cannot hold? Then its pixels are encoded anew.
-        _, info = _transcode(data, segments, how, check_only=True)
-        return None, info, "unusual JPEG structure"
-    if info["components"] == 4:
-        return None, info, "CMYK"
-    kind = "12-bit" if info["precision"] == 12 else None
-    if jpeg is None and (kind is not None or info["stray_bytes"]):
-        # Decoders that take no 12-bit JPEG or no stray bytes are given the clean transcode.
-        jpeg, info = _transcode(data, segments, how, check_only=False)
-    return jpeg, info, kind
+        yield
+    except ValueError as problem:
+        if str(problem).startswith(_engine.OUT_OF_MEMORY):
+            raise MemoryError(str(problem)) from problem
+        raise ImageError(str(problem)) from problem
 
 
 def _transcode(
-    data: bytes, segments: list[Segment], how: Conversion, *, check_only: bool
+    data: bytes, segments: list[Segment], how: EncodeOptions, *, check_only: bool = False
 ) -> tuple[bytes | None, dict[str, int]]:
-    try:
+    with _native_errors():
         jpeg, info = _engine.transcode(
             data,
             segments,
@@ -169,8 +216,6 @@ def _transcode(
             check_only=check_only,
             tile=how.tile,
         )
-    except ValueError as problem:
-        raise ImageError(str(problem)) from problem
     if jpeg is not None and len(jpeg) > MAX_SAMPLE_BYTES:
         raise ImageError(f"{len(jpeg):,} bytes as a JPEG; the index holds up to {MAX_SAMPLE_BYTES:,}")
     return jpeg, info

@@ -1,4 +1,4 @@
-"""A JPEG's bytes -> the metadata segments that packing keeps.
+"""A JPEG's bytes -> its size, its orientation and the metadata segments that packing keeps.
 
 Sources of the layout: ITU-T T.81, B.1.1 (segments); ICC.1:2010, B.4 (profiles in APP2); CIPA DC-008 (Exif in APP1).
 """
@@ -6,32 +6,106 @@ Sources of the layout: ITU-T T.81, B.1.1 (segments); ICC.1:2010, B.4 (profiles i
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from dataclasses import dataclass
 
-from fastpipe.packing.picture.exif import EXIF_PREFIX, ORIENTATION_TAG
+from fastpipe.errors import ImageError
+from fastpipe.packing.picture.exif import EXIF_PREFIX, ORIENTATION_TAG, exif_orientation
 
 Segment = tuple[int, bytes]  # marker byte (0xE0 to 0xEF, 0xFE) and payload
 
-_APP0, _APP1, _APP2, _APP14, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xFE
+_APP0, _APP1, _APP2, _APP14, _LAST_APP, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
+_NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])  # a stuffed zero, TEM, RST0..7, SOI
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 _ICC_PREFIX = b"ICC_PROFILE\0"
 
 
-def kept_segments(jpeg: bytes, *, keep_metadata: bool, upright: bool) -> list[Segment]:
+@dataclass(frozen=True)
+class JpegHeader:
+    """What stands before the first scan.
+
+    Attributes:
+        width, height: in pixels, as stored.
+        orientation: EXIF orientation, 1..8; 1 where absent or invalid.
+        segments: application segments and comments, in order.
+    """
+
+    width: int
+    height: int
+    orientation: int
+    segments: list[Segment]
+
+
+def read_header(jpeg: bytes) -> JpegHeader:
+    """Walk the segments of a JPEG up to its first scan.
+
+    Bytes between segments, and markers that stand alone, are passed over, as libjpeg does: what they mean is for the
+    validation of the whole file to say, which is not done here.
+
+    Raises:
+        ImageError: the file ends before its first scan, or has no usable frame header.
+    """
+    size: tuple[int, int] | None = None
+    segments: list[Segment] = []
+    end = 2
+    while True:
+        at = jpeg.find(b"\xff", end)
+        while 0 <= at < len(jpeg) and jpeg[at] == 0xFF:  # fill bytes
+            at += 1
+        if not 0 <= at < len(jpeg):
+            raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
+        marker, start, end = jpeg[at], at - 1, at + 1
+        if marker in _NO_LENGTH:
+            continue
+        if marker == _END_OF_IMAGE:
+            raise ImageError(f"damaged JPEG: end marker at byte {start} before any picture data")
+        if end + 2 > len(jpeg):
+            raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
+        (length,) = struct.unpack_from(">H", jpeg, end)
+        if length < 2:
+            raise ImageError(f"damaged JPEG: segment at byte {start} has length {length}")
+        payload, end = jpeg[end + 2 : end + length], end + length
+        if end > len(jpeg):
+            raise ImageError(
+                f"truncated JPEG: ends inside the segment at byte {start} (needs {end} bytes, has {len(jpeg)})"
+            )
+        if marker in _FRAMES and size is None:
+            size = _frame_size(payload, start)
+        elif _APP0 <= marker <= _LAST_APP or marker == _COMMENT:
+            segments.append((marker, payload))
+        elif marker == _START_OF_SCAN:
+            if size is None:
+                raise ImageError("damaged JPEG: picture data without a frame header")
+            exif = next((payload for marker, payload in segments if _is_exif(marker, payload)), b"")
+            return JpegHeader(*size, exif_orientation(exif), segments)
+
+
+def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
+    if len(payload) < 6:
+        raise ImageError(f"damaged JPEG: frame header at byte {start} is too short")
+    height, width = struct.unpack_from(">HH", payload, 1)
+    if height == 0:
+        raise ImageError("JPEG with its height after the scan (DNL) is not supported")
+    if width == 0:
+        raise ImageError(f"damaged JPEG: impossible size {width}x{height}")
+    return width, height
+
+
+def kept_segments(segments: list[Segment], *, keep_metadata: bool, upright: bool) -> list[Segment]:
     """The segments to write into the packed JPEG.
 
     Args:
-        jpeg: a JPEG whose structure has been validated.
+        segments: of the source.
         keep_metadata: keep every application segment and comment; else only the ICC profile. JFIF's and Adobe's
             own segments are never among them: the encoder writes those that the pixels need.
         upright: the pixels have been turned upright, so an Exif orientation is set to 1.
     """
     kept = []
-    for marker, payload in _segments(jpeg):
+    for marker, payload in segments:
         if is_icc((marker, payload)):
             kept.append((marker, payload))
         elif keep_metadata and not _encoders_own(marker, payload):
-            if upright and marker == _APP1 and payload.startswith(EXIF_PREFIX):
+            if upright and _is_exif(marker, payload):
                 payload = _set_upright(payload)
             kept.append((marker, payload))
     return kept
@@ -43,26 +117,14 @@ def is_icc(segment: Segment) -> bool:
     return marker == _APP2 and payload.startswith(_ICC_PREFIX)
 
 
+def _is_exif(marker: int, payload: bytes) -> bool:
+    return marker == _APP1 and payload.startswith(EXIF_PREFIX)
+
+
 def _encoders_own(marker: int, payload: bytes) -> bool:
     return (marker == _APP0 and payload.startswith((b"JFIF\0", b"JFXX\0"))) or (
         marker == _APP14 and payload.startswith(b"Adobe")
     )
-
-
-def _segments(jpeg: bytes) -> Iterator[Segment]:
-    """Application segments and comments before the first scan."""
-    at = 2
-    while at + 4 <= len(jpeg):
-        if jpeg[at] != 0xFF or jpeg[at + 1] in (0xFF, 0x00):  # fill or stray bytes
-            at += 1
-            continue
-        marker = jpeg[at + 1]
-        if marker in (_START_OF_SCAN, _END_OF_IMAGE):
-            return
-        (length,) = struct.unpack_from(">H", jpeg, at + 2)
-        if _APP0 <= marker <= 0xEF or marker == _COMMENT:
-            yield marker, jpeg[at + 4 : at + 2 + length]
-        at += 2 + max(length, 2)
 
 
 def _set_upright(exif: bytes) -> bytes:

@@ -1,128 +1,84 @@
-"""Turns the bytes of a file into its image format, stored size and orientation, without decoding it.
-
-Formats are told by content, never by name. What a decoder would accept silently though part of the file
-is missing is refused here; see containers.py, bmp.py and tiff.py for what is checked in each format.
-"""
+"""The first bytes of a file -> its image format. Formats are told by content, never by name."""
 
 from __future__ import annotations
 
+import re
 import struct
-from dataclasses import dataclass
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.bmp import BMP_HEADER_SIZES, read_bmp
-from fastpipe.packing.picture.containers import read_jpeg, read_png, read_webp
-from fastpipe.packing.picture.tiff import read_tiff
-from fastpipe.packing.picture.tiff_directory import TIFF_SIGNATURES
 
-__all__ = ["Probe", "probe"]
+__all__ = ["EXPECTED", "image_format"]
 
-_EXPECTED = "expected JPEG, PNG, WebP, BMP or TIFF"
-_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_JPEG_SIGNATURE = b"\xff\xd8\xff"
+EXPECTED = "expected JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, JPEG 2000, PPM, TGA, ICO or HEIC"
+_READ = frozenset(re.split(", | or ", EXPECTED.removeprefix("expected ")))
 
-# Formats that we name but do not read: (offset, bytes there, name).
-_UNSUPPORTED = (
-    (0, b"GIF87a", "GIF"),
-    (0, b"GIF89a", "GIF"),
-    (0, b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
-    (0, b"\xff\x0a", "JPEG XL"),
-    (0, b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
-    (0, b"\xff\x4f\xff\x51", "JPEG 2000"),
-    (0, b"8BPS", "PSD (Photoshop)"),
-    (0, b"II\xbc\x01", "JPEG XR"),
-    (0, b"\x76\x2f\x31\x01", "OpenEXR"),
-    (0, b"%PDF-", "PDF"),
-    (8, b"CR\x02\x00", "Canon raw (CR2)"),
+# What a file begins with, and the name; the first that fits counts.
+_SIGNATURES = (
+    (rb"\xff\xd8(\xff|$)", "JPEG"),
+    (rb"\x89PNG\r\n\x1a\n", "PNG"),
+    (rb"RIFF....WEBP", "WebP"),
+    (rb"II\*\0....CR\x02\0", "Canon raw (CR2)"),
+    (rb"II[*+]\0|MM\0[*+]", "TIFF"),
+    (rb"BM.{12}[\x0c\x28\x34\x38\x40\x6c\x7c]\0\0\0", "BMP"),  # two letters are weak: so the header's size is asked too
+    (rb"GIF8[79]a", "GIF"),
+    (rb"\0\0\0\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51", "JPEG 2000"),
+    (rb"P[1-6][\t-\r ]", "PPM"),
+    (rb"\0\0\x01\0", "ICO"),
+    (rb"\0\0\0\x0cJXL \r\n\x87\n|\xff\x0a", "JPEG XL"),
+    (rb"8BPS", "PSD (Photoshop)"),
+    (rb"II\xbc\x01", "JPEG XR"),
+    (rb"\x76\x2f\x31\x01", "OpenEXR"),
+    (rb"DDS ", "DDS"),
+    (rb"qoif", "QOI"),
+    (rb"icns", "ICNS"),
+    (rb"SIMPLE  =", "FITS"),
+    (rb"P[Ff]\n", "PFM"),
+    (rb"%PDF-", "PDF"),
+    (rb"%!PS|\xc5\xd0\xd3\xc6", "PostScript"),
+    (rb"(\xef\xbb\xbf)?\s*<.{0,1000}<svg|(\xef\xbb\xbf)?\s*<svg", "SVG"),
+    # TGA has no signature; colour map or not, kind of picture, bits a pixel are what they can be, and it has a size.
+    (rb".[\0\x01][\x01-\x03\x09-\x0b].{9}(?!\0\0)..(?!\0\0)..[\x01\x08\x0f\x10\x18\x20]", "TGA"),
 )
 # Brands of an ISO base media file (ISO/IEC 14496-12, 4.3).
 _BRANDS = {
-    b"avif": "AVIF",
-    b"avis": "AVIF",
-    b"heic": "HEIF",
-    b"heix": "HEIF",
-    b"heim": "HEIF",
-    b"heis": "HEIF",
-    b"hevc": "HEIF",
-    b"hevx": "HEIF",
-    b"mif1": "HEIF",
-    b"msf1": "HEIF",
+    **dict.fromkeys((b"avif", b"avis"), "AVIF"),
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"), "HEIC"),
     b"crx ": "Canon raw (CR3)",
 }
+_SHORT = 12  # bytes, which no picture fits in
+_BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"RIFF", b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"GIF8")
 
 
-@dataclass(frozen=True)
-class Probe:
-    """What the header of an image file says.
-
-    Attributes:
-        format: "jpeg", "png", "webp", "bmp" or "tiff".
-        width, height: pixels as stored, before any orientation is applied.
-        orientation: EXIF or TIFF orientation, 1..8; 1 where absent or invalid.
-    """
-
-    format: str
-    width: int
-    height: int
-    orientation: int
-
-
-def probe(data: bytes) -> Probe:
-    """Recognise an image file by its content and read its header.
+def image_format(data: bytes) -> str:
+    """Recognise an image file by its content.
 
     Args:
         data: the whole file.
 
     Returns:
-        Its format, stored size in pixels and orientation. Of a file with many pictures, the first.
+        The name of a format that packing reads: one of those in EXPECTED.
 
     Raises:
-        ImageError: the file is empty, not an image, of a format that is not supported, truncated or damaged.
+        ImageError: the file is empty, not an image, or of a format that is not supported.
     """
     if not data:
         raise ImageError("empty file")
-    if data.startswith(_JPEG_SIGNATURE) or data == _JPEG_SIGNATURE[:2]:
-        return Probe("jpeg", *read_jpeg(data))
-    if data.startswith(_PNG_SIGNATURE):
-        return Probe("png", *read_png(data))
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return Probe("webp", *read_webp(data))
-    for offset, magic, name in _UNSUPPORTED:
-        if data.startswith(magic, offset):
-            raise ImageError(f"{name} is not supported; {_EXPECTED}")
-    if data.startswith(TIFF_SIGNATURES):
-        page = read_tiff(data)
-        return Probe("tiff", page.width, page.height, page.orientation)
-    if _looks_like_bmp(data):
-        layout = read_bmp(data)
-        return Probe("bmp", layout.width, layout.height, 1)
-    if (found := _name_by_content(data)) is not None:
-        raise ImageError(f"{found} is not supported; {_EXPECTED}")
-    if len(data) < 12 and any(
-        magic.startswith(data[:8]) for magic in (_PNG_SIGNATURE, _JPEG_SIGNATURE, b"RIFF", *TIFF_SIGNATURES)
-    ):
+    name = _iso_media(data) if data[4:8] == b"ftyp" else None
+    for signature, known in _SIGNATURES:
+        if name is None and re.match(signature, data, re.DOTALL):
+            name = known
+    if name is not None and name in _READ:
+        return name
+    if name is not None:
+        raise ImageError(f"{name} is not supported; {EXPECTED}")
+    if len(data) < _SHORT and any(beginning.startswith(data[:8]) for beginning in _BEGINNINGS):
         raise ImageError(f"truncated file: the {len(data)} bytes {data!r} are only the beginning of an image")
-    raise ImageError(f"not an image: starts with {data[:16]!r}; {_EXPECTED}")
+    raise ImageError(f"not an image of a known format: starts with {data[:16]!r}; {EXPECTED}")
 
 
-def _looks_like_bmp(data: bytes) -> bool:
-    """Two letters are a weak signature (a text may begin with "BM"), so the header's size is asked too."""
-    if not data.startswith(b"BM"):
-        return False
-    return len(data) < 18 or struct.unpack_from("<I", data, 14)[0] in BMP_HEADER_SIZES
-
-
-def _name_by_content(data: bytes) -> str | None:
-    """Name a format that has no signature at a fixed place, or None."""
-    if data[4:8] == b"ftyp":
-        (length,) = struct.unpack_from(">I", data)
-        brands = data[8 : max(12, min(length, 256))]
-        # The major brand first; mif1 says little, so a compatible brand that says more wins over it.
-        found = [_BRANDS[brands[i : i + 4]] for i in range(0, len(brands), 4) if brands[i : i + 4] in _BRANDS]
-        if found:
-            return "AVIF" if "AVIF" in found else found[0]
-        return f"ISO media file (brand {data[8:12]!r})"
-    head = data[:1024].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if head.startswith(b"<") and b"<svg" in head:
-        return "SVG"
-    return None
+def _iso_media(data: bytes) -> str:
+    (length,) = struct.unpack_from(">I", data)
+    brands = data[8 : max(12, min(length, 256))]
+    # mif1 and msf1 leave open how the picture is coded, so the first brand that says it counts.
+    found = (_BRANDS.get(brands[at : at + 4]) for at in range(0, len(brands), 4))
+    return next(filter(None, found), f"ISO media file (brand {data[8:12]!r})")

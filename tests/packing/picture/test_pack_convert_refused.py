@@ -19,9 +19,9 @@ from pack_sources import (
 
 from fastpipe import _engine
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.convert import Conversion, Packed, convert
+from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 
-PLAIN = Conversion()
+PLAIN = EncodeOptions()
 SIZE = (40, 30)
 BASELINE = jpeg_bytes(SIZE)
 PROGRESSIVE = saved(size=SIZE, progressive=True)
@@ -35,7 +35,7 @@ SOURCES = {
 }
 
 
-def reason(data: bytes, how: Conversion = PLAIN) -> str:
+def reason(data: bytes, how: EncodeOptions = PLAIN) -> str:
     """Why a file is refused; the words are for people."""
     with pytest.raises(ImageError) as caught:
         convert(data, how)
@@ -46,7 +46,7 @@ def reason(data: bytes, how: Conversion = PLAIN) -> str:
     return text
 
 
-def converted_or_refused(data: bytes, how: Conversion = PLAIN) -> Packed | None:
+def converted_or_refused(data: bytes, how: EncodeOptions = PLAIN) -> Packed | None:
     try:
         packed = convert(data, how)
     except ImageError:
@@ -55,9 +55,9 @@ def converted_or_refused(data: bytes, how: Conversion = PLAIN) -> Packed | None:
     return packed
 
 
-@pytest.mark.parametrize("how", [PLAIN, Conversion(max_size=20)], ids=["as is", "shrunk"])
+@pytest.mark.parametrize("how", [PLAIN, EncodeOptions(max_size=20)], ids=["as is", "shrunk"])
 @pytest.mark.parametrize("name", SOURCES)
-def test_truncated_anywhere(name: str, how: Conversion) -> None:
+def test_truncated_anywhere(name: str, how: EncodeOptions) -> None:
     source = SOURCES[name]
     for length in [*range(40), *range(40, len(source) - 8, 7), *range(len(source) - 8, len(source) - 2)]:
         assert reason(source[:length], how)
@@ -96,7 +96,7 @@ def test_a_component_without_a_scan(scans: tuple[int, ...]) -> None:
     [
         (b"", "empty file"),
         (b"just some text, no picture", "not an image"),
-        (saved("GIF", "P"), "GIF is not supported; expected JPEG, PNG, WebP, BMP or TIFF"),
+        (b"8BPS\0\1", "PSD (Photoshop) is not supported; expected JPEG, PNG, WebP"),
         (b"\xff\xd8\xff\xd9", "before any picture data"),
         (BASELINE.replace(b"\xff\xc0", b"\xff\xc3"), "cannot be decoded"),
     ],
@@ -105,23 +105,23 @@ def test_what_is_no_picture_of_ours(data: bytes, words: str) -> None:
     assert words in reason(data)
 
 
-@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
+@pytest.mark.parametrize("image_format", ["JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000"])
 def test_the_limit_of_pixels(image_format: str) -> None:
     data = saved(image_format, size=SIZE)
-    assert convert(data, Conversion(max_pixels=1200)).width == 40
-    assert reason(data, Conversion(max_pixels=1199)) == "40 x 30 is over the limit of 1,199 pixels (--max-pixels)"
+    assert convert(data, EncodeOptions(max_pixels=1200)).width == 40
+    assert reason(data, EncodeOptions(max_pixels=1199)) == "40 x 30 is over the limit of 1,199 pixels (--max-pixels)"
 
 
 def test_a_side_too_long_for_a_jpeg() -> None:
     data = saved("PNG", "L", (65_501, 1))
     assert "--max-size" in reason(data)
-    assert convert(data, Conversion(max_size=100)).width == 100
+    assert convert(data, EncodeOptions(max_size=100)).width == 100
 
 
 def test_the_limit_of_scans() -> None:
     scans = [marker for marker, _ in segments(PROGRESSIVE)].count(0xDA)
-    assert_same_pixels(convert(PROGRESSIVE, Conversion(max_scans=scans)).jpeg, PROGRESSIVE)
-    assert "more progressive scans than allowed" in reason(PROGRESSIVE, Conversion(max_scans=scans - 1))
+    assert_same_pixels(convert(PROGRESSIVE, EncodeOptions(max_scans=scans)).jpeg, PROGRESSIVE)
+    assert "more progressive scans than allowed" in reason(PROGRESSIVE, EncodeOptions(max_scans=scans - 1))
 
 
 def test_the_limit_of_scans_holds_for_repeated_baseline_scans() -> None:
@@ -134,7 +134,7 @@ def test_a_long_progressive_script(tmp_path_factory: pytest.TempPathFactory) -> 
     script.write_text("0,1,2: 0-0, 0, 0;\n1: 1-63, 0, 0;\n2: 1-63, 0, 0;\n" + bands)
     source = jpegtran(BASELINE, "-scans", str(script))
     assert_same_pixels(convert(source, PLAIN).jpeg, BASELINE)
-    assert "over 65" in reason(source, Conversion(max_scans=65))
+    assert "over 65" in reason(source, EncodeOptions(max_scans=65))
 
 
 @pytest.mark.parametrize("components", [2, 5])
@@ -154,7 +154,7 @@ def test_flipped_bits(data: st.DataObject) -> None:
     for bit in data.draw(st.lists(st.integers(0, 8 * len(source) - 1), min_size=1, max_size=4)):
         source[bit // 8] ^= 1 << bit % 8
     # Flips may declare a larger picture.
-    converted_or_refused(bytes(source), Conversion(max_pixels=10**6))
+    converted_or_refused(bytes(source), EncodeOptions(max_pixels=10**6))
 
 
 @settings(max_examples=150)
@@ -166,7 +166,7 @@ def test_bytes_cut_out_or_put_in(data: st.DataObject) -> None:
         damaged = source[:at] + source[at + data.draw(st.integers(1, 40)) :]
     else:
         damaged = source[:at] + data.draw(st.binary(min_size=1, max_size=12)) + source[at:]
-    converted_or_refused(damaged, Conversion(max_pixels=10**6))
+    converted_or_refused(damaged, EncodeOptions(max_pixels=10**6))
 
 
 @settings(max_examples=100)

@@ -24,7 +24,7 @@ from jpegs import (
 from pack_sources import jpegtran, pillow
 
 from fastpipe import _engine
-from fastpipe.packing.picture.convert import Conversion, convert
+from fastpipe.packing.picture.convert import EncodeOptions, convert
 from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 
@@ -170,7 +170,7 @@ def test_real_photos_keep_their_size_and_pixels(photos: list[Path]) -> None:
     sources = plain = with_tiles = tiled_photos = 0
     for photo in photos:
         data = photo.read_bytes()
-        small, large = (convert(data, Conversion(tile=tile, keep_metadata=True)) for tile in (0, 32))
+        small, large = (convert(data, EncodeOptions(tile=tile, keep_metadata=True)) for tile in (0, 32))
         assert np.array_equal(_engine.decode(small.jpeg), _engine.decode(large.jpeg))
         assert np.array_equal(pillow(large.jpeg), pillow(data)) or large.change is not None
         if large.change is not None:
