@@ -60,7 +60,8 @@ def pack(
     src: Annotated[
         Path,
         typer.Argument(
-            help="A folder with one folder of images for each class, or a tar file, or a folder of tar files (WebDataset)."
+            help="A folder with one folder of images for each class, or a tar file, or a folder of tar files "
+            "(WebDataset)."
         ),
     ],
     dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
@@ -76,7 +77,8 @@ def pack(
         int,
         typer.Option(
             metavar="PX",
-            help="Approximate width of a tile, the smallest part that can be decoded alone (restart markers); 0: no tiles.",
+            help="Approximate width of a tile, the smallest part that can be decoded alone "
+            "(restart markers); 0: no tiles.",
         ),
     ] = TILE,
     shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
@@ -119,7 +121,8 @@ def pack(
     with exit_codes():
         if quality is not None and max_size is None:
             raise ConfigError(
-                "--quality needs --max-size: it applies only to the images that --max-size shrinks; all others stay unchanged"
+                "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
+                "all others stay unchanged"
             )
         encode = EncodeOptions(
             max_size=max_size,

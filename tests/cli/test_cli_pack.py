@@ -36,7 +36,7 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
     assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
     assert re.search(r"empty classes +dog *\n", text)
-    assert re.search(r"no class +1 file beside the class folders, left out: README *\n", text)
+    assert re.search(r"no class +1 file next to the class folders, not packed: README *\n", text)
     assert "rejected  1 file, listed in" in text
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
@@ -46,7 +46,7 @@ def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "a.png").write_bytes(saved("PNG"))
     (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))
     text = succeeded("pack", source, tmp_path / "packed")
-    assert re.search(r"encoded anew +2 \(1 CMYK, 1 PNG\); all others keep their exact pixels", text)
+    assert re.search(r"encoded again +2 \(1 CMYK, 1 PNG\); all others keep their exact pixels", text)
     assert "rejected  none" in text
 
 
@@ -165,7 +165,7 @@ def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert out == ""
     assert err.splitlines() == [
-        "fastpipe: whole shards are kept; the same command goes on from there",
+        "fastpipe: finished shards are kept; run the same command again to continue",
         "fastpipe: interrupted",
     ]
     assert not (packed / "dataset.json").exists()

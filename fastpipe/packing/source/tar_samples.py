@@ -10,33 +10,8 @@ from fastpipe.packing.source.listing import Source
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
-PICTURES = frozenset(
-    [
-        "jpg",
-        "jpeg",
-        "jpe",
-        "jfif",
-        "png",
-        "apng",
-        "webp",
-        "bmp",
-        "dib",
-        "tif",
-        "tiff",
-        "gif",
-        "avif",
-        "jp2",
-        "j2k",
-        "ppm",
-        "pgm",
-        "pbm",
-        "pnm",
-        "tga",
-        "ico",
-        "heic",
-        "heif",
-    ]
-)
+_ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif"
+PICTURES = frozenset(re.findall(r"\w+", _ENDINGS))
 MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
 MOST_NAME_CHARACTERS = 1024
 

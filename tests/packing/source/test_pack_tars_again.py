@@ -156,7 +156,7 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
 
 def test_the_command_says_what_was_left_out(tars: Path, tmp_path: Path) -> None:
     text = succeeded("pack", tars, tmp_path / "packed")
-    assert "24 txt: members that are neither picture nor label" in text
+    assert "24 txt: members that are neither an image nor a label" in text
     assert "1.tar/alone.jpg (at byte" in text
     told = json.loads(succeeded("pack", tars / "0.tar", tmp_path / "one", "--json"))
     assert told["members_left_out"] == {"txt": 12}
