@@ -103,6 +103,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread_beside_others() -> None:
+    """The threads of torch in several workers would wait for CPUs more than they work."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import torch
+
+        torch.set_num_threads(1)
+
+
 def _pack(source: Path, options: PackOptions | None = None) -> Path:
     destination = source.parent / "packed"
     pack(source, destination, options or PackOptions(workers=1))

@@ -66,7 +66,7 @@ def main() -> None:
     dataset = fastpipe.Dataset(data, transform=Look())
     dataset[0]
     found = {}
-    for workers in (0, 1, 4):
+    for workers in (0, 1, 2 if start_method == "spawn" else 4):  # a spawned one imports torch anew
         loader = DataLoader(
             dataset,
             BATCH_SIZE,

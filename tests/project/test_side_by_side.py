@@ -15,6 +15,7 @@ CONFTEST = """
 import time
 import pytest
 from side_by_side import note_serial_tests, order_tests, prepare_worker, scheduler
+from soak import pytest_terminal_summary, tried
 
 def pytest_collection_modifyitems(config, items):
     order_tests(items)
@@ -47,7 +48,7 @@ def run(folder: Path, files: dict[str, str]) -> tuple[int, str, Log]:
     for name, content in files.items():
         (folder / f"test_{name}.py").write_text("import os, time, pytest\n" + content)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment |= {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment |= {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "FASTPIPE_SOAK": "1"}
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", folder]
     ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     lines = [line.split() for line in (folder / "log").read_text().splitlines()]
@@ -97,3 +98,11 @@ def test_a_crash_fails_its_test_alone(tmp_path: Path) -> None:
     assert set(crashed) == {"test_dies", "test_dies_alone"}
     assert " 2 failed, 6 passed in " in output.splitlines()[-1]
     assert log.keys() == {f"test_{name}" for name in ("a0", "a1", "z0", "z1", "early", "late")}
+
+
+def test_workers_tell_what_they_have_tried(tmp_path: Path) -> None:
+    """`make soak` prints the sum of all that passed."""
+    fire = "def test_{}(tried):\n    tried('fire', {}, 'out')\n    assert {}\n"
+    files = {"a": fire.format("a", 2, True), "b": fire.format("b", 3, True) + fire.format("c", 70, False)}
+    _, output, _ = run(tmp_path, files)
+    assert "| fault | times tried | outcome |\n|---|---|---|\n| fire | 5 | out |\n" in output

@@ -34,7 +34,8 @@ def test_the_same_samples(found: dict[int, list[dict[str, Any]]], textured: Path
         workers: [(seen["hash"], seen["shape"], seen["label"]) for seen in samples]
         for workers, samples in found.items()
     }
-    assert pictures[0] == pictures[1] == pictures[4]
+    assert len(pictures) == 3
+    assert pictures[0] == pictures[1] == pictures[max(pictures)]
     sizes = [[3, int(record["height"]), int(record["width"])] for record in index.records]
     assert [shape for _, shape, _ in pictures[0]] == sizes
     assert [label for _, _, label in pictures[0]] == index.records["label"].tolist()
@@ -43,13 +44,15 @@ def test_the_same_samples(found: dict[int, list[dict[str, Any]]], textured: Path
 def test_they_come_from_workers(found: dict[int, list[dict[str, Any]]]) -> None:
     processes = {workers: {seen["process"] for seen in samples} for workers, samples in found.items()}
     assert (len(processes[0]), len(processes[1])) == (1, 1)
-    assert len(processes[4]) == min(4, -(-len(found[4]) // BATCH_SIZE))
-    assert not processes[0] & (processes[1] | processes[4])
+    most = max(found)
+    assert most > 1
+    assert len(processes[most]) == min(most, -(-len(found[most]) // BATCH_SIZE))
+    assert not processes[0] & (processes[1] | processes[most])
     assert os.getpid() not in processes[0]
 
 
 def test_libraries_use_one_thread_in_workers(found: dict[int, list[dict[str, Any]]]) -> None:
-    for workers in (1, 4):
+    for workers in (1, max(found)):
         for seen in found[workers]:
             assert seen["in_worker"]
             assert (seen["opencv_threads"], seen["torch_threads"], seen["threads_begun"]) == (1, 1, 0)
