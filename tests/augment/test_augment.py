@@ -150,7 +150,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: Augment(mean=0.5), "mean: expected three numbers"),
     (lambda: Augment(std=(1, 1)), "std: expected three numbers"),
     (lambda: Augment(std=(1, 1, 0)), "std: expected numbers above 0"),
-    (lambda: Augment(mean=(123.7, 116.3, 103.5)), "divide by 255"),
+    (lambda: Augment(mean=(123.7, 116.3, 103.5)), "divide values for bytes by 255"),
     (lambda: Augment(erasing=1.5), "erasing: expected a number from 0 to 1, got 1.5"),
     (lambda: Augment(mixup=-1), "mixup: expected a number at least 0, got -1"),
     (lambda: Augment(cutmix=float("inf")), "cutmix: expected a number"),
@@ -202,7 +202,7 @@ def test_a_plan_of_another_batch_is_refused() -> None:
 def test_tensors_of_another_plan_are_refused() -> None:
     augment, images = Augment.simclr(), photos(8, 9, 9)
     plan = augment.plan(np.arange(8), (9, 9), seed=0, epoch=0, batch=0)
-    with pytest.raises(ConfigError, match=re.escape("0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas missing")):
+    with pytest.raises(ConfigError, match=re.escape("got none for 0.factors, 0.rows, 1.rows, 2.rows, 2.sigmas")):
         augment.carry_out(images, LABELS, plan, {name: torch.zeros(3) for name in ("3.scale", "3.shift")})
 
 

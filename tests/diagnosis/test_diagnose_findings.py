@@ -70,7 +70,7 @@ def test_more_workers_than_cpus() -> None:
 
 def test_batches_made_ahead_against_memory_and_shared_memory() -> None:
     finding = found(seen(prefetch_factor=64), replace(ROOMY, free_bytes=200 << 20))["prefetch-memory"]
-    assert "num_workers=2 x prefetch_factor=64 x 1.0 MB a batch are 134.2 MB, of 209.7 MB" in finding.what
+    assert "num_workers=2 x prefetch_factor=64 x 1.0 MB per batch = 134.2 MB; only 209.7 MB" in finding.what
     finding = found(seen(shared_free=4 << 20))["small-shared-memory"]
     assert "--shm-size" in finding.change
     assert finding.section == 3

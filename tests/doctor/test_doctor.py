@@ -136,7 +136,10 @@ def test_swap_and_kills(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "exited unexpectedly" in check_of("killed for memory").advice
     monkeypatch.setattr(system, "container_oom_kills", lambda: 0)
     check = check_of("killed for memory")
-    assert (check.found, check.verdict) == ("2 processes since the start, 0 of this container", Verdict.NOTE)
+    assert (check.found, check.verdict) == (
+        "2 processes since the machine started, 0 of them in this container",
+        Verdict.NOTE,
+    )
     monkeypatch.setattr(system, "container_oom_kills", lambda: 1)
     assert check_of("killed for memory").verdict is Verdict.BAD
     monkeypatch.setattr(system, "container_oom_kills", lambda: None)
