@@ -259,15 +259,6 @@ def test_exif_orientation_is_ignored_or_applied(orientation: int, image_format: 
         assert applied.change == "turned upright"
 
 
-def test_a_picture_of_a_few_pixels_keeps_its_colours() -> None:
-    """At the usual quality a block of noise differs by more than 3 on average."""
-    noise = np.random.default_rng(4).integers(0, 256, (4, 4, 3), dtype=np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(noise).save(file, "PNG")
-    packed = convert(file.getvalue(), PLAIN)
-    assert np.abs(pillow(packed.jpeg).astype(int) - noise).mean() < 1.5
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_kept_exif_never_turns_a_picture_twice(orientation: int) -> None:
     source = saved(exif=exif(orientation))
