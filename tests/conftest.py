@@ -21,7 +21,7 @@ from faults.packs import place, programs  # noqa: F401 (fixtures)
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
-from side_by_side import note_serial_tests, order_tests, prepare_worker, scheduler, workers
+from side_by_side import forget_the_terminal, note_serial_tests, order_tests, prepare_worker, scheduler, workers
 from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)
 
 from fastpipe.format.index import Index
@@ -77,6 +77,11 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
 def pytest_xdist_auto_num_workers() -> int:
     """What `pytest -n auto` means."""
     return workers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    forget_the_terminal()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -48,6 +48,13 @@ def is_serial(item: pytest.Item) -> bool:
     return item.get_closest_marker(SERIAL) is not None
 
 
+def forget_the_terminal() -> None:
+    """readline, which pytest imports, sets the terminal's size for the processes that pytest starts: the workers."""
+    for name in ("COLUMNS", "LINES"):
+        if name not in os.environ:
+            os.unsetenv(name)
+
+
 def prepare_worker(node: WorkerController) -> None:
     """Names the file in which a worker notes its serial tests: the scheduler sees no markers, only names of tests."""
     if _FOLDER not in node.config.stash:

@@ -198,7 +198,7 @@ SMALL_BATCHES = {"batch_size": 2, "size": 16}
 @pytest.mark.parametrize(
     ("limited", "data", "options", "on_error", "most_mb"),
     [
-        ("AS", "many_shards", LARGE_BATCHES, "raise", 80),
+        ("AS", "many_shards", LARGE_BATCHES, "raise", 800),  # a thread may reserve 128 MB for its heap, and fill little
         ("DATA", "heavy", SMALL_BATCHES, "raise", 100),
         ("DATA", "heavy", SMALL_BATCHES, "replace", 100),
     ],
