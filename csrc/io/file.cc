@@ -90,7 +90,7 @@ Status File::read(std::uint64_t offset, std::uint8_t* out, std::size_t size) con
     } else if (got == 0) {
       return error(Code::shard_too_short, "needs %zu bytes, found %zu", size, done);
     } else if (errno != EINTR) {
-      return error(Code::read_failed, "%s, after %zu of %zu bytes; look at the disk or the network",
+      return error(Code::read_failed, "%s, after %zu of %zu bytes; check the disk or the network",
                    errno_words(errno).c_str(), done, size);
     }
   }

@@ -233,7 +233,8 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
         raise DatasetError(_explain_missing(path)) from problem
     except OSError as problem:
         raise DatasetError(
-            f"{file} cannot be read: {problem.strerror}; check its permissions and the disk"
+            f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the limit on open files "
+            "(ulimit -n)"
         ) from problem
     except (ValueError, RecursionError) as problem:
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem

@@ -60,7 +60,7 @@ def test_an_index_that_is_short_from_the_start(outcomes: dict[str, Outcome]) -> 
     ("name", "says"),
     [
         ("zeroed in place", "is impossible: shard 0, offset 0, size 0"),
-        ("opening fails", "index.npy cannot be opened: Input/output error; look "),
+        ("opening fails", "index.npy cannot be opened: Input/output error; check "),
         ("reading fails", "index.npy cannot be read: Input/output error, for "),
     ],
 )
