@@ -42,7 +42,7 @@ def test_without_a_gpu_the_rest_is_measured(flat: Path, tmp_path: Path, capsys: 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_gpu_that_is_not_there(flat: Path) -> None:
-    with pytest.raises(SystemExit, match="no CUDA device; --device cpu"):
+    with pytest.raises(SystemExit, match="no CUDA device; pass --device cpu"):
         gpu.main([str(flat)])
 
 

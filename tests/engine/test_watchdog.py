@@ -63,6 +63,7 @@ def test_a_slow_batch_is_told_once_and_comes(slow: Path, caplog: pytest.LogCaptu
         assert words in record.message
 
 
+@pytest.mark.serial
 def test_ten_times_as_long_is_an_error(slow: Path, caplog: pytest.LogCaptureFixture) -> None:
     with fastpipe.loader(slow, 2, size=2000, train=False, num_workers=1, stall_timeout=0.004) as loader:
         batches = iter(loader)

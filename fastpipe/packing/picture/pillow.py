@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import io
 import struct
 from collections.abc import Iterator
@@ -29,20 +28,6 @@ from fastpipe.packing.picture.png import PngChunks, read_png
 
 __all__ = ["OpenedImage", "open_image", "refuse_more_pixels"]
 
-_PLUGINS = {
-    "JPEG": ("PIL.JpegImagePlugin", "JpegImageFile"),
-    "PNG": ("PIL.PngImagePlugin", "PngImageFile"),
-    "WebP": ("PIL.WebPImagePlugin", "WebPImageFile"),
-    "TIFF": ("PIL.TiffImagePlugin", "TiffImageFile"),
-    "BMP": ("PIL.BmpImagePlugin", "BmpImageFile"),
-    "GIF": ("PIL.GifImagePlugin", "GifImageFile"),
-    "AVIF": ("PIL.AvifImagePlugin", "AvifImageFile"),
-    "JPEG 2000": ("PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile"),
-    "PPM": ("PIL.PpmImagePlugin", "PpmImageFile"),
-    "TGA": ("PIL.TgaImagePlugin", "TgaImageFile"),
-    "ICO": ("PIL.IcoImagePlugin", "IcoFile"),
-    "HEIC": ("pillow_heif", "HeifImageFile"),
-}
 _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
 _SAVE_AS = "save it as 8-bit PNG"
@@ -139,13 +124,45 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
 
 
 def _plugin(name: str) -> Any:
-    module, plugin = _PLUGINS[name]
-    try:
-        return getattr(importlib.import_module(module), plugin)
-    except ImportError as missing:
-        if name != "HEIC":
-            raise
-        raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
+    if name == "HEIC":
+        try:
+            from pillow_heif import HeifImageFile
+        except ImportError as missing:
+            raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
+        return HeifImageFile
+    return _plugins()[name]
+
+
+@functools.cache
+def _plugins() -> dict[str, Any]:
+    """Imported with the first image that is no JPEG."""
+    from PIL import (
+        AvifImagePlugin,
+        BmpImagePlugin,
+        GifImagePlugin,
+        IcoImagePlugin,
+        Jpeg2KImagePlugin,
+        JpegImagePlugin,
+        PngImagePlugin,
+        PpmImagePlugin,
+        TgaImagePlugin,
+        TiffImagePlugin,
+        WebPImagePlugin,
+    )
+
+    return {
+        "JPEG": JpegImagePlugin.JpegImageFile,
+        "PNG": PngImagePlugin.PngImageFile,
+        "WebP": WebPImagePlugin.WebPImageFile,
+        "TIFF": TiffImagePlugin.TiffImageFile,
+        "BMP": BmpImagePlugin.BmpImageFile,
+        "GIF": GifImagePlugin.GifImageFile,
+        "AVIF": AvifImagePlugin.AvifImageFile,
+        "JPEG 2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
+        "PPM": PpmImagePlugin.PpmImageFile,
+        "TGA": TgaImagePlugin.TgaImageFile,
+        "ICO": IcoImagePlugin.IcoFile,
+    }
 
 
 @contextlib.contextmanager
@@ -198,7 +215,9 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
 
 
 def _core() -> Any:
-    return importlib.import_module("PIL.Image").core
+    from PIL import Image
+
+    return Image.core  # type: ignore[attr-defined]
 
 
 @functools.cache

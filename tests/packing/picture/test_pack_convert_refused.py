@@ -98,7 +98,7 @@ def test_a_component_without_a_scan(scans: tuple[int, ...]) -> None:
         (b"just some text, no picture", "not an image"),
         (b"8BPS\0\1", "PSD (Photoshop) is not supported; expected JPEG, PNG, WebP"),
         (b"\xff\xd8\xff\xd9", "before any picture data"),
-        (BASELINE.replace(b"\xff\xc0", b"\xff\xc3"), "cannot be decoded"),
+        (BASELINE.replace(b"\xff\xc0", b"\xff\xc3"), "unsupported format"),
     ],
 )
 def test_what_is_no_picture_of_ours(data: bytes, words: str) -> None:
