@@ -73,6 +73,12 @@ def flat_number(colour: NDArray[np.uint8]) -> int:
     return int(green * 7 + red)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A worker of pytest-xdist has a thread of its own: Python 3.12 would warn of every fork in it."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.addinivalue_line("filterwarnings", "ignore:This process .* is multi-threaded:DeprecationWarning")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """What `pytest -n auto` means."""

@@ -103,7 +103,7 @@ def scheduler(config: pytest.Config, log: Producer) -> object:
                 super()._assign_work_unit(node)
 
         def _reschedule(self, node: WorkerController) -> None:
-            if node.shutting_down:
+            if node.shutting_down or node not in self.registered_collections:  # it has only just been started
                 return
             if not self.workqueue:
                 node.shutdown()
