@@ -6,15 +6,19 @@ FASTPIPE_BUILD picks the kind of build:
     asan               address and undefined-behaviour sanitizers
     tsan               thread sanitizer
 FASTPIPE_WERROR=1 makes warnings errors (the project's own checks set it).
+FASTPIPE_OBJECTS=folder keeps compiled objects there, for another build of the same sources with the same flags.
 """
 
+import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import pybind11
 from pybind11.setup_helpers import ParallelCompile, Pybind11Extension, build_ext
 from setuptools import setup
 
@@ -66,8 +70,35 @@ def extension() -> Pybind11Extension:
     )
 
 
+class BuildExt(build_ext):
+    """Compiles a source only if FASTPIPE_OBJECTS has no object of it, under the hash of all that it is made from."""
+
+    def build_extensions(self) -> None:
+        kept = os.environ.get("FASTPIPE_OBJECTS")
+        if kept:
+            compile_one, folder = self.compiler._compile, Path(kept)
+            folder.mkdir(parents=True, exist_ok=True)
+            compiler = subprocess.run([*self.compiler.compiler_so[:1], "--version"], capture_output=True, check=True)
+            versions = [sys.version, pybind11.__version__, *libjpeg("--modversion")]
+            headers = b"".join(path.read_bytes() for path in sorted(Path("csrc").rglob("*.h")))
+
+            def compile_or_take(made: str, source: str, ext: str, cc: list[str], extra: list[str], pp: Any) -> None:
+                flags = [flag for flag in (*self.compiler.compiler_so, *cc, *extra) if flag != "-Werror"]
+                made_from = (repr([*versions, *flags]).encode(), compiler.stdout, headers, Path(source).read_bytes())
+                found = folder / f"{Path(source).stem}-{hashlib.sha256(b'|'.join(made_from)).hexdigest()[:32]}.o"
+                if not found.exists():
+                    compile_one(made, source, ext, cc, extra, pp)
+                    unfinished = found.with_suffix(f".{os.getpid()}")
+                    shutil.copyfile(made, unfinished)
+                    unfinished.replace(found)
+                shutil.copyfile(found, made)
+
+            self.compiler._compile = compile_or_take
+        super().build_extensions()
+
+
 # Only what compiles asks for libjpeg: metadata and source distributions can be made without it.
 COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"} & set(sys.argv)
 
 ParallelCompile("FASTPIPE_BUILD_JOBS", default=0).install()
-setup(ext_modules=[extension()] if COMPILING else [], cmdclass={"build_ext": build_ext})
+setup(ext_modules=[extension()] if COMPILING else [], cmdclass={"build_ext": BuildExt})

@@ -41,6 +41,9 @@ LICENCES = {"LICENSE": ROOT / "LICENSE", "libjpeg-turbo.txt": ROOT / "licenses" 
 SYSTEM = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[\w-]*)\.so\.\d+")
 
 
+OBJECTS = ROOT / "build" / "objects" / "extension"  # `make test` has made them, unless a source changed since
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with a wheel for this Python and the source distribution that it was built of."""
@@ -48,10 +51,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, ROOT / "scripts" / "build_wheel.py", folder, "--no-build-isolation"]
     # Neither may get into a wheel: code for this machine alone, and another kind of build.
     spoiled = {"CFLAGS": "-march=nowhere", "CXXFLAGS": "-march=nowhere", "FASTPIPE_BUILD": "nothing"}
-    environment = os.environ | spoiled
+    objects = {"FASTPIPE_OBJECTS": str(OBJECTS)}
+    environment = os.environ | spoiled | objects
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return folder
+
+
+def test_objects_are_kept_for_the_next_build(built: Path) -> None:
+    kept = {path.name.rpartition("-")[0] for path in OBJECTS.glob("*.o")}
+    assert kept == {path.stem for path in (ROOT / "csrc").rglob("*.cc")}
 
 
 @pytest.fixture(scope="module")

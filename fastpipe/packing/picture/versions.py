@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from importlib import metadata
 
 import numpy as np
@@ -14,6 +15,7 @@ from fastpipe.packing.picture.jpeg import encode_jpeg
 __all__ = ["versions"]
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes."""
     found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": _encoder()}
