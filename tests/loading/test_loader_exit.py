@@ -20,6 +20,9 @@ def make(**options):
     return fastpipe.loader(DATA, 2, size=256, num_workers=2, prefetch_factor=8, **options)
 
 """
+# Python 3.12 warns of every fork in a process with threads; these programs mean it.
+FORKS = "import warnings; warnings.filterwarnings('ignore', 'This process .* is multi-threaded', DeprecationWarning)\n"
+
 # What the programs do when a loader and its iterators are there; "end" is said just before the program's last line.
 SHAPES: dict[str, tuple[str, int]] = {
     "globals": ("loader = make(); batches = iter(loader); first = next(batches); say('end')", 0),
@@ -79,13 +82,13 @@ SHAPES: dict[str, tuple[str, int]] = {
     ),
     "a fork in mid-epoch": (
         "loader = make(); batches = iter(loader); next(batches)\n"
-        "child = os.fork()\n"
+        f"{FORKS}child = os.fork()\n"
         "if child: assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0; next(batches)",
         0,
     ),
     "a forked child that goes on alone": (
         "loader = make(); batches = iter(loader); next(batches)\n"
-        "if os.fork() == 0:\n    loader = make(); assert len(list(loader)) == len(loader); batches = None\n"
+        f"{FORKS}if os.fork() == 0:\n    loader = make(); assert len(list(loader)) == len(loader); batches = None\n"
         "else: assert os.waitstatus_to_exitcode(os.wait()[1]) == 0",
         0,
     ),
