@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastpipe.doctor import dataset_checks as dataset
-from fastpipe.doctor import libraries, system
+from fastpipe.doctor import dataset_checks, libraries, system
 from fastpipe.doctor.check import Check
 
 
@@ -30,5 +29,5 @@ def examine(data: Path | None = None) -> list[Check]:
         libraries.gpu(),
     ]
     if data is not None:
-        checks += dataset.dataset(data)
+        checks += dataset_checks.dataset(data)
     return checks

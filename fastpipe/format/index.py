@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_FILE, sample_key
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    DATASET_FORMAT,
+    DATASET_VERSION,
+    INDEX_FILE,
+    WORK_FOLDER,
+    sample_key,
+)
 from fastpipe.format.records import Records, map_records
 from fastpipe.format.shard_list import ShardColumns, count, text
 
@@ -253,7 +260,7 @@ def _explain_missing(path: Path) -> str:
         return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
     if not path.is_dir():
         return f"{path} is a file; expected a folder that `fastpipe pack` wrote"
-    if any(path.glob("shard-*.tar")) or (path / ".pack").exists():
+    if any(path.glob("shard-*.tar")) or (path / WORK_FOLDER).exists():
         return (
             f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it last. Run the same "
             "`fastpipe pack` command again; it continues where it stopped"

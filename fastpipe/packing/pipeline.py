@@ -109,6 +109,6 @@ def _convert_file(root: Path, source: Source, how: EncodeOptions) -> _Outcome:
         return str(problem)
     except MemoryError:
         return PackError(
-            f"not enough memory for {readable(str(root / source.path))}. What was finished is kept; run the same "
-            "command again with fewer --workers: it goes on from there. Or leave such large pictures out (--max-pixels)"
+            f"not enough memory for {readable(str(root / source.path))}. Finished shards are kept. Run the same "
+            "command again with fewer --workers: it continues there. Or leave out such large images (--max-pixels)"
         )

@@ -19,7 +19,7 @@ from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
 from fastpipe.packing.output.files import cannot_write, publish, whole_file
 from fastpipe.packing.output.journal import Journal
-from fastpipe.packing.output.publish import index_head
+from fastpipe.packing.output.publish import index_head, recorded_shaping
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.pipeline import converted
@@ -87,10 +87,8 @@ def repair(
 
 def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
-    said = info.get("pack")
+    said = recorded_shaping(info)
     ours = PackOptions().shaping()
-    if isinstance(said, dict):
-        said = {"damaged": "reject", **said}  # before there was a choice
     if not isinstance(said, dict) or said.keys() != ours.keys():
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "

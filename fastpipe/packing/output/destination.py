@@ -10,6 +10,7 @@ from fastpipe.format.description import damage, is_dataset
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.listing import Listing
 
@@ -117,9 +118,7 @@ def _difference(index: Index, listing: Listing, shaping: dict[str, Any]) -> str 
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
     written_ns = (index.path / DATASET_FILE).stat().st_mtime_ns
-    packed = index.info.get("pack")
-    if isinstance(packed, dict):
-        packed = {"damaged": "reject", **packed}  # before there was a choice
+    packed = recorded_shaping(index.info)
     if packed == shaping and same_source and listing.last_change_ns() <= written_ns:
         return None
     return _words(packed, shaping)

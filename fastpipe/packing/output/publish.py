@@ -116,3 +116,12 @@ def _write_rejected(journal: Journal, tally: Tally) -> None:
         for path, reason in sorted(tally.rejected):
             entry = {"path": readable(path), "reason": reason}
             file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+
+
+def recorded_shaping(info: dict[str, Any]) -> Any:
+    """The options that decided a dataset's bytes, as its dataset.json has them: in doubt anything.
+
+    An option that came after the dataset has the value that was the only one then.
+    """
+    said = info.get("pack")
+    return {"damaged": "reject", **said} if isinstance(said, dict) else said

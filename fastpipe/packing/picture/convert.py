@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe import _engine
+from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
@@ -94,7 +95,7 @@ def convert(data: bytes, how: EncodeOptions) -> Packed:
         return _pack_jpeg(data, how)
     except ImageError as problem:
         # A limit on work is no damage; that on pixels holds there, too.
-        if how.damaged == "reject" or "scans than allowed" in str(problem):
+        if how.damaged == "reject" or str(problem).startswith(_engine.TOO_MANY_SCANS):
             raise
         try:
             return _pack_damaged_jpeg(data, how)
@@ -199,7 +200,7 @@ def _native_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as problem:
-        if str(problem).startswith(_engine.OUT_OF_MEMORY):
+        if lacks_memory(str(problem)):
             raise MemoryError(str(problem)) from problem
         raise ImageError(str(problem)) from problem
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import functools
 
 import cv2
 import numpy as np
@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 
 __all__ = ["apply_orientation", "shrink"]
-
-_lock = threading.Lock()
-_is_quiet = False
 
 
 def apply_orientation(image: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
@@ -69,14 +66,11 @@ def shrink(image_rgb: NDArray[np.uint8], max_size: int) -> NDArray[np.uint8]:
     return np.asarray(small, np.uint8)
 
 
+@functools.cache
 def _quiet_cv2() -> None:
     """Make OpenCV use only the calling thread; once a process.
 
     Packing runs one Python thread a core. OpenCV would start a pool of as many threads for each call, which then fight
     over the same cores; 0 means that it works in the calling thread.
     """
-    global _is_quiet
-    with _lock:
-        if not _is_quiet:
-            cv2.setNumThreads(0)
-            _is_quiet = True
+    cv2.setNumThreads(0)
