@@ -6,6 +6,7 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate over batche
     for images, labels in loader: ...
 """
 
+from fastpipe import native as native
 from fastpipe.augment import Augment
 from fastpipe.diagnosis import diagnose
 from fastpipe.engine.stats import Stats

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 
 
 @contextmanager
-def seeded(device: torch.device, seed: int) -> Iterator[None]:
+def seeded(device: torch.device, seed: int) -> Iterator[Callable[[int], None]]:
     """Seeds what other people's code draws from: torch's generators of the CPU and the device, Python's and numpy's.
 
     All are put back as they were, also after an exception. Nothing waits for the device: a CUDA generator's state is
@@ -20,6 +20,9 @@ def seeded(device: torch.device, seed: int) -> Iterator[None]:
     Args:
         device: "cpu" or "cuda".
         seed: in [0, 2**64).
+
+    Yields:
+        A function that seeds them again, with another seed.
     """
     generators = [torch.default_generator]
     if device.type == "cuda":
@@ -27,12 +30,16 @@ def seeded(device: torch.device, seed: int) -> Iterator[None]:
         generators.append(torch.cuda.default_generators[number])
     states = [generator.get_state() for generator in generators]
     python_state, numpy_state = random.getstate(), np.random.get_state()
-    try:
+
+    def seed_all(seed: int) -> None:
         for generator in generators:
             generator.manual_seed(seed)
         random.seed(seed)
         np.random.seed(seed % 2**32)
-        yield
+
+    try:
+        seed_all(seed)
+        yield seed_all
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)

@@ -22,6 +22,7 @@ from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_
 from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
+from fastpipe.plan.draws import Stream, key
 
 
 class Augment(torch.nn.Module):
@@ -66,6 +67,7 @@ class Augment(torch.nn.Module):
         if flag("compile", compile):
             compile_operations(stages)
         self.operations = torch.nn.ModuleList(stages)
+        self._calls = 0  # without seed and batch
         self.label_smoothing = number("label_smoothing", label_smoothing, most=1, below=True)
         self.num_classes = None if num_classes is None else whole("num_classes", num_classes, least=1, most=2**31)
         probability = number("erasing", erasing, most=1)
@@ -181,9 +183,9 @@ class Augment(torch.nn.Module):
         images: Tensor,
         labels: Tensor | None = None,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         epoch: int = 0,
-        batch: int = 0,
+        batch: int | None = None,
         samples: NDArray[np.int64] | Sequence[int] | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Augments a batch without a loader.
@@ -191,7 +193,8 @@ class Augment(torch.nn.Module):
         Args:
             images: (N, 3, height, width) uint8, on any device.
             labels: (N,) int64; required if labels become soft.
-            seed, epoch, batch: keys of the draws; see `plan`.
+            seed, epoch, batch: keys of the draws; see `plan`. Without seed and batch, each call draws new numbers, so
+                two views of the same images differ. With one of them, the result is the same each time.
             samples: (N,) numbers of the samples; None: batch * N to batch * N + N - 1.
 
         Returns:
@@ -204,7 +207,10 @@ class Augment(torch.nn.Module):
         count = len(images)
         if labels is None and self.soft:
             raise ConfigError("Augment: mixup, cutmix and label_smoothing need labels; pass labels, (N,) int64")
-        number = whole("batch", batch, least=0, most=2**63 - 1)
+        if seed is None and batch is None:
+            seed = key(0, self._calls, Stream.CALL) if self._calls else 0
+            self._calls += 1
+        number = whole("batch", batch or 0, least=0, most=2**63 - 1)
         numbers = np.arange(count) + number * count if samples is None else np.asarray(samples)
         if numbers.shape != (count,) or numbers.dtype.kind not in "iu":
             raise ConfigError(
@@ -213,7 +219,7 @@ class Augment(torch.nn.Module):
         plan = self.plan(
             numbers.astype(np.int64),
             (images.shape[2], images.shape[3]),
-            seed=whole("seed", seed, least=0, most=2**64 - 1),
+            seed=whole("seed", seed or 0, least=0, most=2**64 - 1),
             epoch=whole("epoch", epoch, least=0, most=2**63 - 1),
             batch=number,
         )

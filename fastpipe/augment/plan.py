@@ -48,6 +48,10 @@ class Draws:
         batch_key = key(key(self._seed, self._epoch, stream), self._batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 
+    def sample_seeds(self, stream: int, position: int) -> tuple[int, ...]:
+        """n seeds in [0, 2**64): a seed a sample, the same in whatever batch the sample comes."""
+        return tuple(bits(key(key(self._seed, self._epoch, stream), position, 0), self.samples).tolist())
+
 
 @dataclass(frozen=True)
 class Step:

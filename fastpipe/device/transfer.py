@@ -52,7 +52,7 @@ class Transfer:
         augment: what is done with each batch; None: it stays uint8.
         seed: of the loader; decides the augmentation together with epoch, batch and samples.
         classes: in the dataset.
-        stats: transfer_s, augment_s and device_s are added to.
+        stats: transfer_s, augment_s, device_s and held_s are added to.
         watchdog: of waits for the training loop's own work.
     """
 
@@ -126,6 +126,7 @@ class Transfer:
         self._watchdog.begin()
         while not step.wait(self._watchdog.patience_s(time.perf_counter() - started)):
             self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
+        self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], HostMemory]:
         """The batch's images (n, 3, height, width) and the arrays on the device, and the memory that is copied."""

@@ -21,7 +21,9 @@ class Stats:
         samples: samples given to the training loop.
         replaced: samples that could not be decoded and were replaced (on_error="replace").
         step_s: seconds between giving a batch and the request for the next batch: the training step, as seen by the
-            host.
+            host. It includes held_s.
+        held_s: seconds that the loader held the loop back, because the device had not finished the step of four
+            batches ago. A loop that its GPU limits spends most of its time here; it does not wait for data.
         load_s: seconds that the training loop spent in the loader. The next four are parts of it:
         plan_s: planning batches;
         wait_s: waiting for the engine's threads;
@@ -56,6 +58,7 @@ class Stats:
     samples: int = 0
     replaced: int = 0
     step_s: float = 0.0
+    held_s: float = 0.0
     load_s: float = 0.0
     plan_s: float = 0.0
     wait_s: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,9 @@ from fastpipe.loading.state import Position
 
 
 class Delivery:
-    """Iterates one epoch. Queues the batches to come on the device before it hands one out.
+    """Iterates one epoch. Queues the next batches on the device before it hands one out, if they are made by then.
+
+    Several threads may share one: each batch goes to one of them.
 
     It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
     never use.
@@ -40,6 +43,7 @@ class Delivery:
         self._transfer = transfer
         self._stats = stats
         self._on_batch = on_batch
+        self._lock = threading.Lock()
         self._staged: deque[StagedBatch] = deque()
         self._begun: tuple[EpochWorks, Position] | None = None
         self._left = 0  # once begun
@@ -56,6 +60,10 @@ class Delivery:
         return self._left if self._begun is not None else self._course.left
 
     def __next__(self) -> Batch:
+        with self._lock:
+            return self._next_batch()
+
+    def _next_batch(self) -> Batch:
         if self._over:
             raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
         asked_at = time.perf_counter()
@@ -66,6 +74,7 @@ class Delivery:
                 position.epoch += 1
                 position.batches = 0
             raise StopIteration
+        held_s = self._stats.held_s
         try:
             batch = self._next(works, position)
         except BaseException:
@@ -75,11 +84,13 @@ class Delivery:
             works.cancel()
             raise
         now = time.perf_counter()
-        self._stats.load_s += now - asked_at
+        held_s = self._stats.held_s - held_s  # the device was still at an earlier step: no wait for data
+        load_s = now - asked_at - held_s
+        self._stats.load_s += load_s
         if self._handed_out_at is not None:
-            step_s = asked_at - self._handed_out_at
+            step_s = asked_at - self._handed_out_at + held_s
             self._stats.step_s += step_s
-            self._on_batch(now - asked_at, step_s)
+            self._on_batch(load_s, step_s)
         self._handed_out_at = now
         return batch
 
@@ -97,6 +108,8 @@ class Delivery:
             self._stage(works)
         while len(self._staged) <= self._transfer.lookahead and self._failure is None and len(works):
             try:
+                if not works.ready:  # a batch that is ready does not wait for the next one
+                    break
                 self._stage(works)
             except Exception as problem:  # whatever it is, it is told when its batch is asked for
                 self._failure = problem

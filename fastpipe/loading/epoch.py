@@ -77,6 +77,13 @@ class EpochWorks:
         while self._works:
             self._works.popleft()[2].cancel()
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next batch is made, so that `take` does not wait. Keeps the threads at work."""
+        self.check_usable()
+        self._submit_up_to(self._ahead + 1)
+        return bool(self._works) and self._works[0][2].wait(0)
+
     def take(self) -> HostBatch:
         """Waits for the next batch; keeps the threads at those after it."""
         self.check_usable()

@@ -33,7 +33,7 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
                 f"crop: CenterCrop(resize={resize}) makes the image smaller than size={size}; expected resize of at "
                 f"least {max(size)}"
             )
-        return CenterCrop(resize)
+        return CenterCrop(resize=resize)
     if isinstance(crop, (RandomResizedCrop, Resize)):
         return crop
     raise ConfigError(

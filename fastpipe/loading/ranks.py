@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import torch
+from torch.utils.data import get_worker_info
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
@@ -29,6 +30,13 @@ def ranks_of(rank: object, world_size: object) -> Ranks:
     if rank is not None:
         count = whole("world_size", world_size, least=1, most=_MOST)
         return Ranks(whole("rank", rank, least=0, most=count - 1), count)
+    if (worker := get_worker_info()) is not None:
+        raise ConfigError(
+            f"fastpipe.loader() was called in worker {worker.id} of a torch DataLoader. Each of its "
+            f"{worker.num_workers} workers would read the whole dataset. Iterate the loader itself, without a "
+            "DataLoader: it decodes in threads of its own. To share it among the workers, pass rank=worker.id and "
+            "world_size=worker.num_workers"
+        )
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return Ranks(distributed.get_rank(), distributed.get_world_size())

@@ -50,12 +50,17 @@ class Monitor:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Monitor:
+        # Imports come before the thread: they run code from strings, after which Python forgets that Ctrl-C ends it.
         from rich.console import Console
 
         self._stop.clear()
         console = self._console or Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         self._thread = threading.Thread(target=self._run, args=(console,), name="fastpipe-monitor", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # Ctrl-C may come while this waits for the thread
+            self._stop.set()
+            raise
         return self
 
     def __exit__(
@@ -134,6 +139,8 @@ def _loop(done: Stats) -> str:
     text = f"waited {done.load_ratio:.0%} of the steps' time"
     if done.load_ratio > 0.1 and spent[slowest] > 0:
         text += f", most of it for {_STAGES[slowest]}"
+    if done.held_s > 0.1 * done.step_s:
+        text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text
 
 

@@ -33,6 +33,7 @@ _COUNTERS: tuple[_Row, ...] = (
     ("samples", "Samples given to the training loop.", "samples"),
     ("samples_replaced", "Samples that could not be decoded and were replaced by other samples.", "replaced"),
     ("step_seconds", "Time between giving a batch and the request for the next batch: the training steps.", "step_s"),
+    ("held_seconds", "The part of the steps' time in which the loop waited for its device's earlier steps.", "held_s"),
     ("load_seconds", "Time that the training loop spent in the loader.", "load_s"),
     (
         "stage_seconds",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.checks import pair, whole
+from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key, uniform
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output
@@ -16,8 +19,21 @@ MAX_OUTPUT_PIXELS = 16384  # a side of the output
 _TRIES = 10
 
 
-@dataclass(frozen=True)
-class RandomResizedCrop:
+class _Crop:
+    """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
+
+    def __new__(cls, *size: object, **options: object) -> Self:
+        if size:
+            known = ", ".join(f"{name}=" for name in inspect.get_annotations(cls)) or "no options"
+            raise ConfigError(
+                f"{cls.__name__}: expected {known} by name, got {', '.join(map(repr, size))}. The size of the output "
+                f"belongs to the loader: fastpipe.loader(..., size={size[0]!r}, crop=fastpipe.{cls.__name__}())"
+            )
+        return super().__new__(cls)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomResizedCrop(_Crop):
     """A random part of the image, resized, with the sampling rule of torchvision's RandomResizedCrop.
 
     Args:
@@ -33,8 +49,8 @@ class RandomResizedCrop:
         object.__setattr__(self, "ratio", pair("ratio", self.ratio))
 
 
-@dataclass(frozen=True)
-class CenterCrop:
+@dataclass(frozen=True, kw_only=True)
+class CenterCrop(_Crop):
     """The image resized so that its shorter side is `resize`, then its centre: torchvision's Resize and CenterCrop.
 
     Args:
@@ -49,7 +65,7 @@ class CenterCrop:
 
 
 @dataclass(frozen=True)
-class Resize:
+class Resize(_Crop):
     """The whole image, resized to the output's size; this can change its aspect ratio."""
 
 

@@ -42,6 +42,7 @@ class Stream(IntEnum):
     CUT_X = 79
     CUT_Y = 80
     MODULE = 81  # by batch
+    CALL = 82  # by call, without a loader
     ERASE_AREA = 96  # to 105: one a try
     ERASE_RATIO = 112  # to 121
     OPERATION = 128  # to 143: one a layer

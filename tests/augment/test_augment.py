@@ -63,7 +63,7 @@ def test_narrow_dtypes_are_the_float32_result_rounded_once(dtype: torch.dtype, o
 def test_images_in_another_memory_order_give_the_same() -> None:
     images = photos(8, 30, 20)
     for augment in (Augment.imagenet(), Augment.simclr(), Augment([torch.nn.Identity()])):
-        assert torch.equal(augment(images), augment(images.contiguous()))
+        assert torch.equal(augment(images, batch=0), augment(images.contiguous(), batch=0))
 
 
 def test_labels_stay_as_they_are_unless_something_makes_them_soft() -> None:
@@ -93,9 +93,9 @@ def test_the_datasets_classes_count_where_none_were_given() -> None:
 def test_autocast_does_not_reach_in() -> None:
     images = photos(8, 30, 20)
     for augment in (Augment.simclr(), Augment([torch.nn.Conv2d(3, 3, 1)])):
-        expected = augment(images)
+        expected = augment(images, batch=0)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(augment(images), expected)
+            assert torch.equal(augment(images, batch=0), expected)
 
 
 def test_no_gradient_is_recorded() -> None:
@@ -106,9 +106,9 @@ def test_no_gradient_is_recorded() -> None:
 def test_copies_and_pickles_give_the_same() -> None:
     images = photos(8, 30, 20)
     augment = Augment.simclr(erasing=0.3)
-    expected = augment(images)
+    expected = augment(images, batch=0)
     for again in (copy.deepcopy(augment), pickle.loads(pickle.dumps(augment))):  # noqa: S301
-        assert torch.equal(again(images), expected)
+        assert torch.equal(again(images, batch=0), expected)
 
 
 def test_two_batches_never_share_memory_and_what_is_let_go_is_used_again() -> None:
@@ -222,3 +222,13 @@ def test_what_the_loader_accepts() -> None:
     alone = as_augment(torch.nn.Identity())
     assert torch.equal(alone(images), images.float() * torch.tensor(1 / 255))
     assert fastpipe.Augment is Augment
+
+
+@pytest.mark.parametrize("samples", [None, list(range(8))])
+def test_two_views_of_the_same_images_differ(samples: list[int] | None) -> None:
+    images, augment, again = photos(8, 30, 20), Augment.simclr(), Augment.simclr()
+    first, second = augment(images, samples=samples), augment(images, samples=samples)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, again(images, samples=samples))
+    assert torch.equal(second, again(images, samples=samples))
+    assert torch.equal(augment(images, batch=3, samples=samples), again(images, batch=3, samples=samples))

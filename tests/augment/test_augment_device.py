@@ -104,9 +104,9 @@ def test_the_watch_sees_what_waits() -> None:
 @pytest.mark.parametrize("name", AUGMENTS)
 def test_an_accelerator_gets_what_a_cpu_gets(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     images = photos(COUNT, *SIZE)
-    expected, expected_labels = AUGMENTS[name](images, LABELS)
+    expected, expected_labels = AUGMENTS[name](images, LABELS, batch=0)
     monkeypatch.setattr(placement, "on_cpu", lambda device: False)
-    result, labels = AUGMENTS[name](images, LABELS)
+    result, labels = AUGMENTS[name](images, LABELS, batch=0)
     narrow = result.dtype == torch.bfloat16
     torch.testing.assert_close(result, expected, atol=2e-2 if narrow else 1e-5, rtol=0)
     torch.testing.assert_close(labels, expected_labels)
@@ -116,10 +116,10 @@ def test_an_accelerator_gets_what_a_cpu_gets(name: str, monkeypatch: pytest.Monk
 def test_how_a_batch_is_cut_makes_no_difference(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     images = photos(COUNT, *SIZE)
     for name in ("imagenet", "simclr", "randaugment", "trivial_augment", "bfloat16"):
-        expected, _ = AUGMENTS[name](images, LABELS)
+        expected, _ = AUGMENTS[name](images, LABELS, batch=0)
         monkeypatch.setattr(pixels, "PART_BYTES", 12 * SIZE[0] * SIZE[1] * rows // torch.get_num_threads())
         monkeypatch.setattr(pixels, "NORMALISE_BYTES", pixels.PART_BYTES)
-        result, _ = AUGMENTS[name](images, LABELS)
+        result, _ = AUGMENTS[name](images, LABELS, batch=0)
         assert torch.equal(result, expected), name
         monkeypatch.undo()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import kornia.augmentation
@@ -206,3 +207,35 @@ def test_kornias_modules_never_read_the_device(make: Callable[[], torch.nn.Modul
     labels = torch.zeros(4, dtype=torch.int64, device="meta")
     images = torch.empty(4, 3, 16, 16, dtype=torch.uint8, device="meta")
     assert augment.carry_out(images, labels, plan, tensors)[0].shape == (4, 3, 16, 16)
+
+
+@pytest.mark.parametrize("kind", ["v2", "v1", "composed", "nested"])
+def test_transforms_of_torchvision_draw_for_each_sample(torchvision: ModuleType, kind: str) -> None:
+    """They draw once a call: called with the batch, they would mirror all images or none."""
+    from torchvision.transforms import v2
+
+    flip = v2.RandomHorizontalFlip() if kind != "v1" else torchvision.transforms.RandomHorizontalFlip()
+    module = {"composed": v2.Compose([flip]), "nested": torch.nn.Sequential(flip)}.get(kind, flip)
+    images, samples = photos(32, 12, 16), np.arange(100, 132)
+    augment = Augment([module], mean=None, std=None)
+    result, plain = augment(images, seed=3, samples=samples), Augment(mean=None, std=None)(images)
+    flipped = [not torch.equal(one, other) for one, other in zip(result, plain, strict=True)]
+    assert 8 <= sum(flipped) <= 24
+    few = np.array([31, 4, 17, 0])
+    assert torch.equal(augment(images[few], seed=3, samples=samples[few]), result[few]), "the same in any batch"
+
+
+def test_a_transform_that_draws_nothing_gets_the_whole_batch(torchvision: ModuleType) -> None:
+    shapes: list[tuple[int, ...]] = []
+    noted = Returns(lambda images: shapes.append(images.shape) or images)  # type: ignore[func-returns-value]
+    augment = Augment([noted, torchvision.transforms.Grayscale(3)])
+    assert not augment.operations[1].image_by_image
+    augment(photos(5, 12, 16))
+    assert shapes == [(5, 3, 12, 16)]
+
+
+def test_images_of_different_shapes_make_no_batch(torchvision: ModuleType) -> None:
+    from torchvision.transforms import v2
+
+    with pytest.raises(ConfigError, match="RandomResize returned images of different shapes"):
+        Augment([v2.RandomResize(8, 40)])(photos(8, 12, 16), seed=0)

@@ -6,6 +6,7 @@ import ctypes
 import re
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from fake_stream import FakeStream
 
 import fastpipe
 from fastpipe.errors import EngineError, SampleError
+from fastpipe.loading.epoch import EpochWorks
 
 BATCH = 5
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
@@ -50,7 +52,7 @@ def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, 
         return copy(tensor)
 
     stream.copy = copy_and_keep  # type: ignore[method-assign]
-    with loader_of(flat) as loader:
+    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", True):
         for number, (images, _) in enumerate(loader, start=1):
             assert torch.equal(images, on_the_cpu[number - 1][0])
             assert len(queued) == min(number + 1, BATCHES)
@@ -175,3 +177,27 @@ def test_a_training_step_that_does_not_end_is_told_and_waited_for(
         assert re.match(r"no batch for \d+ s: cpu has not finished", record.message)
         assert "machine: " in record.message
         assert len(list(batches)) == BATCHES - 5
+
+
+def test_a_loop_that_its_device_holds_back_does_not_wait_for_data(
+    flat: Path, stream: FakeStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A device that takes 20 ms a step: this time belongs to the steps, and nobody advises more workers."""
+    with loader_of(flat) as loader:
+        for _ in range(8):
+            for _ in loader:
+                stream.late, stream.pause_s = 1, 0.01
+        stats = loader.stats()
+    assert stats.held_s >= 0.02 * (8 * BATCHES - 4 - 8)
+    assert stats.step_s >= 0.02 * (7 * BATCHES - 4 - 8)  # the wait before an epoch's first batch is of no step in it
+    assert stats.load_s < stats.held_s
+    assert not [record for record in caplog.records if "waited for data" in record.message]
+
+
+def test_a_batch_that_is_ready_does_not_wait_for_the_next_one(flat: Path, stream: FakeStream) -> None:
+    """Where the next batch is not made yet, it is queued when it is asked for."""
+    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", False):
+        batches = iter(loader)
+        next(batches)
+        assert stream.log == ["begin", "queued", "hand over"]
+        assert len(list(batches)) == BATCHES - 1

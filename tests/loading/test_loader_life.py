@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import FLAT_IMAGES
+from conftest import FLAT_IMAGES, flat_number
 from soak import Tried, times
 
 import fastpipe
@@ -239,3 +240,21 @@ def test_an_iterator_that_has_ended_stays_ended(flat: Path) -> None:
 def test_a_loader_is_not_copied(loader: fastpipe.Loader, duplicate: Callable[[object], object]) -> None:
     with pytest.raises(EngineError, match="cannot be copied or pickled"):
         duplicate(loader)
+
+
+def test_threads_may_share_an_iterator(flat: Path) -> None:
+    """Each batch goes to one of them: none twice, none lost."""
+    with fastpipe.loader(flat, 1, size=8, num_workers=2, train=False, prefetch_factor=1) as loader:
+        for _ in range(10):
+            batches, seen = iter(loader), list[int]()
+
+            def take(batches: Iterator[Any] = batches, seen: list[int] = seen) -> None:
+                for images, _ in batches:
+                    seen.append(flat_number(images[0, :, 2, 2].numpy()))
+
+            threads = [threading.Thread(target=take) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            assert sorted(seen) == list(range(FLAT_IMAGES))

@@ -37,7 +37,7 @@ def ratio(value: Any) -> RandomResizedCrop:
 
 
 def resize(value: Any) -> CenterCrop:
-    return CenterCrop(value)
+    return CenterCrop(resize=value)
 
 
 @pytest.mark.parametrize(
@@ -114,18 +114,20 @@ def test_a_numpy_float32_probability_is_taken() -> None:
 
 
 def test_default_crops() -> None:
-    assert options.checked_crop(None, (224, 224), train=True) == RandomResizedCrop((0.08, 1.0), (3 / 4, 4 / 3))
-    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop(256)
-    assert options.checked_crop(None, (100, 192), train=False) == CenterCrop(219)
-    assert options.checked_crop(CenterCrop(), (14, 14), train=True) == CenterCrop(16)
+    assert options.checked_crop(None, (224, 224), train=True) == RandomResizedCrop(
+        scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)
+    )
+    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop(resize=256)
+    assert options.checked_crop(None, (100, 192), train=False) == CenterCrop(resize=219)
+    assert options.checked_crop(CenterCrop(), (14, 14), train=True) == CenterCrop(resize=16)
     assert options.checked_crop(Resize(), (14, 14), train=True) == Resize()
 
 
 def test_center_crops_are_not_larger_than_the_picture_they_cut() -> None:
     with pytest.raises(ConfigError, match=r"^crop: CenterCrop\(resize=200\).*size=.*at least 224"):
-        options.checked_crop(CenterCrop(200), (100, 224), train=False)
+        options.checked_crop(CenterCrop(resize=200), (100, 224), train=False)
 
 
 def test_crops_are_values() -> None:
     assert RandomResizedCrop(scale=[0.1, 1]) == RandomResizedCrop(scale=(0.1, 1.0))  # type: ignore[arg-type]
-    assert len({CenterCrop(256), CenterCrop(256), Resize(), Resize()}) == 2
+    assert len({CenterCrop(resize=256), CenterCrop(resize=256), Resize(), Resize()}) == 2

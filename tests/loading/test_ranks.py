@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,28 @@ def test_options_that_do_not_go_together(flat: Path, options: dict[str, object],
         options = {**options, "drop_last": False}
     with pytest.raises(ConfigError, match=says):
         fastpipe.loader(flat, **{"batch_size": 4, "size": 8, **options})  # type: ignore[arg-type]
+
+
+class Nested(torch.utils.data.IterableDataset[int]):
+    """Yields the labels of a loader that each worker makes, shared among them or not."""
+
+    def __init__(self, data: Path, shared: bool) -> None:
+        self.data = data
+        self.shared = shared
+
+    def __iter__(self) -> Iterator[int]:
+        worker = torch.utils.data.get_worker_info()
+        ranks = {"rank": worker.id, "world_size": worker.num_workers} if self.shared else {}
+        with fastpipe.loader(self.data, 1, size=8, train=False, num_workers=1, **ranks) as loader:
+            for _, labels in loader:
+                yield from (labels[loader.valid]).tolist()
+
+
+def test_a_loader_in_each_worker_of_a_data_loader_is_refused(flat: Path) -> None:
+    with pytest.raises(ConfigError, match=r"in worker 0 of a torch DataLoader\. Each of its 2 workers would read"):
+        list(torch.utils.data.DataLoader(Nested(flat, False), num_workers=2))
+
+
+def test_workers_of_a_data_loader_may_share_a_dataset(flat: Path) -> None:
+    labels = [int(label) for label in torch.utils.data.DataLoader(Nested(flat, True), num_workers=2)]
+    assert sorted(labels) == sorted(fastpipe.Dataset(flat).targets.tolist())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, Resize, plan_crops
 
 DRAWS = 3000
@@ -107,13 +110,15 @@ def test_a_picture_of_allowed_ratio_that_nothing_fits_is_taken_whole() -> None:
 
 crops = st.one_of(
     st.builds(
-        lambda low, more, ratio, wider: RandomResizedCrop((low, min(low + more, 1.0)), (ratio, ratio * wider)),
+        lambda low, more, ratio, wider: RandomResizedCrop(
+            scale=(low, min(low + more, 1.0)), ratio=(ratio, ratio * wider)
+        ),
         st.floats(1e-4, 1.0),
         st.floats(0, 1),
         st.floats(0.05, 10),
         st.floats(1, 10),
     ),
-    st.integers(1, 600).map(CenterCrop),
+    st.integers(1, 600).map(lambda resize: CenterCrop(resize=resize)),
     st.just(Resize()),
 )
 sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
@@ -161,7 +166,7 @@ def test_center_crops_are_torchvisions(
     functional = torchvision.transforms.functional
     new_height, new_width = functional._compute_resized_output_size((height, width), [resize])
     top, left = round((new_height - size[0]) / 2.0), round((new_width - size[1]) / 2.0)
-    plan = planned(CenterCrop(resize), [(width, height)], size=size)
+    plan = planned(CenterCrop(resize=resize), [(width, height)], size=size)
     scale_x, scale_y = width / new_width, height / new_height
     expected = [left * scale_x, top * scale_y, size[1] * scale_x, size[0] * scale_y]
     assert plan.boxes[0].tolist() == pytest.approx(expected, rel=1e-12)
@@ -171,3 +176,12 @@ def test_center_crops_are_torchvisions(
 def test_resize_takes_the_whole_picture() -> None:
     plan = planned(Resize(), [(7, 9), (300, 1)])
     assert plan.boxes.tolist() == plan.bounds.tolist() == [[0, 0, 7, 9], [0, 0, 300, 1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(RandomResizedCrop, "scale="), (CenterCrop, "resize="), (Resize, "no options")]
+)
+def test_a_size_is_no_option_of_a_crop(make: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{make.__name__}: expected {name}.*, got 224\. .*size=224"):
+        make(224)
+    assert pickle.loads(pickle.dumps(make())) == make()  # noqa: S301 (our own bytes)

@@ -97,7 +97,7 @@ def test_without_shuffle_crops_and_flips_still_change_with_the_epoch(index: Inde
 
 
 def test_crops_fit_the_pictures_of_their_records(index: Index) -> None:
-    for crop in (RandomResizedCrop(), CenterCrop(30), Resize()):
+    for crop in (RandomResizedCrop(), CenterCrop(resize=30), Resize()):
         for batch in all_batches(EpochPlan(index, dataclasses.replace(RECIPE, crop=crop), 0)):
             assert np.array_equal(batch.records, index.records[batch.samples])
             size = np.stack([batch.records["width"], batch.records["height"]], axis=1)

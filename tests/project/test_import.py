@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from checkout import ROOT
 
 import fastpipe
 
@@ -85,3 +90,35 @@ def test_public_names_are_locked() -> None:
 def test_public_names_exist() -> None:
     missing = [name for name in fastpipe.__all__ if not hasattr(fastpipe, name)]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (True, "is the source folder of fastpipe, and its C\\+\\+ engine is not built there"),
+        (False, "Install fastpipe again"),
+    ],
+)
+def test_without_the_engine_it_says_what_to_do(tmp_path: Path, source: bool, words: str) -> None:
+    shutil.copytree(ROOT / "fastpipe", tmp_path / "fastpipe", ignore=shutil.ignore_patterns("*.so"))
+    if source:
+        (tmp_path / "setup.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "import fastpipe"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert re.search(words, done.stderr)
+    assert done.stderr.count("Traceback") == 1, done.stderr
+
+
+def test_ctrl_c_while_the_engine_is_loaded_is_ctrl_c() -> None:
+    code = """
+import sys, numpy
+from numpy._core import _internal
+def interrupted(spec):
+    raise KeyboardInterrupt
+_internal._dtype_from_pep3118 = interrupted
+import fastpipe
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode in (-signal.SIGINT, 130)
+    assert done.stderr.count("Traceback") == 1, done.stderr

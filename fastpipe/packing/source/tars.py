@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
@@ -33,7 +34,7 @@ def list_archives(root: Path, tars: list[str], stray: list[str] | None = None) -
         with TarFile(root / name) as tar:
             if not gather_files(tar, name, gathered):
                 return _list_samples(root, tars, stray or [], None)
-    return _image_folder(root, gathered, stray or [])
+    return _image_folder(root, [name or root.name for name in tars], gathered, stray or [])
 
 
 def list_dataset(root: Path) -> Listing:
@@ -64,10 +65,10 @@ def _list_samples(root: Path, tars: list[str], stray: list[str], classes: list[s
     return Listing(root, classes, gathered.sources, stray, gathered.dropped)
 
 
-def _image_folder(root: Path, gathered: Gathered, stray: list[str]) -> Listing:
-    """As if the tars had been unpacked. A single folder around all the others stands for the source."""
+def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing:
+    """As if the tars had been unpacked; see Note [a tar of a folder]."""
     folders = gathered.folders
-    depth = int(len({folder[0] for folder in folders}) == 1 and any(len(folder) == 2 for folder in folders))
+    depth = int(len({folder[0] for folder in folders}) == 1 and _called(next(iter(folders))[0], tars))
     classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
     if not classes:
         raise PackError(
@@ -86,6 +87,17 @@ def _image_folder(root: Path, gathered: Gathered, stray: list[str]) -> Listing:
             kept += 1
     del sources[kept:]
     return Listing(root, classes, sources, stray)
+
+
+def _called(folder: str, tars: list[str]) -> bool:
+    """Whether the tars are called after the folder that all their members are in.
+
+    Note [a tar of a folder]
+    `tar cf photos.tar photos` puts the folder photos around the class folders, so photos is no class. Its members alone
+    do not tell: those of the folder photos in a class-folder layout, with images one level deeper, are the same. The
+    tar's name does. photos.tar, photos-000.tar and photos_1.tar are called after photos.
+    """
+    return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)
 
 
 def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None:

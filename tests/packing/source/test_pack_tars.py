@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_tar_of_an_image_folder_gives_the_bytes_that_the_folder_gives(
     folder: Path, tmp_path: Path, under: str, shuffle: bool
 ) -> None:
-    tar = tar_of_folder(folder, tmp_path / "a.tar", under)
+    tar = tar_of_folder(folder, tmp_path / f"{under or 'a'}.tar", under)
     options = PackOptions(shuffle=shuffle, workers=2)
     expected, found = pack(folder, tmp_path / "one", options), pack(tar, tmp_path / "other", options)
     assert digests(tmp_path / "one") == digests(tmp_path / "other")
@@ -53,6 +53,28 @@ def test_a_tar_of_an_image_folder_gives_the_bytes_that_the_folder_gives(
     assert [Path(name).name for name in found.stray] == expected.stray == ["README"]
     assert found.tally.rejected == expected.tally.rejected
     assert pack(folder, tmp_path / "other", options).already_packed
+
+
+@pytest.mark.parametrize("name", ["a.tar", "cats.tar", "a/cat.0x.tar"])
+def test_the_only_class_of_a_tar_may_have_folders(tmp_path: Path, name: str) -> None:
+    for path in ("cat/a/1.jpg", "cat/b/2.jpg"):
+        (tmp_path / "source" / path).parent.mkdir(parents=True)
+        (tmp_path / "source" / path).write_bytes(JPEG)
+    tar = tmp_path / name
+    tar.parent.mkdir(exist_ok=True)
+    tar_of_folder(tmp_path / "source", tar, "")
+    for source, packed in ((tmp_path / "source", "one"), (tar, "other")):
+        assert pack(source, tmp_path / packed).info["classes"] == ["cat"]
+    assert digests(tmp_path / "one") == digests(tmp_path / "other")
+
+
+@pytest.mark.parametrize("names", [["cat.tar"], ["Cat.TAR"], ["cat-000.tar", "cat-001.tar"], ["cat_1.tar", "cat2.tar"]])
+def test_a_folder_that_the_tars_are_called_after_is_no_class(tmp_path: Path, names: list[str]) -> None:
+    (tmp_path / "tars").mkdir()
+    for number, name in enumerate(names):
+        write_tar(tmp_path / "tars" / name, {f"cat/a/{number}.jpg": JPEG, f"cat/b/{number}.jpg": JPEG})
+    assert list_sources(tmp_path / "tars", 0).classes == ["a", "b"]
+    assert list_sources(tmp_path / "tars" / names[0], 0).classes == ["a", "b"]
 
 
 @pytest.mark.photos
