@@ -15,6 +15,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,26 @@ def libjpeg(option: str) -> list[str]:
     return shlex.split(run.stdout)
 
 
+def libjpeg_to_link() -> list[str]:
+    """libjpeg-turbo's archive, if it can go into a shared library; else what pkg-config says.
+
+    The archive's symbols stay inside the engine. Those of a shared library are looked up in the whole process, where
+    another libjpeg may come first.
+    """
+    archive = Path(libjpeg("--variable=libdir")[0], "libjpeg.a")
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    hidden = [str(archive), "-Wl,--exclude-libs,ALL"]
+    if sys.platform == "linux" and archive.exists():
+        needed = [f"-Wl,-u,{name}" for name in ("jpeg_read_scanlines", "jpeg_crop_scanline", "jpeg_read_coefficients")]
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.run(
+                [*compiler, "-shared", *needed, *hidden, "-o", f"{folder}/tried.so"], capture_output=True
+            )
+        if run.returncode == 0:
+            return hidden
+    return libjpeg("--libs")
+
+
 def extension() -> Pybind11Extension:
     kind = os.environ.get("FASTPIPE_BUILD", "release")
     if kind not in BUILDS:
@@ -66,7 +88,7 @@ def extension() -> Pybind11Extension:
         cxx_std=17,
         # A product and a sum made into one operation would round differently: the same weights on every machine.
         extra_compile_args=[*libjpeg("--cflags"), *warnings, *compile_args, "-ffp-contract=off", "-pthread"],
-        extra_link_args=[*libjpeg("--libs"), *link_args, "-pthread"],
+        extra_link_args=[*libjpeg_to_link(), *link_args, "-pthread"],
     )
 
 

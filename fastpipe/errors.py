@@ -14,6 +14,7 @@ Each message has the expected value, the actual value, the place and the next st
 from __future__ import annotations
 
 import os
+import re
 
 __all__ = [
     "ConfigError",
@@ -25,6 +26,9 @@ __all__ = [
     "SampleError",
     "readable",
 ]
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class FastpipeError(Exception):
@@ -93,6 +97,8 @@ class EngineError(FastpipeError, RuntimeError):
 def readable(name: str) -> str:
     """A file system's name as text that every terminal and file can hold.
 
-    Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`.
+    Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control characters, which a
+    terminal would act on, except line ends and tabs.
     """
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -10,7 +10,8 @@ namespace fastpipe {
 enum class Stage : std::uint8_t { idle, opening, reading, decoding, resizing };
 
 // Told by the thread itself. The order of stores to different threads' stages means nothing, so they are relaxed.
-class StageFlag {
+// Each has a cache line of its own: threads set them several times a row.
+class alignas(64) StageFlag {
  public:
   void set(Stage stage) { stage_.store(stage, std::memory_order_relaxed); }
   Stage get() const { return stage_.load(std::memory_order_relaxed); }

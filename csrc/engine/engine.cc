@@ -71,6 +71,7 @@ bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
     job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
+  job.finished_.notify_all();  // others may wait for it; where rows are at work, the last of them tells them
   return job.finished_.wait_for(lock, timeout, [&job] { return job.running_ == 0; });
 }
 

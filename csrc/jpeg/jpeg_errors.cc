@@ -2,10 +2,22 @@
 
 #include <jerror.h>
 
+#include <cstring>
+#include <new>
+#include <stdexcept>
+#include <string>
+
 #include "jpeg/markers.h"
 
 namespace fastpipe {
 namespace {
+
+// The texts of jerror.h, which are a table for those who define JMESSAGE. Note [static libjpeg]
+constexpr const char JCOPYRIGHT_SHORT[] = "", JVERSION[] = "";  // in a header that is libjpeg's own; not in errors
+constexpr const char* kMessages[] = {
+#define JMESSAGE(code, string) string,
+#include <jerror.h>
+};
 
 JpegErrors* errors_of(j_common_ptr cinfo) { return reinterpret_cast<JpegErrors*>(cinfo->err); }
 
@@ -36,9 +48,22 @@ Code code_of(int message) {
   }
 }
 
+// Writes the message, up to JMSG_LENGTH_MAX bytes with the end.
+void format_message(j_common_ptr cinfo, char* text) {
+  const jpeg_error_mgr& err = *cinfo->err;
+  const bool known = err.msg_code > 0 && err.msg_code <= err.last_jpeg_message;
+  const char* const format = kMessages[known ? err.msg_code : 0];
+  if (std::strstr(format, "%s") != nullptr) {
+    std::snprintf(text, JMSG_LENGTH_MAX, format, err.msg_parm.s);
+  } else {
+    const int* i = err.msg_parm.i;
+    std::snprintf(text, JMSG_LENGTH_MAX, format, i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7]);
+  }
+}
+
 [[noreturn]] void fail_with_message(j_common_ptr cinfo) {
   char text[JMSG_LENGTH_MAX];
-  (*cinfo->err->format_message)(cinfo, text);
+  format_message(cinfo, text);
   fail(cinfo, error(code_of(cinfo->err->msg_code), "%s", text));
 }
 
@@ -63,13 +88,21 @@ void on_message(j_common_ptr cinfo, int level) {
 
 void print_nothing(j_common_ptr) {}
 
+void begin_image(j_common_ptr cinfo) {
+  cinfo->err->num_warnings = 0;
+  cinfo->err->msg_code = 0;
+}
+
 }  // namespace
 
 JpegErrors::JpegErrors() {
-  jpeg_std_error(&base);
   base.error_exit = fail_with_message;
   base.emit_message = on_message;
   base.output_message = print_nothing;
+  base.format_message = format_message;
+  base.reset_error_mgr = begin_image;
+  base.jpeg_message_table = kMessages;
+  base.last_jpeg_message = JMSG_LASTMSGCODE - 1;
 }
 
 void JpegErrors::reset() {
@@ -82,6 +115,11 @@ void fail(j_common_ptr cinfo, const Status& status) {
   JpegErrors* errors = errors_of(cinfo);
   errors->status = status;
   std::longjmp(errors->jump, 1);
+}
+
+void throw_creation_error(const Status& status) {
+  if (status.code == Code::out_of_memory) throw std::bad_alloc();
+  throw std::runtime_error(std::string("libjpeg-turbo cannot be used: ") + status.detail);
 }
 
 }  // namespace fastpipe

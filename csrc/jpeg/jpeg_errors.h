@@ -16,6 +16,12 @@
 
 namespace fastpipe {
 
+// Note [static libjpeg]
+// libjpeg-turbo is linked as an archive, with its symbols hidden, where the system has an archive that can be
+// (setup.py). A shared libjpeg's symbols are looked up in the whole process: another libjpeg that a program has loaded
+// for all to see (RTLD_GLOBAL) would be called in its place. Debian's archive is position independent but for
+// jpeg_std_error, which looks for stderr. So JpegErrors fills libjpeg's error manager by itself.
+
 // Note [libjpeg errors]
 // libjpeg reports a fatal error by calling error_exit, which must not return: it longjmps to the setjmp of the
 // function that called libjpeg. Such a function, and all between it and libjpeg, owns nothing with a destructor, and
@@ -23,7 +29,7 @@ namespace fastpipe {
 // Warnings are errors too: libjpeg turns a truncated file into gray pixels with no more than a warning. The one
 // exception is asked for by name: `allow_stray_bytes`.
 struct JpegErrors {
-  jpeg_error_mgr base;  // first: libjpeg hands back a pointer to it
+  jpeg_error_mgr base = {};  // first: libjpeg hands back a pointer to it
   std::jmp_buf jump;
   Status status;
   // Stray bytes between segments or before the end marker lose no pixel, and some cameras write them.
@@ -41,5 +47,9 @@ struct JpegErrors {
 
 // Ends the libjpeg call in progress with `status`. Never returns.
 [[noreturn]] void fail(j_common_ptr cinfo, const Status& status);
+
+// For a decoder that libjpeg did not create: std::bad_alloc, or what else libjpeg said (it is of another version than
+// its header).
+[[noreturn]] void throw_creation_error(const Status& status);
 
 }  // namespace fastpipe

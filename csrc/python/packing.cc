@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "jpeg/transcode/transcode.h"
+#include "python/gil.h"
 #include "python/register.h"
 #include "python/values.h"
 
@@ -29,10 +30,8 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   Status status;
   // Keeps its memory. What it wrote is copied before anything that might run other Python code on this thread.
   thread_local const auto transcoder = std::make_unique<Transcoder>();  // Note [thread-local data]
-  {
-    const py::gil_scoped_release release;  // `jpeg` and `segments` are held by this call
-    status = transcoder->run(bytes.data, bytes.size, list, options, &info);
-  }
+  // `jpeg` and `segments` are held by this call.
+  without_gil([&] { status = transcoder->run(bytes.data, bytes.size, list, options, &info); });
   raise_if(status);
   py::object output = py::none();
   if (transcoder->output_size() > 0) {

@@ -102,10 +102,8 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
   Pixels image = new_image(rect.height, rect.width);
   const PixelSpan span = span_of(image);
   Status status;
-  {
-    const py::gil_scoped_release release;  // `jpeg` and `image` are held by this call
-    status = decoder.decode(denominator, rect, rgb_rows(&span), by);
-  }
+  // `jpeg` and `image` are held by this call.
+  without_gil([&] { status = decoder.decode(denominator, rect, rgb_rows(&span), by); });
   raise_if(status);
   return image;
 }

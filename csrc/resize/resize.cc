@@ -14,6 +14,9 @@ void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) {
   if (buffer->size() < static_cast<std::size_t>(size)) buffer->resize(static_cast<std::size_t>(size));
 }
 
+// A box may be so small that what lies around it has no size that a number could hold.
+long rounded(double size) { return std::lround(std::min(size, 1e9)); }
+
 }  // namespace
 
 Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
@@ -22,8 +25,8 @@ Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
   const Rect region = {columns_.first_needed(), rows_.first_needed(), columns_.count_needed(), rows_.count_needed()};
 
   // Pillow's rule, for all of what lies in the bounds as it would be resized.
-  const long less_high = bounds.height - std::lround(out.height * (bounds.height / box.height));
-  const long less_wide = bounds.width - std::lround(out.width * (bounds.width / box.width));
+  const long less_high = bounds.height - rounded(out.height * (bounds.height / box.height));
+  const long less_wide = bounds.width - rounded(out.width * (bounds.width / box.width));
   down_first_ = less_high > 0 && less_high > 2 * less_wide;
   region_bytes_ = static_cast<std::ptrdiff_t>(region.width) * 4;
   output_bytes_ = static_cast<std::ptrdiff_t>(ceil_div(out.width, kOutputGroup) * kOutputGroup) * 3;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import re
 import warnings
@@ -21,6 +20,7 @@ from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.job import Summary
 from fastpipe.packing.job import pack as run_pack
 from fastpipe.packing.options import PackOptions
+from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 
@@ -163,10 +163,7 @@ def _rejected(summary: Summary, destination: Path) -> list[dict[str, str]]:
     """What rejected.jsonl lists: path and reason of each file that was not packed."""
     if not summary.already_packed:
         return [{"path": readable(path), "reason": reason} for path, reason in sorted(summary.tally.rejected)]
-    try:
-        return [json.loads(line) for line in (destination / REJECTED_FILE).read_bytes().splitlines()]
-    except FileNotFoundError:
-        return []
+    return read_rejected(destination)
 
 
 def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:

@@ -42,7 +42,11 @@ def dataset(path: Path) -> Iterator[Check]:
         return
     if len(index) == 0:
         return
-    rate, errors = _decode(index)
+    try:
+        rate, errors = _decode(index)
+    except DatasetError as problem:  # a record of the index that cannot be, such as a shard that does not exist
+        yield Check("decoding", str(problem), Verdict.BAD, f"to list all damage: fastpipe verify {path}")
+        return
     found = f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
     if not errors:
         yield Check("decoding", found, Verdict.OK)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastpipe import _engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.format.read_at import read_at
 
 # Rows that lie closer to one another are read in one go: 5 kB more of memory cost less than one more system call.
 _NEAR = 128
@@ -79,21 +80,18 @@ class Records:
         offset = self._first_byte + first * INDEX_DTYPE.itemsize
         wanted = count * INDEX_DTYPE.itemsize
         try:
-            data = os.pread(self.descriptor, wanted, offset)
-            while len(data) < wanted:  # the system may give less
-                more = os.pread(self.descriptor, wanted - len(data), offset + len(data))
-                if not more:
-                    raise DatasetError(
-                        f"{self._file} was truncated after it was opened: expected {wanted:,} bytes at byte "
-                        f"{offset:,}, got {len(data):,}. Restore it (fastpipe verify DATA --repair SRC). While a "
-                        "dataset is in use, pack into another folder"
-                    )
-                data += more
+            data = read_at(self.descriptor, wanted, offset)
         except OSError as problem:
             raise DatasetError(
                 f"{self._file} cannot be read: {problem.strerror}, for {wanted:,} bytes at byte {offset:,}; check the "
                 "disk or the network, or copy the dataset to another disk"
             ) from problem
+        if len(data) < wanted:
+            raise DatasetError(
+                f"{self._file} was truncated after it was opened: expected {wanted:,} bytes at byte {offset:,}, got "
+                f"{len(data):,}. Restore it (fastpipe verify DATA --repair SRC). While a dataset is in use, pack into "
+                "another folder"
+            )
         return data
 
 

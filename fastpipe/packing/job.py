@@ -22,6 +22,7 @@ from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.unchanged import unchanged_since
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,19 @@ def pack(
     check_apart(source, destination)
     listing = list_sources(source, options.seed, shuffle=options.shuffle)
     shaping = options.shaping()
+    workers = options.workers or granted_cpus()
     tally = Tally()
     with _disk_errors(destination):
         check_ours(destination)
     with _disk_errors(destination), Journal(destination) as journal:
-        done = plan_run(journal, listing, shaping, overwrite=options.overwrite, fail_fast=options.fail_fast)
+        done = plan_run(
+            journal,
+            listing,
+            shaping,
+            overwrite=options.overwrite,
+            fail_fast=options.fail_fast,
+            unchanged=lambda index: unchanged_since(index, listing, options.encode, workers),
+        )
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
             return Summary(

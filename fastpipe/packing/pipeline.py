@@ -12,7 +12,8 @@ from pathlib import Path
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
-from fastpipe.packing.source.kinds import read_source
+from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.source.kinds import read_source, read_start
 from fastpipe.packing.source.listing import Source
 
 _AHEAD_PER_WORKER = 4
@@ -20,6 +21,7 @@ _AHEAD_PER_WORKER = 4
 # would only take memory.
 _RUN_BYTES = 1 << 20
 _RUN_FILES = 16
+_LARGE_BYTES = 16 << 20
 # What is wrong with the file itself and will be so tomorrow; any other error is the system's and stops the pack.
 _OF_THE_FILE = {errno.EACCES, errno.EPERM}
 
@@ -93,7 +95,13 @@ def _convert_file(root: Path, source: Source, how: EncodeOptions) -> _Outcome:
     if source.size_bytes > MAX_SAMPLE_BYTES:
         return f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
+        if source.size_bytes > _LARGE_BYTES:
+            image_format(read_start(root, source))  # a film among the pictures need not be read
         data = read_source(root, source)
+    except ImageError as problem:
+        return str(problem)
+    except MemoryError:
+        return _no_memory(root, source)
     except PackError as problem:
         return problem
     except OSError as problem:
@@ -108,7 +116,11 @@ def _convert_file(root: Path, source: Source, how: EncodeOptions) -> _Outcome:
     except ImageError as problem:
         return str(problem)
     except MemoryError:
-        return PackError(
-            f"not enough memory for {readable(str(root / source.path))}. Finished shards are kept. Run the same "
-            "command again with fewer --workers: it continues there. Or leave out such large images (--max-pixels)"
-        )
+        return _no_memory(root, source)
+
+
+def _no_memory(root: Path, source: Source) -> PackError:
+    return PackError(
+        f"not enough memory for {readable(str(root / source.path))}. Finished shards are kept. Run the same "
+        "command again with fewer --workers: it continues there. Or leave out such large images (--max-pixels)"
+    )

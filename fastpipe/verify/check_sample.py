@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import xxhash
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import sample_key
+from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg
 from fastpipe.verify.spans import ShardSpan, size_in_header
 
@@ -79,12 +79,8 @@ def check_span(span: ShardSpan) -> Checked:
 
 def _read(span: ShardSpan, start: int, stop: int) -> bytes:
     """The bytes of a shard in a range, as far as there are any."""
-    parts: list[bytes] = []
     with open(span.shard.path, "rb", buffering=0) as file:
-        while start < stop and (part := os.pread(file.fileno(), stop - start, start)):
-            parts.append(part)
-            start += len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        return read_at(file.fileno(), stop - start, start)
 
 
 def _check(

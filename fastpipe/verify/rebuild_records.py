@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
@@ -12,6 +10,7 @@ from fastpipe.engine.pictures import size_of
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import INDEX_DTYPE
+from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import size_in_header, starts_in_tar
@@ -34,10 +33,10 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
     try:
         with open(shard.path, "rb", buffering=0) as file:
             for start in starts:
-                before = os.pread(file.fileno(), BEFORE_BYTES, start)
+                before = read_at(file.fileno(), BEFORE_BYTES, start)
                 digits = before[tar.BLOCK :][: size_in_header(before)]
                 offset, size = start + BEFORE_BYTES, size_in_header(before[2 * tar.BLOCK :])
-                jpeg = os.pread(file.fileno(), size, offset)
+                jpeg = read_at(file.fileno(), size, offset)
                 width, height = size_of(jpeg)
                 digest = xxhash.xxh3_64_intdigest(jpeg)
                 records.append((shard.number, offset, size, width, height, int(digits), digest))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import sample_key
+from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.shard_facts import ShardFacts
 
@@ -56,7 +56,7 @@ def starts_in_tar(shard: ShardFacts) -> list[int] | None:
             for sample in range(shard.first_sample, shard.first_sample + shard.samples):
                 starts.append(at)
                 for ending in (".cls", ".jpg", ".json"):
-                    head = os.pread(file.fileno(), tar.BLOCK, at)
+                    head = read_at(file.fileno(), tar.BLOCK, at)
                     size_bytes = size_in_header(head)
                     if head != tar.header(sample_key(sample) + ending, size_bytes):
                         return None
@@ -75,16 +75,19 @@ def size_in_header(head: bytes) -> int:
     return int(head[_SIZE_FIELD], 8)
 
 
-def shard_spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void]) -> Iterator[ShardSpan]:
+def shard_spans(
+    shard: ShardFacts, size_bytes: int, starts: list[int], records: NDArray[np.void]
+) -> Iterator[ShardSpan]:
     """Cuts a shard between samples.
 
     Args:
         shard: which.
+        size_bytes: to be read of it.
         starts: where its samples begin, rising.
         records: (samples,) their index records.
     """
     if not starts:
-        yield from bare_spans(shard, records)
+        yield from bare_spans(shard, size_bytes, records)
         return
     first, start = 0, 0
     for sample in range(1, len(starts)):
@@ -93,11 +96,11 @@ def shard_spans(shard: ShardFacts, starts: list[int], records: NDArray[np.void])
                 shard, start, starts[sample], first, starts[first:sample], records[first:sample], last=False
             )
             first, start = sample, starts[sample]
-    yield ShardSpan(shard, start, shard.size_bytes, first, starts[first:], records[first:], last=True)
+    yield ShardSpan(shard, start, size_bytes, first, starts[first:], records[first:], last=True)
 
 
-def bare_spans(shard: ShardFacts, records: NDArray[np.void]) -> Iterator[ShardSpan]:
+def bare_spans(shard: ShardFacts, size_bytes: int, records: NDArray[np.void]) -> Iterator[ShardSpan]:
     """Cuts a shard whose samples cannot be told apart."""
-    stops = [*range(SPAN_BYTES, shard.size_bytes, SPAN_BYTES), shard.size_bytes]
-    for start, stop in zip([0, *stops], stops, strict=False):
-        yield ShardSpan(shard, start, stop, 0, [], records[:0], last=stop == shard.size_bytes)
+    for start in range(0, max(size_bytes, 1), SPAN_BYTES):
+        stop = min(start + SPAN_BYTES, size_bytes)
+        yield ShardSpan(shard, start, stop, 0, [], records[:0], last=stop == size_bytes)

@@ -121,7 +121,7 @@ def _check_shards(
     for wrong in sizes.values():
         findings += wrong
     there = [shard for shard in shards if not any(wrong.samples for wrong in sizes[shard.number])]
-    totals = sum(shard.samples for shard in there), sum(shard.size_bytes for shard in there)
+    totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
     samples, bytes_done, bytes_read = 0, 0, 0
     digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
     with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
@@ -152,14 +152,26 @@ def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -
     nothing = np.empty(0, dtype=INDEX_DTYPE)
     for shard in shards:
         if index is None:
-            yield from bare_spans(shard, nothing)
+            yield from bare_spans(shard, _readable_bytes(shard), nothing)
             continue
         records = index_records_of(index, shard)
         possible = not impossible(records, shard, len(index.classes)).any()
         starts = None if whole_index and possible else starts_in_tar(shard)
         if starts is None and possible:
             starts = starts_in_records(records)
-        yield from bare_spans(shard, nothing) if starts is None else shard_spans(shard, starts, records)
+        size_bytes = _readable_bytes(shard)
+        if starts is None:
+            yield from bare_spans(shard, size_bytes, nothing)
+        else:
+            yield from shard_spans(shard, size_bytes, starts, records)
+
+
+def _readable_bytes(shard: ShardFacts) -> int:
+    """How much of a shard there is to read. dataset.json may name a size of any length."""
+    try:
+        return min(shard.size_bytes, shard.path.stat().st_size)
+    except OSError:
+        return 0
 
 
 def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[ShardSpan, Checked], None, None]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from cli_run import failed, fp
@@ -223,6 +224,18 @@ def test_an_index_that_cannot_be_used(flat: Path, copied: Callable[[Path], Path]
     (check,) = dataset.dataset(path)
     assert check.verdict is Verdict.BAD
     assert "index.npy" in check.found
+
+
+def test_a_record_that_cannot_be_leaves_the_rest_of_the_table(flat: Path, copied: Callable[[Path], Path]) -> None:
+    path = copied(flat)
+    records = np.load(path / "index.npy", mmap_mode="r+")
+    records["width"][5] = 0
+    records.flush()
+    checks = {check.name: check for check in examine(path)}
+    assert "CPUs" in checks
+    assert checks["dataset"].verdict is Verdict.BAD
+    assert checks["decoding"].verdict is Verdict.BAD
+    assert "sample 5" in checks["decoding"].found
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -218,3 +220,50 @@ def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: 
         done = run_script(script, flat, timeout_s=60)
         assert (done.returncode, done.stderr) == (0, "")
     tried("the end of a program whose daemon threads use the engine", rounds, "the program's exit code, no word more")
+
+
+def test_daemon_threads_that_decode_and_transcode_do_not_abort_the_program(flat: Path, tried: Tried) -> None:
+    script = """
+        import sys, threading, time
+        import fastpipe
+        from fastpipe import _engine
+        record = (index := fastpipe.open(sys.argv[1])).records[0]
+        with open(index.shards[0].path, "rb") as file:
+            file.seek(int(record["offset"]))
+            jpeg = file.read(int(record["size"]))
+        def run(work):
+            while True:
+                work(jpeg)
+        for work in (_engine.decode, _engine.transcode, _engine.decode):
+            threading.Thread(target=run, args=(work,), daemon=True).start()
+        time.sleep(0.1)
+    """
+    rounds = times(4, 40)
+    for _ in range(rounds):
+        done = run_script(script, flat, timeout_s=60)
+        assert (done.returncode, done.stderr) == (0, "")
+    tried("the end of a program whose daemon threads pack", rounds, "the program's exit code, no word more")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of other systems' linkers nothing is known")
+def test_a_libjpeg_that_a_program_loads_for_all_is_not_called(flat: Path, tmp_path: Path) -> None:
+    """As Python's ctypes and some plugins do. It is another libjpeg, or one of another version."""
+    names = ("jpeg_CreateDecompress", "jpeg_std_error", "jpeg_read_header", "jpeg_CreateCompress")
+    (tmp_path / "fake.c").write_text(
+        "void abort(void);\n" + "".join(f"void {name}(void) {{ abort(); }}\n" for name in names)
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "fake.c", "-o", "fake.so"], cwd=tmp_path, check=True)
+    script = f"""
+        import ctypes, sys
+        ctypes.CDLL({str(tmp_path / "fake.so")!r}, ctypes.RTLD_GLOBAL)
+        import fastpipe
+        from fastpipe import _engine
+        record = (index := fastpipe.open(sys.argv[1])).records[0]
+        with open(index.shards[0].path, "rb") as file:
+            file.seek(int(record["offset"]))
+            jpeg = file.read(int(record["size"]))
+        assert _engine.decode(jpeg, method="libjpeg").any()
+        assert _engine.transcode(jpeg)[0]
+    """
+    done = run_script(script, flat, timeout_s=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 
 from fastpipe.errors import PackError
+from fastpipe.packing import unchanged
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output import journal
@@ -79,6 +81,55 @@ def test_changed_sources_need_overwrite(tmp_path: Path, change: str) -> None:
     pack(source, packed, PackOptions(overwrite=True))
     pack(source, tmp_path / "fresh")
     assert digests(packed) == digests(tmp_path / "fresh")
+
+
+def renew(file: Path, how: str) -> None:
+    """Gives a file a new time and leaves its content."""
+    if how == "permissions":
+        file.chmod(0o640)
+    elif how == "link":
+        os.link(file, file.parent.parent.parent / f"link-{file.parent.name}-{file.name}")
+    elif how == "copy":
+        shutil.copy2(file, file.with_suffix(".new"))
+        os.replace(file.with_suffix(".new"), file)
+    else:
+        file.touch()
+
+
+@pytest.mark.parametrize("how", ["permissions", "link", "copy", "touch"])
+def test_files_with_a_new_time_and_the_same_content_are_packed_already(tmp_path: Path, how: str) -> None:
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    (source / "ant" / "bad.jpg").write_bytes(b"bad")
+    pack(source, packed)
+    content = digests(packed)
+    time.sleep(0.01)
+    for file in [file for file in source.rglob("*") if file.is_file()]:
+        renew(file, how)
+    assert pack(source, packed).already_packed
+    assert digests(packed) == content
+    looked_at: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unchanged, "converted", lambda *_: looked_at.append(source))
+        assert pack(source, packed).already_packed
+    assert not looked_at, "the second time nobody has to look"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_other_content_of_the_same_size_and_time_is_seen(tmp_path: Path, before: bool) -> None:
+    """Also where a file could not be packed, and now can."""
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    one, other = (jpeg_bytes(seed=seed) for seed in (1, 2))
+    size = max(len(one), len(other))
+    one, other = one + b"\0" * (size - len(one)), other + b"\0" * (size - len(other))
+    file = source / "ant" / "changing.jpg"
+    file.write_bytes(one if before else bytes(size))
+    times = file.stat()
+    pack(source, packed)
+    time.sleep(0.01)
+    file.write_bytes(other)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(PackError, match="the source files have changed"):
+        pack(source, packed)
 
 
 def test_fewer_shards_than_before(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from fastpipe.errors import PackError
 from fastpipe.packing import pipeline
 from fastpipe.packing.picture import convert
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
+from fastpipe.packing.picture.probe import EXPECTED
 from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.kinds import Listing, Source, list_sources
 
@@ -47,6 +49,17 @@ def test_every_file_comes_once_in_order(
         else:
             assert not isinstance(outcome, str)
             assert outcome.width == 8 + int(Path(source.path).stem)
+
+
+def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only").mkdir()
+    film = tmp_path / "only" / "clip.mp4"
+    film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
+    os.truncate(film, 3 << 30)
+    monkeypatch.setattr(pipeline, "read_source", lambda *_: pytest.fail("it was read"))
+    listing = list_sources(tmp_path, seed=1)
+    ((_, _, outcome),) = converted(listing.root, listing.sources, 0, EncodeOptions(), 1)
+    assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"
 
 
 def test_what_came_before_an_error_of_the_system_is_handed_out(

@@ -100,6 +100,14 @@ def test_a_fractional_box_as_pillow_takes_it(data: st.DataObject) -> None:
     assert_close(_engine.resize(image, out_height, out_width, box=box), pillow(image, out_height, out_width, box))
 
 
+def test_a_box_of_next_to_no_size() -> None:
+    """So small that what lies around it, made as large, has no size that a number could hold."""
+    image = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    found = [_engine.resize(image, 4, 4, (3.5, 2.5, side, side), (0, 0, 7, 5)) for side in (1e-300, 1e-30, 1e-9)]
+    for each in found:
+        np.testing.assert_array_equal(each, found[0])
+
+
 @given(st.data())
 def test_bounds_crop_before_the_resize(data: st.DataObject) -> None:
     width, height = data.draw(st.integers(1, 90)), data.draw(st.integers(1, 90))

@@ -259,6 +259,27 @@ void run_epochs(const Options& options, const Rows& rows, Done* done) {
   }
 }
 
+// Whoever waits for a job learns at once that another thread has cancelled it.
+bool cancel_wakes_others(const Rows& rows) {
+  std::vector<std::uint8_t> images(kRowBytes * rows.tasks.size());
+  std::vector<RowTask> many;
+  for (int i = 0; i < 20; ++i) many.insert(many.end(), rows.tasks.begin(), rows.tasks.end());
+  for (std::size_t i = 0; i < many.size(); ++i) many[i].out_row = static_cast<std::uint32_t>(i % rows.tasks.size());
+  Engine engine(rows.shards, 1, 4);
+  const auto busy = std::make_shared<Job>(many, images.data(), kOut, RowOptions{true, false});
+  const auto waiting = std::make_shared<Job>(rows.tasks, images.data(), kOut, RowOptions{true, false});
+  engine.submit(busy);
+  engine.submit(waiting);
+  constexpr std::chrono::seconds kLong{60};
+  const auto started = std::chrono::steady_clock::now();
+  std::thread other([&] { engine.wait(*waiting, kLong); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  engine.cancel(*waiting, kLong);
+  other.join();
+  engine.cancel(*busy, kLong);
+  return std::chrono::steady_clock::now() - started < kLong / 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -266,6 +287,7 @@ int main(int argc, char** argv) {
   Rows rows = read_rows(options.rows);
   know_pixels(&rows);
   Done done;
+  if (!cancel_wakes_others(rows)) ++done.wrong;
   if (options.epochs > 0) {
     run_epochs(options, rows, &done);
   } else {

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -257,6 +258,25 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
     assert int(starts[1]) in lost
     assert int(starts[3]) + shards[3].samples - 1 in {last for _, last in full.bad_samples()}
     assert not any(int(starts[5]) <= first < int(starts[6]) for first in lost)
+
+
+def test_a_shard_size_of_any_length_costs_no_memory(many_shards: Path, copied: Copy) -> None:
+    path = copied(many_shards)
+    expected = Index(path).shards[1].size_bytes
+
+    def lie(info: dict) -> None:  # type: ignore[type-arg]
+        info["shards"][1]["size_bytes"] = 2**62
+
+    rewrite(path, lie)
+    tracemalloc.start()
+    report = verify(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+    assert any(
+        found.file == shard_name(1) and f"{2**62:,}" in str(found) and f"{expected:,}" in str(found)
+        for found in report.findings
+    )
 
 
 def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 #include "jpeg/decode/turbo.h"
 
 #include <algorithm>
-#include <new>
 
 #include "jpeg/decode/splice.h"
 #include "jpeg/jpeg_errors.h"
@@ -43,7 +42,7 @@ struct TurboDecoder::State {
 
   State() {
     cinfo.err = &errors.base;
-    if (setjmp(errors.jump)) throw std::bad_alloc();  // Note [libjpeg errors]
+    if (setjmp(errors.jump)) throw_creation_error(errors.status);  // Note [libjpeg errors]
     jpeg_create_decompress(&cinfo);
   }
   ~State() { jpeg_destroy_decompress(&cinfo); }

@@ -1,7 +1,6 @@
 #include "jpeg/transcode/coefficients.h"
 
 #include <algorithm>
-#include <new>
 #include <vector>
 
 #include "jpeg/jpeg_errors.h"
@@ -69,7 +68,7 @@ struct Reader {
     in.err = &errors.base;
     out.err = &errors.base;
     errors.allow_stray_bytes = true;
-    if (setjmp(errors.jump)) throw std::bad_alloc();  // Note [libjpeg errors]
+    if (setjmp(errors.jump)) throw_creation_error(errors.status);  // Note [libjpeg errors]
     jpeg_create_decompress(&in);
     jpeg_create_compress(&out);
     in.client_data = this;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,13 @@ def check_ours(destination: Path) -> None:
 
 
 def plan_run(
-    journal: Journal, listing: Listing, shaping: dict[str, Any], *, overwrite: bool, fail_fast: bool
+    journal: Journal,
+    listing: Listing,
+    shaping: dict[str, Any],
+    *,
+    overwrite: bool,
+    fail_fast: bool,
+    unchanged: Callable[[Index], bool],
 ) -> Index | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
@@ -47,6 +54,7 @@ def plan_run(
         shaping: the options that decide the dataset's bytes.
         overwrite: another dataset, or a damaged one, may be replaced. It stays until the first new shard is there.
         fail_fast: rejected files are not acceptable.
+        unchanged: whether the sources of a dataset, which have the same paths and sizes, have the same content.
 
     Returns:
         The dataset, if it is there, whole, and what this pack would make; None where there is something to do.
@@ -60,7 +68,7 @@ def plan_run(
         problem = None
         try:
             index = Index(destination)
-            problem = _difference(index, listing, shaping) or damage(index)
+            problem = damage(index) or _difference(index, listing, shaping, unchanged)
         except DatasetError as broken:
             problem = str(broken)
         if problem is None:
@@ -114,12 +122,13 @@ def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
     return _words(unfinished.get("options"), plan["options"])
 
 
-def _difference(index: Index, listing: Listing, shaping: dict[str, Any]) -> str | None:
+def _difference(
+    index: Index, listing: Listing, shaping: dict[str, Any], unchanged: Callable[[Index], bool]
+) -> str | None:
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
-    written_ns = (index.path / DATASET_FILE).stat().st_mtime_ns
     packed = recorded_shaping(index.info)
-    if packed == shaping and same_source and listing.last_change_ns() <= written_ns:
+    if packed == shaping and same_source and unchanged(index):
         return None
     return _words(packed, shaping)
 

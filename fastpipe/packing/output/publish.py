@@ -107,6 +107,14 @@ def index_head(samples: int) -> bytes:
     return head.getvalue()
 
 
+def read_rejected(dataset: Path) -> list[dict[str, str]]:
+    """Path and reason of each source that was not packed, sorted by path."""
+    try:
+        return [json.loads(line) for line in (dataset / REJECTED_FILE).read_bytes().splitlines()]
+    except FileNotFoundError:
+        return []
+
+
 def _write_rejected(journal: Journal, tally: Tally) -> None:
     final: Path = journal.destination / REJECTED_FILE
     if not tally.rejected:

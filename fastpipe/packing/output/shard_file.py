@@ -45,7 +45,8 @@ class ShardFile:
         if self.size_bytes >= self._next_sync_bytes and (self._syncing is None or self._syncing.done()):
             self._check_sync()
             self._file.flush()
-            self._syncing = self._syncs.submit(os.fdatasync, self._file.fileno())
+            sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+            self._syncing = self._syncs.submit(sync, self._file.fileno())
             self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
 
     def finish(self) -> str:

@@ -11,14 +11,16 @@ from pathlib import Path
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.folders import list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
-from fastpipe.packing.source.reading import read_as_listed, read_member
+from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
 from fastpipe.packing.source.tars import list_archives, list_dataset
 
-__all__ = ["Listing", "Source", "list_sources", "read_source"]
+__all__ = ["Listing", "Source", "list_sources", "read_source", "read_start"]
 
 _EXPECTED = "expected a folder with one folder of images for each class, a tar file, or a folder of tar files"
+_START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
@@ -87,6 +89,19 @@ def _list(root: Path) -> Listing:
     return list_archives(root, tars, stray=[name for name in others if name not in tars])
 
 
+def read_start(root: Path, source: Source) -> bytes:
+    """The first bytes of a source file, from which its format can be told.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    handle = os.open(root / (source.path if source.archive is None else source.archive), FLAGS)
+    try:
+        return read_at(handle, min(source.size_bytes, _START_BYTES), source.offset_bytes)
+    finally:
+        os.close(handle)
+
+
 def read_source(root: Path, source: Source) -> bytes:
     """The whole content of a source file, which must be as it was listed.
 
@@ -96,4 +111,4 @@ def read_source(root: Path, source: Source) -> bytes:
     """
     if source.archive is None:
         return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
-    return read_member(root / source.archive, source.offset_bytes, source.size_bytes, source.mtime_ns)
+    return read_member(root / source.archive, source)

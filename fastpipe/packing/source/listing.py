@@ -23,6 +23,7 @@ class Source:
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
+        archive_bytes: size of the tar.
     """
 
     path: str
@@ -33,6 +34,7 @@ class Source:
     problem: str | None = None
     archive: str | None = None
     offset_bytes: int = 0
+    archive_bytes: int = 0
 
 
 @dataclass(frozen=True)

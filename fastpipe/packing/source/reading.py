@@ -8,7 +8,10 @@ import stat
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.read_at import read_at
+from fastpipe.packing.source.listing import Source
 
+FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
 # What opening a file says that was there when it was listed.
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
@@ -49,14 +52,14 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
             raise changed("was written again, with the same size")
 
     try:
-        handle = os.open(root / path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe by now? No waiting for it
+        handle = os.open(root / path, FLAGS)
     except OSError as problem:
         if problem.errno not in _GONE:
             raise
         raise changed(f"has disappeared ({problem.strerror})") from problem
     try:
         check(os.fstat(handle))
-        data = _read(handle, size_bytes)
+        data = read_at(handle, size_bytes, 0)
         check(os.fstat(handle))
     finally:
         os.close(handle)
@@ -65,25 +68,22 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
     return data
 
 
-def read_member(tar: Path, offset_bytes: int, size_bytes: int, mtime_ns: int) -> bytes:
-    """The bytes of a tar's member. The tar must have the time that it was listed with, before reading and after.
-
-    Args:
-        tar: the file.
-        offset_bytes: of the member's first byte in it.
-        size_bytes: of the member.
-        mtime_ns: of the tar, as it was listed.
+def read_member(tar: Path, member: Source) -> bytes:
+    """The bytes of a tar's member. The tar must have the size and time it was listed with, before reading and after.
 
     Raises:
         PackError: the tar cannot be read, or has changed.
     """
+
+    def unchanged() -> bool:
+        now = os.fstat(handle)
+        return (now.st_size, now.st_mtime_ns) == (member.archive_bytes, member.mtime_ns)
+
     try:
-        handle = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(tar, FLAGS)
         try:
-            unchanged = os.fstat(handle).st_mtime_ns == mtime_ns
-            os.lseek(handle, offset_bytes, os.SEEK_SET)
-            data = _read(handle, size_bytes) if unchanged else b""
-            unchanged &= os.fstat(handle).st_mtime_ns == mtime_ns
+            data = read_at(handle, member.size_bytes, member.offset_bytes) if unchanged() else b""
+            sound = unchanged() and len(data) == member.size_bytes
         finally:
             os.close(handle)
     except OSError as problem:
@@ -91,22 +91,10 @@ def read_member(tar: Path, offset_bytes: int, size_bytes: int, mtime_ns: int) ->
             f"cannot read {readable(str(tar))}: {problem.strerror}. Finished shards are kept. Remove the cause, then "
             "run the same command again: it continues there"
         ) from problem
-    if not unchanged or len(data) != size_bytes:
+    if not sound:
         raise PackError(
             f"{readable(str(tar))} has changed since it was listed, so its members may be at other offsets. Finished "
             "shards are kept. Wait until nothing changes the source, then run the same command again: it continues "
             "with the tars as they are then"
         )
     return data
-
-
-def _read(handle: int, size_bytes: int) -> bytes:
-    """So many bytes, or fewer where the file ends."""
-    data = os.read(handle, size_bytes)
-    if len(data) == size_bytes:
-        return data
-    pieces, missing = [data], size_bytes - len(data)
-    while missing > 0 and (data := os.read(handle, missing)):
-        pieces.append(data)
-        missing -= len(data)
-    return b"".join(pieces)

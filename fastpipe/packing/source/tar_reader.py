@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.read_at import read_at
 from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.packing.source import tar_headers as headers
 
@@ -95,7 +96,7 @@ class TarFile:
         place = at - self._window_at
         if place < 0 or place + size > len(self._window):
             try:
-                self._window, self._window_at, place = os.pread(self._file, max(size, _WINDOW_BYTES), at), at, 0
+                self._window, self._window_at, place = read_at(self._file, max(size, _WINDOW_BYTES), at), at, 0
             except OSError as problem:
                 raise PackError(f"{readable(str(self.path))} cannot be read: {problem.strerror}") from problem
         return self._window[place : place + size]

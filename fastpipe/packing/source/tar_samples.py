@@ -215,4 +215,5 @@ def _source(
     tar: TarFile, archive: str, path: str, member: Member, label: int = 0, problem: str | None = None
 ) -> Source:
     whole = f"{archive}/{path}" if archive else path
-    return Source(whole, label, member.size_bytes, tar.mtime_ns, tar.ctime_ns, problem, archive, member.offset_bytes)
+    times = tar.mtime_ns, tar.ctime_ns
+    return Source(whole, label, member.size_bytes, *times, problem, archive, member.offset_bytes, tar.size_bytes)

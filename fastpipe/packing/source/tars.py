@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
@@ -68,7 +69,8 @@ def _list_samples(root: Path, tars: list[str], stray: list[str], classes: list[s
 def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing:
     """As if the tars had been unpacked; see Note [a tar of a folder]."""
     folders = gathered.folders
-    depth = int(len({folder[0] for folder in folders}) == 1 and _called(next(iter(folders))[0], tars))
+    tops = {folder[0] for folder in folders}
+    depth = int(len(tops) == 1 and any(len(folder) == 2 for folder in folders) and _called(min(tops), tars))
     classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
     if not classes:
         raise PackError(
@@ -108,12 +110,4 @@ def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None
     parts = source.path[len(prefix) :].split("/")[depth:]
     if len(parts) < 2:
         return None
-    return Source(
-        prefix + "/".join(parts),
-        labels[parts[0]],
-        source.size_bytes,
-        source.mtime_ns,
-        source.ctime_ns,
-        archive=source.archive,
-        offset_bytes=source.offset_bytes,
-    )
+    return replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])

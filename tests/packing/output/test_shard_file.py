@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
 import pytest
 import xxhash
+from pack_sources import write_folder
 
+from fastpipe.errors import PackError
+from fastpipe.packing.job import pack
 from fastpipe.packing.output import shard_file
 from fastpipe.packing.output.shard_file import ShardFile
 
@@ -85,3 +89,36 @@ def test_discard_waits_for_the_sync_and_removes(tmp_path: Path, small_syncs: lis
     file.discard()
     assert not (tmp_path / "shard").exists()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("fastpipe-sync")]
+
+
+def test_a_system_without_fdatasync_syncs_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(shard_file, "_SYNC_BYTES", 2500)
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), fsync(handle))[1])
+    file = ShardFile(tmp_path / "shard")
+    for _ in range(6):
+        file.write(PIECE)
+    file.finish()
+    assert len(synced) > 1
+
+
+@pytest.mark.parametrize(("code", "fatal"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_file_system_that_cannot_sync_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, fatal: bool
+) -> None:
+    fsync = os.fsync
+
+    def refuse(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(code, os.strerror(code))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    source = write_folder(tmp_path / "source")
+    if fatal:
+        with pytest.raises(PackError, match="Input/output error"):
+            pack(source, tmp_path / "packed")
+    else:
+        assert pack(source, tmp_path / "packed").info["samples"] > 0

@@ -70,7 +70,7 @@ def source(tmp_path: Path) -> Path:
 def listed(source: Path) -> list[Source] | str:
     """The sources, without times, or the error."""
     try:
-        return [replace(each, mtime_ns=0, ctime_ns=0) for each in list_sources(source, 0).sources]
+        return [replace(each, mtime_ns=0, ctime_ns=0, archive_bytes=0) for each in list_sources(source, 0).sources]
     except PackError as problem:
         return str(problem)
 

@@ -20,6 +20,7 @@ from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
+from fastpipe.packing.source.kinds import list_sources, read_source
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -41,6 +42,18 @@ def tars(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_tar_of_another_size_is_another_one(tars: Path, tmp_path: Path) -> None:
+    """Its time is easily kept, by cp -p or rsync."""
+    source = next(each for each in list_sources(tars, 0).sources if each.problem is None and each.archive == "1.tar")
+    times = (tars / "1.tar").stat()
+    assert read_source(tars, source)
+    with open(tars / "1.tar", "ab") as file:
+        file.write(bytes(512))
+    os.utime(tars / "1.tar", ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(PackError, match=r"1\.tar has changed since it was listed"):
+        read_source(tars, source)
+
+
 def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path, tmp_path: Path) -> None:
     pack(tars, tmp_path / "undisturbed", SHARDS)
 
@@ -56,6 +69,10 @@ def test_a_stopped_pack_goes_on_and_a_finished_one_has_nothing_to_do(tars: Path,
     assert digests(tmp_path / "packed") == digests(tmp_path / "undisturbed")
     assert pack(tars, tmp_path / "packed", SHARDS).already_packed
     os.utime(tars / "1.tar")
+    assert pack(tars, tmp_path / "packed", SHARDS).already_packed
+    content = bytearray((tars / "1.tar").read_bytes())
+    content[content.index(b"\xff\xd8\xff") + 200] ^= 1
+    (tars / "1.tar").write_bytes(content)
     with pytest.raises(PackError, match="the source files have changed"):
         pack(tars, tmp_path / "packed", SHARDS)
 

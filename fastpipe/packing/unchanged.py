@@ -1,0 +1,57 @@
+"""A packed dataset, and sources that the file system calls newer -> whether they would still give the same dataset."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+import xxhash
+
+from fastpipe.errors import readable
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.packing.output.publish import read_rejected
+from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.pipeline import converted
+from fastpipe.packing.source.listing import Listing
+
+
+def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers: int) -> bool:
+    """Whether sources that changed after they were listed are packed as they are now.
+
+    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
+    each file with a new time is converted again and compared with the sample that was made of it. If all are equal,
+    dataset.json gets the time of this listing, and the next pack need not look again.
+
+    Args:
+        index: the dataset. It was packed from files of these paths and sizes, with these options.
+        listing: of the sources, in packing order.
+        how: the options.
+        workers: threads.
+    """
+    described = index.path / DATASET_FILE
+    packed_ns = described.stat().st_mtime_ns
+    if listing.last_change_ns() <= packed_ns:
+        return True
+    rejected = {entry["path"] for entry in read_rejected(index.path)}
+    sample, newer, expected = 0, [], list[int | None]()
+    for source in listing.sources:
+        packed = readable(source.path) not in rejected
+        if source.ctime_ns > packed_ns:
+            newer.append(source)
+            expected.append(sample if packed else None)
+        sample += packed
+    if sample != len(index):
+        return False
+    with closing(converted(listing.root, newer, 0, how, workers)) as pictures:
+        for position, source, outcome in pictures:
+            number = expected[position]
+            if isinstance(outcome, str) or number is None:
+                if isinstance(outcome, str) and number is None:
+                    continue
+                return False
+            record = index.records[number]
+            if (record["label"], record["xxh3_64"]) != (source.label, xxhash.xxh3_64_intdigest(outcome.jpeg)):
+                return False
+    os.utime(described, ns=(listing.taken_ns, max(listing.taken_ns, listing.last_change_ns())))
+    return True
