@@ -2,8 +2,9 @@
 
     python scripts/build_wheel.py DESTINATION [--python PYTHON] [--no-build-isolation]
 
-Run it in .venv; PYTHON is the interpreter that the wheel is for. The compiled engine's libjpeg is put into the wheel by
-auditwheel. libturbojpeg, which only ctypes loads, is put there before, together with the licence of both.
+Run it in .venv; PYTHON is the interpreter that the wheel is for. The compiled engine contains libjpeg; where the system
+has no archive of it that could be used, auditwheel puts the library into the wheel. libturbojpeg, which only ctypes
+loads, is put there before, together with the licence of both.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def system_turbojpeg() -> Path:
 
 
 def repair(work: Path, wheel: Path) -> Path:
-    """Puts the engine's libjpeg into a wheel, under a name of its own; the tag is the oldest that holds."""
+    """Puts the libjpeg that the engine needs, if any, into a wheel, renamed; the tag is the oldest that holds."""
     folder = work / "repaired"
     run(sys.executable, "-m", "auditwheel", "repair", "--strip", "-w", folder, wheel)
     return only(folder, "*.whl")

@@ -23,6 +23,7 @@ from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
 import fastpipe
+from fastpipe import _engine
 from fastpipe.packing.picture.turbo_library import BUNDLED
 
 pytestmark = [
@@ -38,6 +39,8 @@ TURBOJPEG = f"fastpipe/{BUNDLED.relative_to(PACKAGE)}"
 ENGINE = r"fastpipe/_engine\.[\w-]+\.so"
 LIBJPEG = r"fastpipe\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
 LICENCES = {"LICENSE": ROOT / "LICENSE", "libjpeg-turbo.txt": ROOT / "licenses" / "libjpeg-turbo.txt"}
+# Whether this system's libjpeg goes into the engine itself: Note [static libjpeg]
+STATIC = "jpeg" not in subprocess.run(["ldd", _engine.__file__], capture_output=True, text=True, check=True).stdout
 SYSTEM = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[\w-]*)\.so\.\d+")
 
 
@@ -120,11 +123,11 @@ def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(files:
         r"fastpipe/_engine\.pyi",
         ENGINE,
         re.escape(TURBOJPEG),
-        LIBJPEG,
         *(re.escape(f"{INFO}/{name}") for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt")),
         *(re.escape(f"{INFO}/licenses/{name}") for name in LICENCES),
-        re.escape(f"{INFO}/sboms/") + r"[\w.-]+\.json",  # auditwheel's note of what it put in
     ]
+    if not STATIC:  # auditwheel puts the library in, and a note of it
+        expected += [LIBJPEG, re.escape(f"{INFO}/sboms/") + r"[\w.-]+\.json"]
     for pattern in expected:
         assert [name for name in files if re.fullmatch(pattern, name)], f"nothing fits {pattern}"
     strangers = [name for name in files if not any(re.fullmatch(pattern, name) for pattern in expected)]
@@ -132,13 +135,15 @@ def test_it_holds_the_package_its_libraries_and_licences_and_nothing_else(files:
 
 
 def test_no_library_is_looked_for_outside_but_what_every_system_has(libraries: dict[str, Library]) -> None:
-    assert len(libraries) == 3
+    assert len(libraries) == (2 if STATIC else 3)
     inside = {Path(name).name for name in libraries}
     for name, library in libraries.items():
         outside = {needed for needed in library.needed - inside if not SYSTEM.fullmatch(needed)}
         assert not outside, f"{name} needs {outside}"
     (engine,) = (library for name, library in libraries.items() if re.fullmatch(ENGINE, name))
-    assert any(re.fullmatch(LIBJPEG, f"fastpipe.libs/{needed}") for needed in engine.needed)
+    asks = any(re.fullmatch(LIBJPEG, f"fastpipe.libs/{needed}") for needed in engine.needed)
+    assert asks != STATIC
+    assert any(name.startswith("jpeg_") for name in engine.asked_for) != STATIC
 
 
 def test_libraries_have_names_that_no_library_of_the_system_has(libraries: dict[str, Library]) -> None:
