@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
@@ -25,8 +26,9 @@ Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wro
 
 @contextlib.contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turns errors into a line on standard error and an exit code."""
+    """Turns errors into a line on standard error and an exit code. A command imports its modules before."""
     try:
+        raise_at_ctrl_c()
         yield
     except ConfigError as problem:
         err.print(f"fastpipe: {readable(str(problem))}")

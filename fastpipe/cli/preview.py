@@ -11,7 +11,6 @@ import typer
 from fastpipe.checks import whole
 from fastpipe.cli.console import Dataset, exit_codes, out
 from fastpipe.cli.tables import count
-from fastpipe.show.preview import VARIANTS, write_preview
 
 _MOST_ROWS = 100
 
@@ -38,6 +37,8 @@ def preview(
 
     Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     """
+    from fastpipe.show.preview import VARIANTS, write_preview
+
     with exit_codes():
         whole("--rows", rows, least=1, most=_MOST_ROWS)
         whole("--seed", seed, least=0, most=2**64 - 1)

@@ -13,10 +13,9 @@ from cli_run import COMMAND, failed, fp, succeeded
 from pack_sources import jpeg_bytes, write_folder
 
 import fastpipe
-from fastpipe import cli
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import Task
 from fastpipe.bench.measure import Result as Measured
+from fastpipe.bench.task import Figures, Task
+from fastpipe.cli import bench
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.packing.job import pack
 
@@ -143,7 +142,7 @@ def fake_compare(task: Task, contenders: list[str], **options: object) -> list[M
 
 
 def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.bench, "compare", fake_compare)
+    monkeypatch.setattr(bench, "compare", fake_compare)
     monkeypatch.setenv("COLUMNS", "140")
     text = succeeded("bench", packed, "--against", "torch", "--workers", 2)
     assert re.search(r"^ ?fastpipe +1,000 +900-1,100", text, re.MULTILINE)
