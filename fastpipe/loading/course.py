@@ -30,6 +30,11 @@ class Course:
         """Batches that the next iteration will give."""
         return self._batches - self._next.batches
 
+    @property
+    def remaining(self) -> int:
+        """Batches that the epoch at hand, or the next one if none is, has not handed out."""
+        return self._batches - self.position.batches
+
     def begin(self) -> tuple[EpochWorks, Position]:
         """The next iteration's works, and the position that it keeps up to date from now on."""
         start = self._next

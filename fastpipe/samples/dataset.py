@@ -16,6 +16,7 @@ from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
+from fastpipe.format.folder import dataset_folder
 from fastpipe.format.index import Index, refuse_other
 from fastpipe.samples.transform import applier
 from fastpipe.samples.worker import keep_to_one_thread
@@ -47,7 +48,9 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
     """
 
     def __init__(self, data: str | os.PathLike[str], transform: object = None, *, max_pixels: int = MAX_PIXELS) -> None:
-        path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
+        path = Path(
+            os.path.abspath(dataset_folder(data))
+        )  # it is opened again in other processes, and programs change their folder
         index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")

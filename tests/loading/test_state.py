@@ -255,3 +255,27 @@ def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
         assert (loader.state_dict()["epoch"], loader.stats().epoch) == (3, 3)
         loader.load_state_dict({**loader.state_dict(), "epoch": 1, "batches": 6})
         assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]
+
+
+def test_remaining_counts_down(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        whole = len(loader)
+        assert loader.remaining == whole == 8
+        for done, _ in enumerate(loader, 1):
+            assert (loader.remaining, len(loader)) == (whole - done, whole)
+        assert loader.remaining == whole, "of the next epoch"
+
+
+def test_remaining_of_a_loaded_epoch(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        states = [loader.state_dict() for _ in batches]
+    for state in (states[2], states[-1]):
+        with loader_of(flat) as loader:
+            loader.load_state_dict(state)
+            assert (loader.remaining, len(loader)) == (8 - state["batches"], 8)
+            assert len(list(loader)) == 8 - state["batches"]
+            assert loader.remaining == 8
+            loader.load_state_dict(state)
+            loader.set_epoch(5)
+            assert loader.remaining == 8, "another epoch begins at its start"
