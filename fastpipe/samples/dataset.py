@@ -38,7 +38,8 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
-            the dataset takes "image" from the returned dict. It may change its input.
+            the dataset takes "image" from the returned dict. If that is an array of shape (height, width, 3), it
+            becomes a tensor of shape (3, height, width), also without ToTensorV2. It may change its input.
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
 
