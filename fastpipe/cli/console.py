@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,16 @@ def exit_codes() -> Iterator[None]:
     except OSError as problem:
         err.print(f"fastpipe: system error: {readable(str(problem))}")
         raise typer.Exit(1) from problem
+
+
+def check_new(file: Path, *, overwrite: bool) -> None:
+    """Refuses to write over a file, before the work begins.
+
+    Raises:
+        ConfigError: it exists.
+    """
+    if not overwrite and os.path.lexists(file):
+        raise ConfigError(f"{file} exists; pass another name, or --overwrite to replace it")
 
 
 def print_json(content: object) -> None:

@@ -125,6 +125,12 @@ def test_inspect_draws_to_a_file_named_after_the_dataset(
     monkeypatch.chdir(tmp_path)
     assert "packed-sheet.png" in succeeded("inspect", packed)
     assert os.listdir(tmp_path) == ["packed-sheet.png"]
+    assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
+    (tmp_path / "mine.png").write_bytes(b"precious")
+    assert "mine.png exists; pass another name, or --overwrite" in failed(2, "inspect", packed, "--sheet", "mine.png")
+    assert (tmp_path / "mine.png").read_bytes() == b"precious"
+    succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_inspect_as_json(packed: Path, tmp_path: Path) -> None:

@@ -257,6 +257,19 @@ def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
         assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]
 
 
+def test_another_epoch_than_the_loaded_one_is_told(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        states = [loader.state_dict() for _ in batches]
+    with loader_of(flat) as loader:
+        for state, epoch in ((states[2], 0), (states[-1], 1), (states[0], 7)):
+            loader.load_state_dict(state)
+            loader.set_epoch(epoch)
+    (record,) = caplog.records
+    assert "set_epoch(7) drops the position of load_state_dict, batch 1 of epoch 0" in record.getMessage()
+    assert "begin the loop over epochs at 0" in record.getMessage()
+
+
 def test_remaining_counts_down(flat: Path) -> None:
     with loader_of(flat) as loader:
         whole = len(loader)
