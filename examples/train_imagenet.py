@@ -161,12 +161,18 @@ def resumed(options: argparse.Namespace, parts: dict[str, object]) -> int:
     except OSError as error:
         sys.exit(f"train_imagenet: there is no checkpoint to go on from: {error}; leave out --resume")
     changed = [
-        f"--{name.replace('_', '-')} was {was}" for name, was in saved["options"].items() if vars(options)[name] != was
+        f"--{name.replace('_', '-')} was {was}, now {vars(options)[name]}"
+        for name, was in saved["options"].items()
+        if vars(options)[name] != was
     ]
     if changed:
         sys.exit(
-            f"train_imagenet: {options.checkpoint} was made with other options: {', '.join(changed)}; pass the same"
+            f"train_imagenet: {options.checkpoint} was made with other options: {'; '.join(changed)}. They decide the "
+            "learning rate of every step (it falls to 0 in the last of --epochs), or the batches, so the two halves do "
+            "not fit together. Pass the same, or train anew with another --checkpoint"
         )
+    if saved["epoch"] + 1 == options.epochs:
+        print(f"{options.checkpoint} has all {options.epochs} epochs: nothing to do", flush=True)
     for name, part in parts.items():
         part.load_state_dict(saved[name])
     return saved["epoch"] + 1

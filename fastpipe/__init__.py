@@ -4,19 +4,29 @@ Pack a folder of photos once (`fastpipe pack SRC DST`), then iterate over batche
 
     loader = fastpipe.loader("data/train", batch_size=256)
     for images, labels in loader: ...
+
+A name is imported when it is first used: torch takes a second or two, and most commands of `fastpipe` do without it.
 """
 
-from fastpipe import native as native
-from fastpipe.augment import Augment
-from fastpipe.diagnosis import diagnose
-from fastpipe.engine.stats import Stats
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
 from fastpipe.errors import ConfigError, DatasetError, EngineError, FastpipeError, ImageError, PackError, SampleError
-from fastpipe.format.index import Index, open
-from fastpipe.loading.factory import loader
-from fastpipe.loading.loader import Loader
-from fastpipe.monitoring.monitor import monitor
-from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
-from fastpipe.samples.dataset import Dataset
+
+if TYPE_CHECKING:
+    from fastpipe.augment import Augment
+    from fastpipe.diagnosis import diagnose
+    from fastpipe.engine.stats import Stats
+    from fastpipe.format.index import Index, open
+    from fastpipe.loading.factory import loader
+    from fastpipe.loading.loader import Loader
+    from fastpipe.monitoring.monitor import monitor
+    from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+    from fastpipe.samples.dataset import Dataset
+
+if importlib.util.find_spec("fastpipe._engine") is None:
+    from fastpipe import native as native  # raises: it says why, and what to do
 
 __version__ = "0.1.0"
 
@@ -42,3 +52,31 @@ __all__ = [
     "monitor",
     "open",
 ]
+
+# Public names -> the modules that define them.
+_MODULES = {
+    "Augment": "augment",
+    "CenterCrop": "plan.crops",
+    "Dataset": "samples.dataset",
+    "Index": "format.index",
+    "Loader": "loading.loader",
+    "RandomResizedCrop": "plan.crops",
+    "Resize": "plan.crops",
+    "Stats": "engine.stats",
+    "diagnose": "diagnosis",
+    "loader": "loading.factory",
+    "monitor": "monitoring.monitor",
+    "open": "format.index",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fastpipe' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"fastpipe.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

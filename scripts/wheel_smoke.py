@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastpipe
-from fastpipe import cli
+from fastpipe.cli.commands import app
 from fastpipe.demo.render import make_photo
 
 CLASSES = ("ant", "bee", "cow")
@@ -36,7 +36,7 @@ def main(version: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, packed = Path(folder, "source"), Path(folder, "packed")
         make_pictures(source)
-        cli.app(["pack", str(source), str(packed)], standalone_mode=False)
+        app(["pack", str(source), str(packed)], standalone_mode=False)
         check_epoch(packed)
         assert len(make_photo(seed=1, index=1, label=1).jpeg) > 1000
         check_libraries()

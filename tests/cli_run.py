@@ -7,14 +7,14 @@ from pathlib import Path
 
 from typer.testing import CliRunner, Result
 
-from fastpipe import cli
+from fastpipe.cli.commands import app
 
 COMMAND = str(Path(sys.executable).with_name("fastpipe"))
 
 
 def fp(*arguments: object) -> Result:
     """Runs the command in this process."""
-    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def succeeded(*arguments: object) -> str:

@@ -24,6 +24,8 @@ from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key
 
+PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
+
 
 class Augment(torch.nn.Module):
     """Augments, normalises and mixes batches of uint8 images on their device.
@@ -280,5 +282,21 @@ def as_augment(value: object) -> Augment:
         return augment
     raise ConfigError(
         "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a "
-        f"batch, got {value!r}; for the usual normalisation: fastpipe.Augment.imagenet()"
+        f"batch, got {value!r}; {_instead(value)}"
     )
+
+
+def _instead(value: object) -> str:
+    """How a preset's name, a preset that was not called, or a transform of single images is written here."""
+    preset = value if isinstance(value, str) else getattr(value, "__name__", "")
+    preset = {"trivialaugment": "trivial_augment", "trivialaugmentwide": "trivial_augment"}.get(preset.lower(), preset)
+    if preset.lower() in PRESETS:
+        return f"write augment=fastpipe.Augment.{preset.lower()}()"
+    if isinstance(value, type):
+        return f"create an object: {value.__name__}(...)"
+    if callable(value):
+        return (
+            "for a function of the batch, write a module whose forward() calls it. A transform of single images works "
+            "with torch's DataLoader(fastpipe.Dataset(FOLDER, transform))"
+        )
+    return f"for the usual normalisation: fastpipe.Augment.imagenet(); other presets: {', '.join(PRESETS[1:])}"

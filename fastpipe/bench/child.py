@@ -7,37 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-from fastpipe.bench.contenders import Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.task import Figures, Task
 from fastpipe.errors import FastpipeError
 from fastpipe.loading.loader import Loader
 
 _MIN_BATCHES = 4
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What one process did.
-
-    Attributes:
-        images_per_s: after the warm-up.
-        first_batch_s: from asking for the loader to its first batch; imports excluded.
-        cpus: CPUs' worth of work, user and system, of the process and its workers.
-        memory_mb: proportional set size of the process and its workers, in MB, at the end; shared pages count once.
-        read_us, decode_us, resize_us: wall time of a thread for an image in each stage of fastpipe's engine; else None.
-        plan_us: main thread's time an image for planning and handing over; else None.
-    """
-
-    images_per_s: float
-    first_batch_s: float
-    cpus: float | None
-    memory_mb: float | None
-    read_us: float | None = None
-    decode_us: float | None = None
-    resize_us: float | None = None
-    plan_us: float | None = None
 
 
 def measure(contender: str, task: Task, warmup_s: float, seconds: float) -> Figures:

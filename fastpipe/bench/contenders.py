@@ -8,43 +8,23 @@ The PyTorch ones are what a careful user writes: one process a worker, workers k
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import math
 import os
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from fastpipe.bench.task import Task
 from fastpipe.format.index import Index
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is measured: a dataset, and how its batches are made.
-
-    Attributes:
-        data: a packed dataset's folder.
-        batch_size: samples a batch.
-        workers: threads, or processes.
-        size: of the output in pixels, square.
-        seed: picks order and crops.
-    """
-
-    data: str
-    batch_size: int
-    workers: int
-    size: int
-    seed: int = 0
 
 
 def fastpipe_loader(task: Task) -> Loader:
@@ -74,27 +54,6 @@ def torch_pil(task: Task) -> Iterator[Batch]:
 def torch_cv2(task: Task) -> Iterator[Batch]:
     """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize."""
     return _channels_last(_data_loader(_Cv2Dataset(task), task))
-
-
-NAMES = {
-    "fastpipe": "fastpipe",
-    "torch-pil": "DataLoader, PIL",
-    "torch-cv2": "DataLoader, turbo, cv2",
-}
-GROUPS = {"torch": ("torch-pil", "torch-cv2")}
-
-
-def missing(contender: str) -> str | None:
-    """Why a contender cannot run here; None if it can."""
-    if contender == "torch-pil" and importlib.util.find_spec("PIL") is None:
-        return "Pillow is not installed (pip install 'fastpipe[bench]')"
-    return None
-
-
-def runnable(names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Those of the contenders that can run here, and why each other one cannot."""
-    skipped = {name: reason for name in names if (reason := missing(name)) is not None}
-    return [name for name in names if name not in skipped], skipped
 
 
 class _Endless(Sampler[int]):

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import Task
+from fastpipe.bench.task import Figures, Task
 from fastpipe.errors import FastpipeError
 
 _GRACE_S = 120.0

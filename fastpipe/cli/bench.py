@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import compare
+from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
 from fastpipe.checks import whole
 from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from rich.console import RenderableType
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import NAMES
 from fastpipe.bench.measure import Result
+from fastpipe.bench.task import NAMES, Figures
 from fastpipe.cli.tables import new_table
 
 

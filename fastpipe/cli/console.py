@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
 
 out = Console(highlight=False, markup=False, soft_wrap=True)
@@ -25,8 +27,9 @@ Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wro
 
 @contextlib.contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turns errors into a line on standard error and an exit code."""
+    """Turns errors into a line on standard error and an exit code. A command imports its modules before."""
     try:
+        raise_at_ctrl_c()
         yield
     except ConfigError as problem:
         err.print(f"fastpipe: {readable(str(problem))}")
@@ -40,6 +43,16 @@ def exit_codes() -> Iterator[None]:
     except OSError as problem:
         err.print(f"fastpipe: system error: {readable(str(problem))}")
         raise typer.Exit(1) from problem
+
+
+def check_new(file: Path, *, overwrite: bool) -> None:
+    """Refuses to write over a file, before the work begins.
+
+    Raises:
+        ConfigError: it exists.
+    """
+    if not overwrite and os.path.lexists(file):
+        raise ConfigError(f"{file} exists; pass another name, or --overwrite to replace it")
 
 
 def print_json(content: object) -> None:

@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import NAMES
+from fastpipe.bench.task import NAMES, Figures
 from fastpipe.checks import whole
 from fastpipe.cli.bench_tables import throughput_table
 from fastpipe.cli.console import err, exit_codes, out
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import show
-from fastpipe.demo.run import PHOTOS, run_demo
+from fastpipe.demo import PHOTOS
 from fastpipe.packing.pack_progress import pack_progress
 
 
@@ -31,6 +30,8 @@ def demo(
 
     Packs the photos, loads an epoch, compares the speed with torch's DataLoader and draws a training batch.
     """
+    from fastpipe.demo.run import run_demo
+
     with exit_codes():
         whole("--photos", photos, least=1, most=1_000_000)
 

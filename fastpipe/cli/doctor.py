@@ -10,9 +10,7 @@ import typer
 
 from fastpipe.checks import positive, whole
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
-from fastpipe.cli.doctor_table import doctor_table
 from fastpipe.cli.tables import show
-from fastpipe.doctor import Verdict, examine
 from fastpipe.errors import ConfigError, readable
 
 if TYPE_CHECKING:
@@ -53,6 +51,9 @@ def doctor(
     each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to change. If no
     more batches come, it shows the Python stack of every process. Then it stops the command.
     """
+    from fastpipe.cli.doctor_table import doctor_table
+    from fastpipe.doctor import Verdict, examine
+
     with exit_codes():
         if train_script is not None:
             if data is not None:

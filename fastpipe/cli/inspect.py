@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fastpipe.checks import whole
-from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, print_json
 from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
@@ -28,6 +28,7 @@ def inspect(
         ),
     ] = None,
     no_sheet: Annotated[bool, typer.Option("--no-sheet", help="Draw no contact sheet.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --sheet if it exists.")] = False,
     seed: Annotated[int, typer.Option(help="Seed for the images of the sheet, and for the order with --shuffle.")] = 0,
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Compare the order of an epoch with a uniform permutation.")
@@ -45,11 +46,14 @@ def inspect(
     with exit_codes():
         if sheet is not None and no_sheet:
             raise ConfigError("--sheet and --no-sheet exclude each other; pass only one of them")
+        if sheet is not None:
+            check_new(sheet, overwrite=overwrite)
         whole("--batch-size", batch_size, least=1, most=2**31)
         index = Index(data)
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
         picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")
+        renewed = picture is not None and picture.exists()
         shown, replaced = (0, 0) if picture is None else write_contact_sheet(data, picture, seed=seed)
         if as_json:
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
@@ -59,7 +63,7 @@ def inspect(
         if shuffled is not None:
             show(out, shuffle_table(shuffled))
         if picture is not None:
-            out.print(f"{count(shown, 'image')} drawn to {picture}")
+            out.print(f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}")
         if replaced:
             err.print(
                 f"fastpipe: {count(replaced, 'image')} could not be decoded; the sheet shows other images instead. "

@@ -21,8 +21,8 @@ def pack_table(summary: Summary) -> RenderableType:
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
     table.add_row("shards", f"{len(info['shards']):,}, {shard_bytes:,} bytes")
     if tally.source_bytes:
-        share = tally.packed_bytes / tally.source_bytes
-        table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes (as JPEG)")
+        share = shard_bytes / tally.source_bytes
+        table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes")
         speed = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
     changes = info["counts"]["reencoded"]

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from fastpipe.checks import whole
-from fastpipe.cli.console import Dataset, exit_codes, out
+from fastpipe.cli.console import Dataset, check_new, exit_codes, out
 from fastpipe.cli.tables import count
-from fastpipe.show.preview import VARIANTS, write_preview
 
 _MOST_ROWS = 100
 
@@ -31,6 +30,7 @@ def preview(
         Preset, typer.Option(help="Preset of fastpipe.Augment; none: only crop and flip.")
     ] = Preset.NONE,
     out_file: Annotated[Path, typer.Option("--out", metavar="PNG", help="File for the sheet.")] = Path("preview.png"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
     rows: Annotated[int, typer.Option(help="Number of photos.")] = 6,
     seed: Annotated[int, typer.Option(help="Seed of the loader; also selects the photos.")] = 0,
 ) -> None:
@@ -38,8 +38,11 @@ def preview(
 
     Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     """
+    from fastpipe.show.preview import VARIANTS, write_preview
+
     with exit_codes():
         whole("--rows", rows, least=1, most=_MOST_ROWS)
         whole("--seed", seed, least=0, most=2**64 - 1)
+        check_new(out_file, overwrite=overwrite)
         shown = write_preview(data, out_file, preset=augment.value, rows=rows, seed=seed)
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import GROUPS, NAMES, Task, runnable
 from fastpipe.bench.measure import Result, compare
+from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, runnable
+from fastpipe.demo import PHOTOS
 from fastpipe.demo.photos import is_photo_folder, write_photos
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
@@ -19,7 +19,6 @@ from fastpipe.packing.job import PackProgress, Summary, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.show.inspection import write_contact_sheet
 
-PHOTOS = 600
 _BATCH_SIZE = 64
 _REPEATS = 3
 _SECONDS = 1.0

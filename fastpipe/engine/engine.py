@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe import _engine
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
+from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the

@@ -8,9 +8,9 @@ from collections import OrderedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe import _engine
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.format.index import Index
+from fastpipe.native import _engine
 
 _MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
 

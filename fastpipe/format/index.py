@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.folder import dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
     INDEX_FILE,
-    WORK_FOLDER,
     sample_key,
 )
 from fastpipe.format.records import Records, map_records
@@ -51,7 +51,7 @@ class Index:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
-        self.path = Path(path)
+        self.path = dataset_folder(path)
         self._max_pixels = max_pixels
         self._folder = Path(os.path.abspath(path))  # programs change their folder
         columns = ShardColumns()
@@ -116,7 +116,8 @@ class Index:
     def __repr__(self) -> str:
         return (
             f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "
-            f"{len(self.classes)} classes, {len(self.shards)} shards>"
+            f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}, "
+            f"{len(self.shards)} {'shard' if len(self.shards) == 1 else 'shards'}>"
         )
 
     def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
@@ -237,7 +238,7 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
     try:
         info = json.loads(file.read_bytes(), object_hook=hook)
     except (FileNotFoundError, NotADirectoryError) as problem:
-        raise DatasetError(_explain_missing(path)) from problem
+        raise DatasetError(why_no_dataset(path)) from problem
     except OSError as problem:
         raise DatasetError(
             f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the limit on open files "
@@ -253,22 +254,6 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
             f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
     return info
-
-
-def _explain_missing(path: Path) -> str:
-    if not path.exists():
-        return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
-    if not path.is_dir():
-        return f"{path} is a file; expected a folder that `fastpipe pack` wrote"
-    if any(path.glob("shard-*.tar")) or (path / WORK_FOLDER).exists():
-        return (
-            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it last. Run the same "
-            "`fastpipe pack` command again; it continues where it stopped"
-        )
-    return (
-        f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
-        f"If it holds photos, pack them first: fastpipe pack {path} DST"
-    )
 
 
 def _identity(file: Path | int) -> tuple[int, ...] | None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe import _engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.read_at import read_at
+from fastpipe.native import _engine
 
 # Rows that lie closer to one another are read in one go: 5 kB more of memory cost less than one more system call.
 _NEAR = 128

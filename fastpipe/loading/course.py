@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.state import Position
 from fastpipe.loading.upcoming import Upcoming
+
+_LOG = logging.getLogger("fastpipe")
 
 
 class Course:
@@ -30,6 +33,11 @@ class Course:
         """Batches that the next iteration will give."""
         return self._batches - self._next.batches
 
+    @property
+    def remaining(self) -> int:
+        """Batches that the epoch at hand, or the next one if none is, has not handed out."""
+        return self._batches - self.position.batches
+
     def begin(self) -> tuple[EpochWorks, Position]:
         """The next iteration's works, and the position that it keeps up to date from now on."""
         start = self._next
@@ -44,6 +52,16 @@ class Course:
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
         if epoch != self._next.epoch:
+            if 0 < self._next.batches < self._batches:
+                _LOG.warning(
+                    "set_epoch(%d) drops the position of load_state_dict, batch %d of epoch %d: epoch %d starts "
+                    "at its first batch. To continue at that position, begin the loop over epochs at %d",
+                    epoch,
+                    self._next.batches,
+                    self._next.epoch,
+                    epoch,
+                    self._next.epoch,
+                )
             self._next = Position(epoch)
         self.position = replace(self._next)
 

@@ -13,6 +13,7 @@ from fastpipe.errors import EngineError
 from fastpipe.loading.course import Course
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.state import Position
+from fastpipe.loading.uncompiled import uncompiled
 
 
 class Delivery:
@@ -59,6 +60,7 @@ class Delivery:
         """Batches still to come."""
         return self._left if self._begun is not None else self._course.left
 
+    @uncompiled
     def __next__(self) -> Batch:
         with self._lock:
             return self._next_batch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Sequence
 
@@ -16,6 +17,7 @@ from fastpipe.format.index import Index
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
+from fastpipe.loading.unknown import refuse
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
@@ -23,22 +25,6 @@ from fastpipe.plan.partition import Ranks
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
-
-_REFUSED = {
-    "collate_fn": "the loader collates images in C++, directly in the batch; combine tensors after the loader",
-    "worker_init_fn": "workers are C++ threads that run no Python; all randomness comes from seed=",
-    "persistent_workers": "the threads always live as long as the loader; leave it out",
-    "pin_memory": 'device="cuda" already uses pinned memory; leave it out',
-    "sampler": "the order comes from seed=, shuffle= and set_epoch()",
-    "batch_sampler": "the order comes from seed=, shuffle= and set_epoch()",
-    "generator": "pass seed=, a whole number",
-    "multiprocessing_context": "there are no worker processes; leave it out",
-    "in_order": "batches always come in order; leave it out",
-    "pin_memory_device": "pass device=; leave it out",
-    "dataset": "the first argument is the folder that `fastpipe pack` wrote",
-    "timeout": "pass stall_timeout=, the seconds without a batch after which the log says why",
-    "transform": "use crop=, hflip= and size=, and for everything else augment=, which gets the batch of tensors",
-}
 
 
 def loader(
@@ -115,10 +101,7 @@ def loader(
         ConfigError: an argument is wrong.
         DatasetError: `data` holds no finished dataset.
     """
-    for name in unknown:
-        if name in _REFUSED:
-            raise ConfigError(f"fastpipe.loader() has no argument {name}: {_REFUSED[name]}")
-        raise TypeError(f"fastpipe.loader() got an unexpected argument {name!r}")
+    refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
     flag("train", train)
     height_width = output_size(size)
     everyone = ranks_of(rank, world_size)

@@ -23,6 +23,7 @@ from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.state import position_in, state_of
+from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.plan.crops import RandomResizedCrop
@@ -115,6 +116,7 @@ class Loader:
             stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats, watchdog=watchdog
         )
         self._transfer = transfer
+        self._device = stream.device
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)
@@ -140,10 +142,25 @@ class Loader:
         """Class names; a label is a position in it."""
         return list(self._index.classes)
 
+    def __repr__(self) -> str:
+        height, width = self._recipe.size
+        batches = f"{len(self)} batches of {self.batch_size}, {height} x {width} pixels"
+        ranks = self._recipe.ranks
+        rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""
+        return f"<fastpipe loader {str(self._index.path)!r}: {batches}, on {self._device}{rank}>"
+
     def __len__(self) -> int:
-        """Number of batches in an epoch."""
+        """Number of batches in a whole epoch, also while the rest of a loaded epoch runs; `remaining` counts those."""
         return batches_per_epoch(len(self._index), self._recipe)
 
+    @property
+    def remaining(self) -> int:
+        """Number of batches that are left: in the running epoch, in the loaded one after `load_state_dict`, or, between
+        two epochs, in the next one.
+        """
+        return self._course.remaining
+
+    @uncompiled
     def __iter__(self) -> Iterator[Batch]:
         """Starts the next epoch: the epoch of `set_epoch`, or the last epoch plus 1. After `load_state_dict`, the
         iteration continues at the loaded position.
@@ -224,7 +241,20 @@ class Loader:
     def __reduce__(self) -> NoReturn:
         raise EngineError(
             "a loader owns threads and cannot be copied or pickled; call fastpipe.loader(...) in the process that "
-            "iterates over it"
+            "iterates over it. torch's DataLoader takes no loader as its dataset: a loader gives the batches itself"
+        )
+
+    def __next__(self) -> NoReturn:
+        raise TypeError(
+            "a loader is no iterator: for one batch, write next(iter(loader)); for all: for batch in loader"
+        )
+
+    def __getitem__(self, sample: object) -> NoReturn:
+        """torch's DataLoader, Subset and random_split call this, if they get a loader as their dataset."""
+        raise TypeError(
+            "this is already a loader: iterate over it, it gives whole batches and no single samples. For samples by "
+            "number, and as the dataset of torch's DataLoader, Subset or random_split, use "
+            f"fastpipe.Dataset({str(self._index.path)!r})"
         )
 
     def __enter__(self) -> Loader:

@@ -6,6 +6,20 @@ from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, RandomResizedCrop, Resize
 
+_OURS = {
+    "random": "RandomResizedCrop",
+    "randomcrop": "RandomResizedCrop",
+    "randomresizedcrop": "RandomResizedCrop",
+    "center": "CenterCrop",
+    "centercrop": "CenterCrop",
+    "resize": "Resize",
+}
+_NOT_A_CROP = (
+    ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what comes after as "
+    "augment=, which gets the batch of tensors. A transform of single images works with torch's "
+    "DataLoader(fastpipe.Dataset(FOLDER, transform))"
+)
+
 
 def output_size(value: object) -> tuple[int, int]:
     """Checks `size`: a number for a square, or (height, width), as torchvision takes them."""
@@ -38,6 +52,7 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
         return crop
     raise ConfigError(
         f"crop: expected fastpipe.RandomResizedCrop(...), fastpipe.CenterCrop(...) or fastpipe.Resize(), got {crop!r}"
+        f"{_instead(crop)}"
     )
 
 
@@ -51,3 +66,19 @@ def flip_probability(hflip: object, *, train: bool) -> float:
     if probability is not None and 0.0 <= probability <= 1.0:
         return probability
     raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
+
+
+def _instead(crop: object) -> str:
+    """How a transform of another library, or a name, is written here."""
+    if isinstance(crop, type) and issubclass(crop, (RandomResizedCrop, CenterCrop, Resize)):
+        return f". Create an object: fastpipe.{crop.__name__}()"
+    kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)
+    name = _OURS.get(kind.lower().replace("_", ""))
+    if name is None:
+        return _NOT_A_CROP if callable(crop) else ""
+    size = getattr(crop, "size", None)
+    if name == "Resize" and isinstance(size, int):
+        return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
+    values = ((option, getattr(crop, option, None)) for option in ("scale", "ratio") if name == "RandomResizedCrop")
+    options = ", ".join(f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list)))
+    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({options})"

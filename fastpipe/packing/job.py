@@ -20,7 +20,7 @@ from fastpipe.packing.output.publish import publish_dataset
 from fastpipe.packing.output.shard_writer import ShardWriter
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline import converted
-from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.kinds import could_be_source, list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.unchanged import unchanged_since
 
@@ -86,12 +86,20 @@ def pack(
     started = time.monotonic()
     options = options or PackOptions()
     check_apart(source, destination)
-    listing = list_sources(source, options.seed, shuffle=options.shuffle)
+    try:
+        listing = list_sources(source, options.seed, shuffle=options.shuffle)
+        with _disk_errors(destination):
+            check_ours(destination)
+    except PackError as problem:
+        if not could_be_source(destination):
+            raise
+        raise PackError(
+            f"{problem}. If {readable(str(destination))} is the source, it comes first: fastpipe pack "
+            f"{readable(str(destination))} DST"
+        ) from problem
     shaping = options.shaping()
     workers = options.workers or granted_cpus()
     tally = Tally()
-    with _disk_errors(destination):
-        check_ours(destination)
     with _disk_errors(destination), Journal(destination) as journal:
         done = plan_run(
             journal,

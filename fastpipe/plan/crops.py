@@ -23,13 +23,28 @@ class _Crop:
     """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
 
     def __new__(cls, *size: object, **options: object) -> Self:
+        known = list(inspect.get_annotations(cls))
+        expected = " and ".join(f"{name}=" for name in known) + " by name" if known else "no arguments"
+        if not size and "size" in options:
+            size = (options["size"],)
         if size:
-            known = ", ".join(f"{name}=" for name in inspect.get_annotations(cls)) or "no options"
             raise ConfigError(
-                f"{cls.__name__}: expected {known} by name, got {', '.join(map(repr, size))}. The size of the output "
+                f"{cls.__name__}: expected {expected}, got {', '.join(map(repr, size))}. The size of the output "
                 f"belongs to the loader: fastpipe.loader(..., size={size[0]!r}, crop=fastpipe.{cls.__name__}())"
+                f"{cls._hint(size[0])}"
+            )
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"{cls.__name__}: expected {expected}, got {'=, '.join(unknown)}=. Every resize is bilinear and "
+                "antialiased, as Pillow does it"
             )
         return super().__new__(cls)
+
+    @classmethod
+    def _hint(cls, size: object) -> str:
+        """What else a size may have been meant for."""
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +82,15 @@ class CenterCrop(_Crop):
 @dataclass(frozen=True)
 class Resize(_Crop):
     """The whole image, resized to the output's size; this can change its aspect ratio."""
+
+    @classmethod
+    def _hint(cls, size: object) -> str:
+        if not isinstance(size, int):
+            return ""
+        return (
+            f". For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: "
+            f"crop=fastpipe.CenterCrop(resize={size!r})"
+        )
 
 
 Crop = RandomResizedCrop | CenterCrop | Resize

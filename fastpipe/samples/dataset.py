@@ -16,6 +16,7 @@ from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
+from fastpipe.format.folder import dataset_folder
 from fastpipe.format.index import Index, refuse_other
 from fastpipe.samples.transform import applier
 from fastpipe.samples.worker import keep_to_one_thread
@@ -37,7 +38,8 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
-            the dataset takes "image" from the returned dict. It may change its input.
+            the dataset takes "image" from the returned dict. If that is an array of shape (height, width, 3), it
+            becomes a tensor of shape (3, height, width), also without ToTensorV2. It may change its input.
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
 
@@ -47,7 +49,9 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
     """
 
     def __init__(self, data: str | os.PathLike[str], transform: object = None, *, max_pixels: int = MAX_PIXELS) -> None:
-        path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
+        path = Path(
+            os.path.abspath(dataset_folder(data))
+        )  # it is opened again in other processes, and programs change their folder
         index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")

@@ -17,7 +17,7 @@ _ALBUMENTATIONS = ("albumentations", "albumentationsx")
 Picture = NDArray[np.uint8]
 
 
-def as_tensor(picture: Picture) -> torch.Tensor:
+def as_tensor(picture: NDArray[Any]) -> torch.Tensor:
     """(height, width, 3) -> a (3, height, width) view of the same memory, as torch's channels_last has it."""
     return torch.from_numpy(picture).permute(2, 0, 1)
 
@@ -44,12 +44,15 @@ def applier(transform: object) -> Callable[[Picture], Any]:
     def by_name(picture: Picture) -> Any:
         made = function(image=picture)
         try:
-            return made["image"]
+            image = made["image"]
         except (TypeError, KeyError, IndexError):
             raise ConfigError(
                 "transform: expected transform(image=...) to return a dict with 'image', as albumentations' "
                 f"transforms do, got {type(made).__name__}"
             ) from None
+        if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[2] in (1, 3):
+            return as_tensor(np.ascontiguousarray(image))
+        return image
 
     return by_name
 

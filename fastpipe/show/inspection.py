@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.engine.engine import Engine
+from fastpipe.engine.limits import MAX_PIXELS
+from fastpipe.engine.slots import SlotRing
+from fastpipe.engine.stats import Stats
+from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.index import Index
-from fastpipe.loading.factory import loader
+from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.options import checked_crop, flip_probability
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.show.sheet import contact_sheet, write_png
 
 _MOST_ROWS = 1_000_000
 _SHEET_SIZE = 160
 _SHEET_IMAGES = 40
+_STALL_TIMEOUT_S = 60.0
 _QUANTILES = (0, 10, 50, 90, 100)
 
 
@@ -112,19 +121,26 @@ def write_contact_sheet(
     Returns:
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
-    with loader(
-        data,
-        batch_size=count,
-        size=_SHEET_SIZE,
-        train=train,
-        shuffle=True,
-        seed=seed,
-        drop_last=False,
-        prefetch_factor=1,
-        on_error="replace",
-    ) as batches:
-        images, labels = next(iter(batches))
-        captions = [batches.classes[label] for label in labels.tolist()]
-        replaced = batches.stats().replaced
-    write_png(out, contact_sheet(images.permute(0, 2, 3, 1).contiguous().numpy(), captions))
-    return len(captions), replaced
+    index = Index(data, max_pixels=MAX_PIXELS)
+    size = (_SHEET_SIZE, _SHEET_SIZE)
+    crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
+    recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)
+    stats, engine = Stats(), Engine(index, granted_cpus())
+    try:  # the first batch of a loader, without torch
+        batch = EpochWorks(
+            index,
+            EpochPlan(index, recipe, epoch=0),
+            engine,
+            SlotRing((recipe.batch_size, *size, 3), keep=1),
+            stats,
+            first=0,
+            ahead=0,
+            exact=not train,
+            replace_bad=True,
+            watchdog=Watchdog(_STALL_TIMEOUT_S, index, engine.activities),
+        ).take()
+    finally:
+        engine.close()
+    captions = [index.classes[label] for label in batch.labels.tolist()]
+    write_png(out, contact_sheet(batch.images, captions))
+    return len(captions), stats.replaced

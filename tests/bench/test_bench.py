@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +15,9 @@ from conftest import flat_number
 from PIL import Image
 
 from fastpipe.bench import contenders, measure
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import GROUPS, NAMES, Batch, Task, endless, fastpipe_loader, torch_cv2, torch_pil
+from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2, torch_pil
 from fastpipe.bench.measure import Result, compare
+from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, missing
 from fastpipe.errors import FastpipeError
 from fastpipe.packing.job import pack
 
@@ -116,10 +117,10 @@ def test_names_and_groups_agree() -> None:
 
 
 def test_without_pillow_a_contender_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert contenders.missing("torch-pil") is None
-    monkeypatch.setattr(contenders.importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'fastpipe[bench]'" in str(contenders.missing("torch-pil"))
-    assert contenders.missing("fastpipe") is None
+    assert missing("torch-pil") is None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'fastpipe[bench]'" in str(missing("torch-pil"))
+    assert missing("fastpipe") is None
 
 
 @pytest.fixture(scope="module")

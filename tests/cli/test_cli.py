@@ -13,10 +13,9 @@ from cli_run import COMMAND, failed, fp, succeeded
 from pack_sources import jpeg_bytes, write_folder
 
 import fastpipe
-from fastpipe import cli
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import Task
 from fastpipe.bench.measure import Result as Measured
+from fastpipe.bench.task import Figures, Task
+from fastpipe.cli import bench
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.packing.job import pack
 
@@ -126,6 +125,12 @@ def test_inspect_draws_to_a_file_named_after_the_dataset(
     monkeypatch.chdir(tmp_path)
     assert "packed-sheet.png" in succeeded("inspect", packed)
     assert os.listdir(tmp_path) == ["packed-sheet.png"]
+    assert "packed-sheet.png, which replaces an earlier file" in succeeded("inspect", packed)
+    (tmp_path / "mine.png").write_bytes(b"precious")
+    assert "mine.png exists; pass another name, or --overwrite" in failed(2, "inspect", packed, "--sheet", "mine.png")
+    assert (tmp_path / "mine.png").read_bytes() == b"precious"
+    succeeded("inspect", packed, "--sheet", "mine.png", "--overwrite")
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_inspect_as_json(packed: Path, tmp_path: Path) -> None:
@@ -143,7 +148,7 @@ def fake_compare(task: Task, contenders: list[str], **options: object) -> list[M
 
 
 def test_bench_shows_everyone_and_the_ratios(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.bench, "compare", fake_compare)
+    monkeypatch.setattr(bench, "compare", fake_compare)
     monkeypatch.setenv("COLUMNS", "140")
     text = succeeded("bench", packed, "--against", "torch", "--workers", 2)
     assert re.search(r"^ ?fastpipe +1,000 +900-1,100", text, re.MULTILINE)

@@ -42,6 +42,18 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")
 
 
+def test_the_size_in_the_table_is_that_of_the_shards(source: Path, tmp_path: Path) -> None:
+    """A share below 100 % beside a size that grew, because only one of them counts the tars' headers, misleads."""
+    text = succeeded("pack", source, tmp_path / "packed")
+    shards = int(re.search(r"shards +1, ([\d,]+) bytes", text)[1].replace(",", ""))  # type: ignore[index]
+    size = re.search(r"size +([\d.]+)% of the source's ([\d,]+) bytes *\n", text)
+    assert size is not None
+    before = sum(file.stat().st_size for file in source.rglob("*.jpg"))
+    assert int(size[2].replace(",", "")) == before
+    assert shards == sum(file.stat().st_size for file in (tmp_path / "packed").glob("*.tar"))
+    assert float(size[1]) == pytest.approx(100 * shards / before, abs=0.05)
+
+
 def test_pack_tells_what_was_encoded_anew(source: Path, tmp_path: Path) -> None:
     (source / "ant" / "a.png").write_bytes(saved("PNG"))
     (source / "ant" / "b.jpg").write_bytes(saved(mode="CMYK"))

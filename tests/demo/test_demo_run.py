@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from fastpipe.bench.child import Figures
-from fastpipe.bench.contenders import Task
 from fastpipe.bench.measure import Result
+from fastpipe.bench.task import Figures, Task
 from fastpipe.demo import run
 from fastpipe.demo.run import run_demo
 from fastpipe.errors import ConfigError

@@ -166,12 +166,12 @@ def _be_child(question: dict[str, Any], out: int, err: int) -> None:
             setattr(importlib.import_module(module), attribute, value)
         if question["largest_file"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY))
-        from fastpipe import cli
+        from fastpipe.cli.commands import app
 
         os.environ.update(question["fault"])
         ctypes.CDLL(None).fault_begin()
         try:
-            cli.app(question["command"], prog_name="fastpipe")
+            app(question["command"], prog_name="fastpipe")
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1
         os.environ["FAULT_UNDER"] = ""
@@ -188,10 +188,10 @@ def _be_child(question: dict[str, Any], out: int, err: int) -> None:
 
 def _warm_up() -> None:
     """Imports what takes time once for all, also what a command imports only when it runs."""
-    from fastpipe import cli
+    from fastpipe.cli.commands import app
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
-        cli.app(["pack", os.devnull, os.devnull + "-packed"])
+        app(["pack", os.devnull, os.devnull + "-packed"])
     gc.freeze()
 
 

@@ -50,7 +50,7 @@ def test_what_a_dataset_tells(flat: Path) -> None:
     index = fastpipe.open(str(flat))
     assert len(index) == FLAT_IMAGES
     assert index.classes == list(FLAT_CLASSES)
-    assert repr(index) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes, 1 shards>"
+    assert repr(index) == f"<fastpipe dataset {str(flat)!r}: 37 samples, 3 classes, 1 shard>"
     assert sum(shard.samples for shard in index.shards) == FLAT_IMAGES
     assert [shard.path.stat().st_size for shard in index.shards] == [s.size_bytes for s in index.shards]
     assert index.records.dtype == INDEX_DTYPE

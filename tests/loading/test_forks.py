@@ -49,6 +49,8 @@ AFTER_IMPORT = (
     + """
     import fastpipe
 
+    fastpipe.Dataset  # imported with torch, once for all children
+
     gc.freeze()  # what all children share is not looked at as each ends: that would take most of their time
 
     def work():

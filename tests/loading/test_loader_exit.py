@@ -14,6 +14,7 @@ from soak import Tried, times
 
 BEGIN = """
 import atexit, gc, os, sys, threading, time
+import torch  # as training programs do; it cannot be imported while the main thread ends
 import fastpipe
 
 def make(**options):

@@ -83,6 +83,8 @@ def test_no_open_file_left(many_shards: Path, tmp_path: Path, tried: Tried) -> N
         import os, resource, sys
         import fastpipe
 
+        fastpipe.loader  # imported while there are files
+
         def take_all():
             files = []
             try:

@@ -255,3 +255,40 @@ def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
         assert (loader.state_dict()["epoch"], loader.stats().epoch) == (3, 3)
         loader.load_state_dict({**loader.state_dict(), "epoch": 1, "batches": 6})
         assert [len(iter(loader)), len(iter(loader)), len(list(loader))] == [2, 2, 2]
+
+
+def test_another_epoch_than_the_loaded_one_is_told(flat: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        states = [loader.state_dict() for _ in batches]
+    with loader_of(flat) as loader:
+        for state, epoch in ((states[2], 0), (states[-1], 1), (states[0], 7)):
+            loader.load_state_dict(state)
+            loader.set_epoch(epoch)
+    (record,) = caplog.records
+    assert "set_epoch(7) drops the position of load_state_dict, batch 1 of epoch 0" in record.getMessage()
+    assert "begin the loop over epochs at 0" in record.getMessage()
+
+
+def test_remaining_counts_down(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        whole = len(loader)
+        assert loader.remaining == whole == 8
+        for done, _ in enumerate(loader, 1):
+            assert (loader.remaining, len(loader)) == (whole - done, whole)
+        assert loader.remaining == whole, "of the next epoch"
+
+
+def test_remaining_of_a_loaded_epoch(flat: Path) -> None:
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        states = [loader.state_dict() for _ in batches]
+    for state in (states[2], states[-1]):
+        with loader_of(flat) as loader:
+            loader.load_state_dict(state)
+            assert (loader.remaining, len(loader)) == (8 - state["batches"], 8)
+            assert len(list(loader)) == 8 - state["batches"]
+            assert loader.remaining == 8
+            loader.load_state_dict(state)
+            loader.set_epoch(5)
+            assert loader.remaining == 8, "another epoch begins at its start"

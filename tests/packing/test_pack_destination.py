@@ -47,6 +47,28 @@ def test_a_destination_that_is_not_ours_is_not_touched(source: Path, tmp_path: P
         pack(source, tmp_path / "file" / "below")
 
 
+@pytest.mark.parametrize("kind", ["absent", "empty", "packed"])
+def test_swapped_source_and_destination_are_named(source: Path, tmp_path: Path, kind: str) -> None:
+    destination = tmp_path / "packed"
+    if kind == "empty":
+        destination.mkdir()
+    elif kind == "packed":
+        pack(source, destination)
+    before = digests(source)
+    with pytest.raises(PackError, match=rf"If {source} is the source, it comes first: fastpipe pack {source} DST"):
+        pack(destination, source)
+    assert digests(source) == before
+    with pytest.raises(PackError, match="does not exist") as caught:
+        pack(tmp_path / "nowhere", tmp_path / "new")
+    assert "comes first" not in str(caught.value)
+
+
+def test_a_tar_in_the_place_of_the_destination_is_named(tmp_path: Path) -> None:
+    (tmp_path / "photos.tar").touch()
+    with pytest.raises(PackError, match=r"If .*photos\.tar is the source, it comes first"):
+        pack(tmp_path / "new", tmp_path / "photos.tar")
+
+
 def test_an_empty_destination_is_fine(source: Path, tmp_path: Path) -> None:
     (tmp_path / "packed").mkdir()
     assert pack(source, tmp_path / "packed").info["samples"] == 24

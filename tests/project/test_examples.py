@@ -195,9 +195,14 @@ def test_mistakes(flat: Path, textured: Path, tmp_path: Path, capsys: pytest.Cap
         trained(flat, "--resume", "--checkpoint", made)
     trained(flat, "--checkpoint", made)
     with pytest.raises(
-        SystemExit, match=r"made with other options: --lr was [0-9.]+, --label-smoothing was [0-9.]+; pass"
+        SystemExit, match=r"made with other options: --lr was 0\.1, now 3\.0; --label-smoothing was 0\.1, now 0\.0\."
     ):
         trained(flat, "--resume", "--checkpoint", made, "--lr", 3, "--label-smoothing", 0)
+    with pytest.raises(SystemExit, match=r"--epochs was 2, now 3\. They decide the learning rate of every step"):
+        trained(flat, "--resume", "--checkpoint", made, "--epochs", 3)
+    capsys.readouterr()
+    trained(flat, "--resume", "--checkpoint", made)
+    assert capsys.readouterr().out == f"{made} has all 2 epochs: nothing to do\n"
     for arguments, said in (
         (["--checkpoint", made], "is there already; pass --resume to go on from it, or another --checkpoint"),
         (["--amp", "fp16"], "--amp fp16 needs a GPU"),

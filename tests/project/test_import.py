@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -50,6 +51,8 @@ def threads():
 
 before = threads()
 import fastpipe
+for name in fastpipe.__all__:
+    getattr(fastpipe, name)
 print("threads", *before, *threads())
 heavy = {"cv2", "kornia", "pandas", "PIL", "prometheus_client", "rich", "turbojpeg", "typer", "webdataset"}
 print("modules", *(heavy & sys.modules.keys()))
@@ -61,6 +64,8 @@ import time
 import numpy, torch
 started = time.process_time()
 import fastpipe
+for name in fastpipe.__all__:
+    getattr(fastpipe, name)
 print(time.process_time() - started)
 """
 
@@ -82,6 +87,11 @@ def test_import_adds_less_than_a_tenth_of_a_second_to_that_of_torch() -> None:
     assert min(seconds) < 0.1
 
 
+def test_import_does_without_torch() -> None:
+    code = "import sys, fastpipe; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_public_names_are_locked() -> None:
     assert set(fastpipe.__all__) == PUBLIC
     assert len(fastpipe.__all__) == len(PUBLIC)
@@ -90,6 +100,14 @@ def test_public_names_are_locked() -> None:
 def test_public_names_exist() -> None:
     missing = [name for name in fastpipe.__all__ if not hasattr(fastpipe, name)]
     assert missing == []
+    assert set(dir(fastpipe)) >= PUBLIC
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'fastpipe' has no attribute 'DataLoader'"):
+        fastpipe.DataLoader  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'DataLoader'"):
+        from fastpipe import DataLoader  # noqa: F401
 
 
 @pytest.mark.parametrize(
@@ -103,9 +121,9 @@ def test_without_the_engine_it_says_what_to_do(tmp_path: Path, source: bool, wor
     shutil.copytree(ROOT / "fastpipe", tmp_path / "fastpipe", ignore=shutil.ignore_patterns("*.so"))
     if source:
         (tmp_path / "setup.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import fastpipe"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-S", "-c", "import fastpipe"]
+    here = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
     assert re.search(words, done.stderr)
     assert done.stderr.count("Traceback") == 1, done.stderr
 
@@ -118,6 +136,7 @@ def interrupted(spec):
     raise KeyboardInterrupt
 _internal._dtype_from_pep3118 = interrupted
 import fastpipe
+fastpipe.open
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode in (-signal.SIGINT, 130)

@@ -21,9 +21,9 @@ LAYERS: dict[str, str] = {
     "checks": "",
     "progress": "",
     "machine": "",
-    "format": "fastpipe._engine",
+    "format": "fastpipe.native",
     "plan": "",
-    "engine": "fastpipe._engine",
+    "engine": "fastpipe.native",
     "augment": "torch kornia",
     "device": "torch",
     "loading": "torch",
@@ -31,9 +31,9 @@ LAYERS: dict[str, str] = {
     "monitoring": "prometheus_client",
     "prometheus": "",
     "diagnosis": "torch",
-    "": "",  # fastpipe/__init__.py: the public names
+    "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "packing/source": "",
-    "packing/picture": "fastpipe._engine cv2 turbojpeg PIL",
+    "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
     "packing/output": "",
     "packing": "",
     "verify": "",
@@ -89,7 +89,7 @@ def complaints(source: str, module: str, *, is_package: bool = False) -> list[st
     """What a module imports against the rules, a sentence each."""
     entry, found = entry_of(module), []
     for line, name in imports(source, module, is_package=is_package):
-        reserved = name if name == "fastpipe._engine" else name.split(".")[0]
+        reserved = name if name in RESERVED else name.split(".")[0]
         if reserved in RESERVED and reserved not in LAYERS[entry].split():
             allowed = ", ".join(folder for folder, names in LAYERS.items() if reserved in names.split())
             found.append(f"line {line}: {reserved} may be imported only by {allowed}; not by {module}")
@@ -173,6 +173,8 @@ def test_includes_go_down() -> None:
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
         ("fastpipe.loading.loader", "import kornia", "kornia may be imported only by augment"),
         ("fastpipe.demo.scene", "import PIL.Image", "PIL may be imported only by"),
+        ("fastpipe.plan.batch", "from fastpipe.native import _engine", "fastpipe.native may be imported only by"),
+        ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
         ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),
     ],
 )
@@ -185,9 +187,12 @@ def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) ->
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("fastpipe.engine.engine", "from fastpipe import _engine\nfrom fastpipe.plan.batch import BatchPlan"),
+        ("fastpipe.engine.engine", "from fastpipe.native import _engine\nfrom fastpipe.plan.batch import BatchPlan"),
         ("fastpipe.loading.loader", "import torch\nfrom fastpipe.errors import ConfigError"),
-        ("fastpipe.packing.picture.convert", "import cv2\nfrom .probe import probe\nfrom fastpipe import _engine"),
+        (
+            "fastpipe.packing.picture.convert",
+            "import cv2\nfrom .probe import probe\nfrom fastpipe.native import _engine",
+        ),
         ("fastpipe.demo.run", "import fastpipe\nfrom fastpipe.packing.job import pack"),
         ("fastpipe.cli", "import fastpipe\nfrom fastpipe.doctor import examine"),
     ],

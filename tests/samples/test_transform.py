@@ -84,7 +84,7 @@ def test_albumentations(albumentations_compose: type[Compose], picture: Picture)
         return mirrored(image)
 
     got = applier(albumentations_compose(look))(picture)
-    assert np.array_equal(got, mirrored(picture))
+    assert torch.equal(got, as_tensor(mirrored(picture).copy())), "(3, height, width), as models take it"
     assert seen == [((30, 50, 3), np.dtype(np.uint8), True, True)]
 
 
@@ -93,14 +93,37 @@ def test_a_subclass_of_albumentations(albumentations_compose: type[Compose], pic
         pass
 
     Mine.__module__ = "mine"
-    assert np.array_equal(applier(Mine(mirrored))(picture), mirrored(picture))
+    assert torch.equal(applier(Mine(mirrored))(picture), as_tensor(mirrored(picture).copy()))
+
+
+@pytest.mark.parametrize(("dtype", "channels"), [(np.uint8, 3), (np.float32, 3), (np.float32, 1)])
+def test_an_array_of_albumentations_becomes_a_tensor(
+    albumentations_compose: type[Compose], picture: Picture, dtype: type, channels: int
+) -> None:
+    made = picture[..., :channels].astype(dtype)
+    got = applier(albumentations_compose(lambda _: made))(picture)
+    assert (got.shape, got.dtype) == ((channels, 30, 50), torch.from_numpy(made).dtype)
+    assert np.array_equal(got.permute(1, 2, 0).numpy(), made)
+    assert got.data_ptr() == made.ctypes.data or not made.flags.c_contiguous, "no copy"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [torch.zeros(3, 30, 50), np.zeros((30, 50)), np.zeros((3, 30, 50)), "words"],
+    ids=["tensor", "2D", "CHW", "str"],
+)
+def test_what_else_albumentations_returns_stays_as_it_is(
+    albumentations_compose: type[Compose], picture: Picture, made: Any
+) -> None:
+    """ToTensorV2 gives a tensor, for one."""
+    assert applier(albumentations_compose(lambda _: made))(picture) is made
 
 
 def test_a_keyword_only_image_is_passed_by_name(picture: Picture) -> None:
     def mirror(*, image: Picture) -> dict[str, Picture]:
         return {"image": mirrored(image)}
 
-    assert np.array_equal(applier(mirror)(picture), mirrored(picture))
+    assert torch.equal(applier(mirror)(picture), as_tensor(mirrored(picture).copy()))
 
     def plain(image: torch.Tensor) -> torch.Tensor:
         return image.flip(2)

@@ -76,8 +76,19 @@ def test_the_command_says_what_it_did(flat: Path, tmp_path: Path) -> None:
         f"3 photos drawn to {out}, each with 8 variants\n"
     )
     assert read(out).shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
-    succeeded("preview", flat, "--out", out, "--rows", 90)
+    succeeded("preview", flat, "--out", out, "--rows", 90, "--overwrite")
     assert read(out).shape[0] == GAP + 37 * (SIZE + GAP + CAPTION)
+
+
+def test_a_file_is_replaced_only_if_asked_to(flat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for options in ([], ["--out", "mine.png"]):
+        file = tmp_path / (options[1] if options else "preview.png")
+        file.write_bytes(b"precious")
+        assert f"{file.name} exists; pass another name, or --overwrite" in failed(2, "preview", flat, *options)
+        assert file.read_bytes() == b"precious"
+        succeeded("preview", flat, *options, "--overwrite", "--rows", 1)
+        assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_same_seed_draws_the_same_sheet(textured: Path, tmp_path: Path) -> None:

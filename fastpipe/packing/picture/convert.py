@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe import _engine
 from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, is_icc, kept_segments, read_header
 from fastpipe.packing.picture.pillow import open_image, refuse_more_pixels

@@ -8,8 +8,8 @@ from importlib import metadata
 import numpy as np
 import xxhash
 
-from fastpipe import _engine
 from fastpipe.errors import PackError
+from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg import encode_jpeg
 
 __all__ = ["versions"]

@@ -17,7 +17,7 @@ from fastpipe.packing.source.listing import Listing, Source, put_in_order
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
 from fastpipe.packing.source.tars import list_archives, list_dataset
 
-__all__ = ["Listing", "Source", "list_sources", "read_source", "read_start"]
+__all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source", "read_start"]
 
 _EXPECTED = "expected a folder with one folder of images for each class, a tar file, or a folder of tar files"
 _START_BYTES = 4096
@@ -81,10 +81,11 @@ def _list(root: Path) -> Listing:
         )
     tars = [name for name in others if name.lower().endswith(".tar")]
     if not tars:
+        name = root.resolve().name
         raise PackError(
             f"{root} holds no folders and no tar files; expected one folder of images for each class "
-            f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), or tars. If the images have no classes, put them into a "
-            "single folder"
+            f"({name}/cat/1.jpg, {name}/dog/2.jpg), or tars. If the images have no classes, put them into one "
+            f"subfolder: {name}/all/1.jpg"
         )
     return list_archives(root, tars, stray=[name for name in others if name not in tars])
 
@@ -100,6 +101,18 @@ def read_start(root: Path, source: Source) -> bytes:
         return read_at(handle, min(source.size_bytes, _START_BYTES), source.offset_bytes)
     finally:
         os.close(handle)
+
+
+def could_be_source(path: Path) -> bool:
+    """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
+    try:
+        if not path.is_dir():
+            return path.is_file() and path.suffix.lower() == ".tar"
+        if is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists():
+            return False
+        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+    except OSError:
+        return False
 
 
 def read_source(root: Path, source: Source) -> bytes:

@@ -80,6 +80,10 @@ def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
         (lambda root: root.write_bytes(b""), "is not a tar file, or is damaged"),
         (lambda root: root.mkdir(), "holds no folders and no tar files"),
         (lambda root: tree(root, "1.jpg", "2.jpg"), "holds no folders and no tar files"),
+        (
+            lambda root: tree(root, "1.jpg"),
+            "If the images have no classes, put them into one subfolder: source/all/1.jpg",
+        ),
     ],
 )
 def test_a_source_that_is_no_image_folder(tmp_path: Path, make: object, words: str) -> None:

@@ -1,0 +1,73 @@
+"""What a user passes as a dataset -> its folder, or an error that says what to pass instead."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from fastpipe.errors import ConfigError
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+def dataset_folder(data: object) -> Path:
+    """The path of a packed dataset's folder; whether there is a dataset is not looked at.
+
+    Raises:
+        ConfigError: it is no path.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        return Path(data)
+    raise ConfigError(f"data: expected one folder that `fastpipe pack` wrote, got {_named(data)}")
+
+
+def why_no_dataset(path: Path) -> str:
+    """Why a folder without dataset.json is none, and what to do."""
+    if not path.exists():
+        hint = ""
+        if _ADDRESS.match(str(path)):
+            hint = ". fastpipe reads folders of this machine: download the dataset first"
+        elif path.parts[:1] == ("~",):
+            hint = f". Python does not expand ~: pass {path.expanduser()}"
+        elif re.search(r"[*?\[{]", str(path)):
+            hint = ". fastpipe expands no patterns: pass the folder itself. It is one dataset, with all of its shards"
+        if hint:
+            return f"{path} does not exist; expected a folder that `fastpipe pack` wrote{hint}"
+        return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"
+    if not path.is_dir():
+        hint = f". Pack it first: fastpipe pack {path} DST" if path.suffix == ".tar" else ""
+        return f"{path} is a file; expected a folder that `fastpipe pack` wrote{hint}"
+    if any(path.glob("shard-*.tar")) or (path / WORK_FOLDER).exists():
+        return (
+            f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it last. Run the same "
+            "`fastpipe pack` command again; it continues where it stopped"
+        )
+    return (
+        f"{path} is not a packed dataset: it has no {DATASET_FILE}. "
+        f"If it holds photos, pack them first: fastpipe pack {path} DST"
+    )
+
+
+def _named(data: object) -> str:
+    """An object that is no path, and what to pass instead."""
+    name, kinds = type(data).__name__, {kind.__name__ for kind in type(data).__mro__}
+    if isinstance(data, (list, tuple, set)):
+        return (
+            f"a {name} of {len(data)}. A loader reads one dataset: put the sources into one folder, pack it with "
+            "`fastpipe pack`, and pass the folder that pack wrote"
+        )
+    if kinds & {"DataLoader", "Loader"}:
+        return f"a {name}. That is already a loader: iterate over it"
+    if type(data).__module__.startswith("fastpipe."):
+        return f"{data!r}. Pass its folder"
+    if "Subset" in kinds:
+        return (
+            f"a {name}. A loader reads a whole dataset: pack the part by itself, or use torch's "
+            "DataLoader(Subset(fastpipe.Dataset(FOLDER), indices))"
+        )
+    if "Dataset" in kinds:
+        source = getattr(data, "root", "SRC")
+        return f"a {name}. Pack its images once, with the command: fastpipe pack {source} DST. Then pass DST"
+    return repr(data)

@@ -1,0 +1,100 @@
+"""Tests of the start of the `fastpipe` command: which modules it imports, and Ctrl-C in the middle of that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_run import COMMAND
+from conftest import run_script
+from pack_sources import write_folder
+
+Environment = dict[str, str]
+
+
+@pytest.fixture
+def with_module(tmp_path: Path) -> Callable[[str, str], Environment]:
+    """An environment in which a module of a library has other code."""
+
+    def place(name: str, code: str) -> Environment:
+        (tmp_path / "modules").mkdir()
+        (tmp_path / "modules" / f"{name}.py").write_text(code, encoding="utf-8")
+        paths = [str(tmp_path / "modules"), os.environ.get("PYTHONPATH", "")]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    return place
+
+
+def run(environment: Environment, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [COMMAND, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_only_commands_that_need_torch_import_it(
+    with_module: Callable[[str, str], Environment], tmp_path: Path
+) -> None:
+    environment = with_module("torch", "raise SystemExit('torch is imported')")
+    source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
+    for arguments in (
+        ["--help"],
+        ["--version"],
+        *([command, "--help"] for command in ("pack", "bench", "inspect", "verify", "preview", "doctor", "demo")),
+        ["pack", source, packed],
+        ["inspect", packed, "--sheet", tmp_path / "sheet.png", "--shuffle"],
+        ["verify", packed],
+    ):
+        done = run(environment, *arguments)
+        assert (done.returncode, done.stderr) == (0, ""), arguments
+    assert run(environment, "preview", packed, "--out", tmp_path / "preview.png").stderr == "torch is imported\n"
+
+
+# A library may turn KeyboardInterrupt into another error: numpy's C extensions do.
+SLOW = """
+import time
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except BaseException:
+    raise ImportError("the module cannot be initialized")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("typer", "--help"), ("numpy", "pack"), ("cv2", "verify"), ("torch", "preview"), ("torch", "doctor")],
+)
+def test_ctrl_c_in_the_middle_of_an_import(
+    with_module: Callable[[str, str], Environment], tmp_path: Path, module: str, command: str
+) -> None:
+    words = {"--help": [], "pack": [tmp_path, tmp_path / "packed"], "doctor": []}.get(command, [tmp_path])
+    with subprocess.Popen(
+        [COMMAND, command, *map(str, words)],
+        env=with_module(module, SLOW),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "importing\n"
+        started.send_signal(signal.SIGINT)
+        output, errors = started.communicate(timeout=30)
+    assert (started.returncode, output, errors) == (130, "", "fastpipe: interrupted\n")
+
+
+def test_a_command_that_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    done = run_script(
+        """
+        import signal, sys
+        from fastpipe.cli.interrupts import end_at_ctrl_c, raise_at_ctrl_c
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
+        end_at_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        raise_at_ctrl_c()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        """
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,202 @@
+"""Tests of the words where users of other loaders stumble: each error says what to write instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError, EngineError
+
+FOLDER_OF_PHOTOS = "/photos/train"
+
+
+@pytest.fixture
+def loader(flat: Path) -> fastpipe.Loader:
+    return fastpipe.loader(flat, 5, size=12, num_workers=1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda loader: loader[0],
+        lambda loader: next(iter(DataLoader(loader))),
+        lambda loader: next(iter(DataLoader(loader, batch_size=None))),
+        lambda loader: next(iter(DataLoader(loader, batch_size=2, shuffle=True, num_workers=1))),
+        lambda loader: Subset(loader, [0])[0],
+        lambda loader: next(iter(DataLoader(Subset(loader, [0, 1]), batch_size=2))),
+        lambda loader: random_split(loader, [0.5, 0.5])[1][0],
+    ],
+)
+def test_a_loader_as_a_dataset(flat: Path, loader: fastpipe.Loader, use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match="this is already a loader: iterate over it") as caught:
+        use(loader)
+    assert f"use fastpipe.Dataset({str(flat)!r})" in str(caught.value)
+
+
+def test_a_loader_as_the_dataset_of_spawned_workers(loader: fastpipe.Loader) -> None:
+    with pytest.raises(EngineError, match="DataLoader takes no loader as its dataset: a loader gives the batches"):
+        next(iter(DataLoader(loader, num_workers=1, multiprocessing_context="spawn")))  # type: ignore[arg-type]
+
+
+def test_a_loader_as_an_iterator(loader: fastpipe.Loader) -> None:
+    with pytest.raises(TypeError, match=r"write next\(iter\(loader\)\)"):
+        next(loader)
+    assert len(next(iter(loader))[1]) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("workers", TypeError, "unexpected argument 'workers'; did you mean num_workers=?"),
+        ("batchsize", TypeError, "did you mean batch_size=?"),
+        ("Shufle", TypeError, "did you mean shuffle=?"),
+        ("augmentation", TypeError, "did you mean augment=?"),
+        ("colour", TypeError, "it has data, batch_size, size,"),
+        ("image_size", ConfigError, "pass size="),
+        ("transform", ConfigError, "DataLoader(fastpipe.Dataset(FOLDER, transform))"),
+        ("subset", ConfigError, "DataLoader(Subset(fastpipe.Dataset(FOLDER), indices))"),
+        ("dtype", ConfigError, "pass augment=fastpipe.Augment.imagenet()"),
+        ("num_replicas", ConfigError, "pass world_size="),
+    ],
+)
+def test_arguments_of_other_loaders(flat: Path, name: str, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=re.escape(words)):
+        fastpipe.loader(flat, **{name: 2})  # type: ignore[arg-type]
+
+
+class Photos(TensorDataset):
+    """A dataset like torchvision's, which know their folder."""
+
+    root = FOLDER_OF_PHOTOS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda flat: [flat, flat], "got a list of 2. A loader reads one dataset: put the sources into one folder"),
+        (lambda flat: fastpipe.open(flat), "37 samples, 3 classes, 1 shard>. Pass its folder"),
+        (lambda flat: fastpipe.Dataset(flat), "37 samples. Pass its folder"),
+        (lambda flat: Subset(fastpipe.Dataset(flat), [0]), "got a Subset. A loader reads a whole dataset"),
+        (lambda flat: Photos(torch.zeros(3)), f"fastpipe pack {FOLDER_OF_PHOTOS} DST. Then pass DST"),
+        (lambda flat: TensorDataset(torch.zeros(3)), "fastpipe pack SRC DST. Then pass DST"),
+        (lambda flat: DataLoader(fastpipe.Dataset(flat)), "got a DataLoader. That is already a loader"),
+        (lambda flat: None, "expected one folder that `fastpipe pack` wrote, got None"),
+    ],
+)
+def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words: str) -> None:
+    for take in (fastpipe.loader, fastpipe.Dataset, fastpipe.open):
+        with pytest.raises(ConfigError, match=f"^data: expected one folder .*{re.escape(words.split(', got ')[-1])}"):
+            take(wrong(flat))
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/data/train/*.tar", "fastpipe expands no patterns: pass the folder itself"),
+        ("/data/train-{000..146}.tar", "fastpipe expands no patterns: pass the folder itself"),
+        ("s3://bucket/train", "fastpipe reads folders of this machine: download the dataset first"),
+        ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
+    ],
+)
+def test_paths_that_python_does_not_expand(path: str, words: str) -> None:
+    with pytest.raises(DatasetError, match=re.escape(words)):
+        fastpipe.loader(path)
+
+
+def test_a_tar_that_is_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").touch()
+    with pytest.raises(DatasetError, match=f"Pack it first: fastpipe pack {tmp_path / 'a.tar'} DST"):
+        fastpipe.loader(tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("randaugment", "write augment=fastpipe.Augment.randaugment()"),
+        ("TrivialAugmentWide", "write augment=fastpipe.Augment.trivial_augment()"),
+        (fastpipe.Augment.simclr, "write augment=fastpipe.Augment.simclr()"),
+        (fastpipe.Augment, "create an object: Augment(...)"),
+        ("strong", "other presets: simclr, randaugment, trivial_augment"),
+        (lambda images: images, "write a module whose forward() calls it"),
+        ([lambda images: images], "write a module whose forward() calls it"),
+    ],
+)
+def test_augmentations_in_other_words(flat: Path, wrong: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        fastpipe.loader(flat, augment=wrong)
+
+
+def test_presets_are_those_of_augment() -> None:
+    from fastpipe.augment.module import PRESETS
+    from fastpipe.show import preview
+
+    assert all(isinstance(getattr(fastpipe.Augment, name)(), fastpipe.Augment) for name in PRESETS)
+    assert set(PRESETS) - {"imagenet"} == set(preview.PRESETS) - {"none"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (fastpipe.Resize, "Create an object: fastpipe.Resize()"),
+        ("random_resized_crop", "Write crop=fastpipe.RandomResizedCrop()"),
+        ("center", "Write crop=fastpipe.CenterCrop()"),
+        (lambda image: image, "crop= says only which part of an image becomes the row"),
+    ],
+)
+def test_crops_in_other_words(flat: Path, wrong: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        fastpipe.loader(flat, crop=wrong)
+
+
+def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
+    from torchvision import transforms
+    from torchvision.transforms import v2
+
+    for module in (transforms, v2):
+        pairs = {
+            module.RandomResizedCrop(160, scale=(0.2, 1.0), ratio=(0.5, 2.0)): (
+                "Write size=(160, 160), crop=fastpipe.RandomResizedCrop(scale=(0.2, 1.0), ratio=(0.5, 2.0))"
+            ),
+            module.CenterCrop(160): "Write size=(160, 160), crop=fastpipe.CenterCrop()",
+            transforms.Resize(256): "Of the shorter side: write crop=fastpipe.CenterCrop(resize=256)",
+            transforms.Resize((96, 128)): "Write size=(96, 128), crop=fastpipe.Resize()",
+            module.CenterCrop: "Write crop=fastpipe.CenterCrop()",
+            module.Compose([module.CenterCrop(160)]): "crop= says only which part of an image becomes the row",
+        }
+        for crop, words in pairs.items():
+            with pytest.raises(ConfigError, match=re.escape(words)):
+                fastpipe.loader(flat, crop=crop)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"A transform of single images works with torch's DataLoader"):
+        fastpipe.loader(flat, augment=transforms.Compose([transforms.ToTensor()]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: fastpipe.Resize(256), "Resize: expected no arguments, got 256"),
+        (lambda: fastpipe.Resize(256), "crop=fastpipe.CenterCrop(resize=256)"),
+        (lambda: fastpipe.Resize(size=256), "fastpipe.loader(..., size=256, crop=fastpipe.Resize())"),
+        (lambda: fastpipe.RandomResizedCrop(size=224), "fastpipe.loader(..., size=224, crop="),
+        (lambda: fastpipe.CenterCrop(224), "CenterCrop: expected resize= by name, got 224"),
+        (lambda: fastpipe.RandomResizedCrop(antialias=True), "expected scale= and ratio= by name, got antialias=."),
+        (lambda: fastpipe.Resize(interpolation=2), "Every resize is bilinear and antialiased"),
+    ],
+)
+def test_arguments_of_torchvisions_crops(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        make()
+
+
+def test_the_repr_of_a_loader(flat: Path) -> None:
+    loader = fastpipe.loader(flat, 5, size=(12, 16), num_workers=1, drop_last=False)
+    assert repr(loader) == f"<fastpipe loader {str(flat)!r}: 8 batches of 5, 12 x 16 pixels, on cpu>"
+    second = fastpipe.loader(flat, 5, size=12, num_workers=1, rank=1, world_size=3)
+    assert repr(second).endswith("2 batches of 5, 12 x 12 pixels, on cpu, rank 1 of 3>")
