@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkout import ROOT
+from checkout import ROOT, TESTS
 from conftest import FLAT_IMAGES, run_script
 
 import fastpipe
@@ -186,14 +186,15 @@ def test_a_graph_can_be_captured_while_a_monitor_asks_for_stats(textured: Path) 
 def test_training_with_the_loader(textured: Path, mode: str) -> None:
     """The step, however it is run, sees what a loader on the CPU gives."""
     options = {"augment": fastpipe.Augment.imagenet(), "seed": 3}
-    losses: dict[str, list[float]] = {"cuda": [], "cpu": []}
-    for device, found in losses.items():
-        step = step_of("resnet18", 2, torch.device("cuda"), mode)
+    losses = []
+    for device in ("cuda", "cpu"):
+        step, found = step_of("resnet18", 2, torch.device("cuda"), mode), []
         with loader_of(textured, device, **options) as loader:
             for _ in range(2):
                 for images, labels in loader:
                     found.append(step(images.cuda(), labels.cuda()).clone())
-    there, here = (torch.stack(found).cpu() for found in losses.values())  # type: ignore[arg-type]
+        losses.append(torch.stack(found).cpu())
+    there, here = losses
     assert torch.isfinite(there).all()
     torch.testing.assert_close(there, here, atol=0.1, rtol=0.1)
 
@@ -201,7 +202,7 @@ def test_training_with_the_loader(textured: Path, mode: str) -> None:
 def test_two_processes_on_one_gpu(flat: Path, tmp_path: Path) -> None:
     made = tmp_path / "made.pt"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += [str(ROOT / "examples" / "train_imagenet.py"), str(flat), str(flat), "--checkpoint", str(made)]
+    command += [str(TESTS / "train_imagenet_rank.py"), str(tmp_path), str(flat), str(flat), "--checkpoint", str(made)]
     command += ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
