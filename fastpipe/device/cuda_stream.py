@@ -63,7 +63,8 @@ class CudaStream:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._pins = True
         self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-        finish = partial(torch._C._CudaStreamBase.synchronize, self._stream)  # torch.cuda.Stream's is written in Python
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # after the latest copy
+        finish = partial(torch._C._CudaEventBase.synchronize, self._copied)  # that of torch.cuda.Event is Python's
         self._slots = PageLocked(self._register, finish, self._cudart.cudaHostUnregister)
 
     @property
@@ -78,7 +79,9 @@ class CudaStream:
         return self._pinned(shape, lambda: torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy())
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self.device, non_blocking=True)
+        there = tensor.to(self.device, non_blocking=True)
+        self._copied.record(self._stream)
+        return there
 
     def work(self) -> AbstractContextManager[object]:
         return torch.cuda.stream(self._stream)

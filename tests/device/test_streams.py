@@ -127,8 +127,9 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch, "ones", lambda *shape, device: real(*shape))
-    stream = SimpleNamespace(synchronize=lambda stream: fake.log.append("finish"))
-    monkeypatch.setattr(torch._C, "_CudaStreamBase", stream)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: "event")
+    event = SimpleNamespace(synchronize=lambda event: fake.log.append(f"finish {event}"))
+    monkeypatch.setattr(torch._C, "_CudaEventBase", event)
     return fake
 
 
@@ -142,7 +143,7 @@ def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
     assert stream.pinned_bytes == 3 * 36_300
     kept = torch.from_numpy(slots.pop())[:1]
     slots.clear()
-    assert cuda.log == ["finish", "unregister"] * 2
+    assert cuda.log == ["finish event", "unregister"] * 2
     assert (len(kept), stream.pinned_bytes) == (1, 36_300)
 
 
