@@ -199,15 +199,16 @@ class Policy(Operation):
 
     def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""
+        spare = torch.empty_like(images)
         for number, layer in enumerate(host):
-            images = images.index_select(0, tensors[f"{number}.moves"])
+            images, spare = torch.index_select(images, 0, tensors[f"{number}.moves"], out=spare), images
             numbers = tensors[f"{number}.numbers"]
             for name, begin, end in layer.groups:
                 group = images[begin:end]
                 made = self._function(name)(group, *_parameters(name, numbers[begin:end]))
                 if made is not group:
                     group.copy_(made)
-        return images.index_select(0, tensors["back"])
+        return torch.index_select(images, 0, tensors["back"], out=spare)
 
     def _function(self, name: str) -> Function:
         return self.fast(_FUNCTIONS[name][0])
