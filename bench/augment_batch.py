@@ -25,6 +25,7 @@ class Batch:
     Args:
         count: images.
         size: pixels a side.
+        device: where all of it lies.
         compile: our functions run through torch.compile.
 
     Attributes:
@@ -35,16 +36,17 @@ class Batch:
         taps: of a blur's kernel.
     """
 
-    def __init__(self, count: int, size: int, *, compile: bool = False) -> None:
+    def __init__(self, count: int, size: int, device: str | torch.device = "cpu", *, compile: bool = False) -> None:
         self._compile = compile
         generator = torch.Generator().manual_seed(0)
         coarse = torch.rand(count, 3, size // 12 + 2, size // 12 + 2, generator=generator)
         smooth = torch.nn.functional.interpolate(coarse, (size, size), mode="bilinear")
         grain = torch.rand(count, 3, size, size, generator=generator) / 12
-        self.bytes = ((smooth + grain).clamp(0, 1) * 255).byte().contiguous(memory_format=torch.channels_last)
+        pixels = ((smooth + grain).clamp(0, 1) * 255).byte().to(device)
+        self.bytes = pixels.contiguous(memory_format=torch.channels_last)
         self.images = (self.bytes / 255).contiguous()
-        self.labels = torch.arange(count)
-        self.share = torch.rand(count, generator=generator)
+        self.labels = torch.arange(count, device=device)
+        self.share = torch.rand(count, generator=generator).to(device)
         self.taps = size // 10 // 2 * 2 + 1
 
     def kornia(self, module: torch.nn.Module) -> Call:
@@ -53,7 +55,8 @@ class Batch:
 
     def each(self, function: Callable[[Tensor, float], Tensor], values: Tensor) -> Call:
         """torchvision's function, which takes one parameter: image by image."""
-        return lambda: torch.stack([function(*pair) for pair in zip(self.images, values.tolist(), strict=True)])
+        numbers = values.tolist()
+        return lambda: torch.stack([function(*pair) for pair in zip(self.images, numbers, strict=True)])
 
     def ours(self, function: Callable[..., Tensor], *parameters: Tensor) -> Call:
         """Our function on a copy of the images, part by part, as Augment takes a batch on a CPU."""
@@ -72,7 +75,8 @@ class Batch:
     def kornia_chain(self, *modules: torch.nn.Module) -> Call:
         """uint8 -> kornia's modules -> kornia's normalising."""
         normalise: Any = kornia.augmentation.Normalize
-        chain = torch.nn.Sequential(*modules, normalise(torch.tensor(IMAGENET_MEAN), torch.tensor(IMAGENET_STD)))
+        moments = (torch.tensor(each, device=self.bytes.device) for each in (IMAGENET_MEAN, IMAGENET_STD))
+        chain = torch.nn.Sequential(*modules, normalise(*moments))
         return lambda: chain(self.bytes.float().div(255))
 
     def torchvision_chain(self, *transforms: Any) -> Call:

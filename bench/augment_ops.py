@@ -1,10 +1,10 @@
 """Operations of augmentations -> a Markdown table: what each costs by kornia, by torchvision and by us.
 
-    python -m bench.augment_ops [--batch 64] [--size 224] [--rounds 9] [--only hue simclr] [--compile]
+    python -m bench.augment_ops [--batch 64] [--size 224] [--rounds 9] [--only hue simclr] [--compile] [--device cuda]
 
-All do the same work on a CPU, in one thread, with parameters of its own for each image; torchvision takes one a call,
-so it is called image by image, as in a dataset. Figures are milliseconds of CPU time a batch, medians. The contenders
-take turns, so that a change of the machine's speed meets all of them.
+All do the same work, with parameters of its own for each image; torchvision takes one a call, so it is called image by
+image, as in a dataset. Figures are medians of milliseconds a batch: of CPU time, in one thread; on a GPU, until it has
+done the work. The contenders take turns, so that a change of the machine's speed meets all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import kornia.augmentation
 import torch
 
 from bench.augment_batch import Batch, Call, torchvision
+from bench.gpu.loads import finish
 from fastpipe import Augment
 from fastpipe.augment import colour, tones, warp
 from fastpipe.augment.blur import gaussian_blur
@@ -97,13 +98,13 @@ def edges(batch: Batch, f: Any) -> Iterator[Row]:
         each(f.adjust_sharpness, factors),
         ours(tones.sharpness, factors),
     )
-    numbers = numbers_of("rotate", degrees.double().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3]))
+    numbers = numbers_of("rotate", degrees.double().cpu().numpy() / 135, TRIVIAL_AUGMENT, (x.shape[2], x.shape[3]))
     yield (
         "rotate, nearest pixel",
         by_kornia(k.RandomRotation(30.0, resample="nearest", p=1.0)),
         lambda: kornia.geometry.transform.rotate(x, degrees, mode="nearest"),
         each(f.rotate, degrees),
-        ours(warp.warp, torch.from_numpy(numbers).float()),
+        ours(warp.warp, torch.from_numpy(numbers).float().to(x.device)),
     )
 
 
@@ -197,7 +198,8 @@ def presets(batch: Batch, v2: Any) -> Iterator[Row]:
 
 def normalising(batch: Batch) -> dict[str, Call]:
     """uint8 -> normalised: as it is usually written, and by us with and without memory that is used again."""
-    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    device = batch.bytes.device
+    mean, std = (torch.tensor(each, device=device).view(1, 3, 1, 1) for each in (IMAGENET_MEAN, IMAGENET_STD))
     keeps, narrow, fresh = Augment.imagenet(), Augment.imagenet(dtype=torch.bfloat16), Augment.imagenet()
 
     def forget() -> object:
@@ -214,22 +216,45 @@ def normalising(batch: Batch) -> dict[str, Call]:
     }
 
 
-def measure(calls: Sequence[Call | None], rounds: int) -> list[float]:
-    """Milliseconds of CPU time each, the median of so many rounds after one that does not count; None gives nan."""
+def measure(calls: Sequence[Call | None], rounds: int, device: torch.device) -> list[float]:
+    """Milliseconds each, the median of so many rounds after one that does not count; None gives nan."""
     times: list[list[float]] = [[] for _ in calls]
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
     for turn in range(rounds + 1):
         for mine, call in zip(times, calls, strict=True):
             if call is not None:
-                started = time.process_time()
+                finish(device)
+                started = clock()
                 call()
+                finish(device)
                 if turn:
-                    mine.append(1000 * (time.process_time() - started))
+                    mine.append(1000 * (clock() - started))
     return [median(mine) if mine else nan for mine in times]
+
+
+def operations(batch: Batch, *, with_presets: bool = True) -> list[Row]:
+    """All rows of the table."""
+    import torchvision.transforms.v2 as v2
+
+    rows = [*colours(batch, v2.functional), *edges(batch, v2.functional), *tonal(batch, v2.functional)]
+    return [*rows, *presets(batch, v2)] if with_presets else rows
+
+
+@torch.no_grad()
+def figures(count: int, size: int, device: torch.device, rounds: int) -> dict[str, dict[str, float | None]]:
+    """Milliseconds a batch by operation and contender; None where a library has no such operation."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, *calls in operations(Batch(count, size, device)):
+            times = measure(calls, rounds, device)
+            found[name] = {who: None if isnan(ms) else ms for who, ms in zip(NAMES, times, strict=True)}
+    return found
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="CPU time of augmentation operations.")
+    parser = argparse.ArgumentParser(description="Time of augmentation operations.")
     parser.add_argument("--batch", type=int, default=64, help="images in a batch (default 64)")
     parser.add_argument("--size", type=int, default=224, help="height and width in pixels (default 224)")
     parser.add_argument("--rounds", type=int, default=9, help="number of rounds; the table shows medians (default 9)")
@@ -239,38 +264,37 @@ def main() -> None:
     parser.add_argument(
         "--compile", action="store_true", help="also run fastpipe through torch.compile, without presets"
     )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1 (default cpu)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     warnings.filterwarnings("ignore")
-    import torchvision.transforms.v2 as v2
+    device = torch.device(arguments.device)
 
     versions = f"torch {torch.__version__}, kornia {kornia.__version__}, torchvision {torchvision.__version__}"
     shape = f"{arguments.batch} x 3 x {arguments.size} x {arguments.size}"
-    sys.stdout.write(f"{versions}, Python {platform.python_version()}, {platform.machine()}\n")
-    sys.stdout.write(f"{shape}, float32; ms of CPU time a batch, one thread\n\n")
+    clock = "ms of CPU time a batch, one thread" if device.type == "cpu" else "ms a batch"
+    on = platform.machine() if device.type == "cpu" else torch.cuda.get_device_name(device)
+    sys.stdout.write(f"{versions}, Python {platform.python_version()}, {on}\n")
+    sys.stdout.write(f"{shape}, float32; {clock}\n\n")
     names = (*NAMES, "ours, compiled") if arguments.compile else NAMES
     sys.stdout.write(f"| operation | {' | '.join(names)} |\n|---|{'---:|' * len(names)}\n")
-    batch, f = Batch(arguments.batch, arguments.size), v2.functional
-    table = [*colours(batch, f), *edges(batch, f), *tonal(batch, f)]
+    batch = Batch(arguments.batch, arguments.size, device)
+    table: list[Sequence[Any]] = list(operations(batch, with_presets=not arguments.compile))
     if arguments.compile:
-        batch = Batch(arguments.batch, arguments.size, compile=True)
-        extra = [*colours(batch, f), *edges(batch, f), *tonal(batch, f)]
+        extra = operations(Batch(arguments.batch, arguments.size, device, compile=True), with_presets=False)
         table = [(*row, other[-1]) for row, other in zip(table, extra, strict=True)]
-    else:
-        table += presets(batch, v2)
     for name, *calls in table:
         if name.startswith(tuple(arguments.only)):
-            figures = measure(calls, arguments.rounds)
-            cells = ["" if isnan(figure) else f"{figure:.1f}" for figure in figures]
+            cells = ["" if isnan(ms) else f"{ms:.1f}" for ms in measure(calls, arguments.rounds, device)]
             sys.stdout.write(f"| {name} | {' | '.join(cells)} |\n")
             sys.stdout.flush()
     if arguments.only == [""] and not arguments.compile:
         alone = normalising(batch)
         sys.stdout.write("\n| normalising alone | ms | times as fast |\n|---|---:|---:|\n")
-        figures = measure(list(alone.values()), arguments.rounds)
-        for name, figure in zip(alone, figures, strict=True):
-            sys.stdout.write(f"| {name} | {figure:.1f} | {figures[0] / figure:.1f} |\n")
+        times = measure(list(alone.values()), arguments.rounds, device)
+        for name, ms in zip(alone, times, strict=True):
+            sys.stdout.write(f"| {name} | {ms:.1f} | {times[0] / ms:.1f} |\n")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -25,7 +26,11 @@ from fastpipe.packing.options import PackOptions
 
 LEARN, TEST = 1000, 200
 SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 24, 0.01
+# The object may lie near the edge, so the crops keep most of the picture.
+SCALE, RATIO = (0.85, 1.0), (3 / 4, 8 / 5)
 LEAST = 0.80
+
+Batches = Collection[tuple[Tensor, Tensor]]
 
 
 def packed(folder: Path, count: int, seed: int) -> Path:
@@ -52,7 +57,7 @@ def normalised(images: Tensor) -> Tensor:
     return (pixels - mean) / deviation
 
 
-def learn(model: nn.Module, batches: fastpipe.Loader) -> None:
+def learn(model: nn.Module, batches: Batches) -> None:
     """Trains; a line every five epochs."""
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=EPOCHS * len(batches))
@@ -73,7 +78,7 @@ def learn(model: nn.Module, batches: fastpipe.Loader) -> None:
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, batches: fastpipe.Loader) -> float:
+def accuracy(model: nn.Module, batches: Batches) -> float:
     """The share of samples that are told right."""
     model.eval()
     right = samples = 0
@@ -81,6 +86,14 @@ def accuracy(model: nn.Module, batches: fastpipe.Loader) -> float:
         right += int((model(normalised(images)).argmax(1) == labels).sum())
         samples += len(labels)
     return right / samples
+
+
+def trained(training: Batches, testing: Batches, classes: int) -> float:
+    """Makes a network and trains it; returns the share of test samples that it tells right."""
+    torch.set_num_threads(1)  # such small steps gain little from more, and lose much where other programs run
+    model = network(classes)
+    learn(model, training)
+    return accuracy(model, testing)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -96,16 +109,12 @@ def main(arguments: list[str] | None = None) -> None:
     made = time.perf_counter()
 
     torch.manual_seed(options.seed)
-    torch.set_num_threads(1)  # such small steps gain little from more, and lose much where other programs run
-    # The object may lie near the edge, so the crops keep most of the picture.
-    crop = fastpipe.RandomResizedCrop(scale=(0.85, 1.0), ratio=(3 / 4, 8 / 5))
+    crop = fastpipe.RandomResizedCrop(scale=SCALE, ratio=RATIO)
     with (
         fastpipe.loader(learnt, BATCH_SIZE, size=SIZE, crop=crop, seed=options.seed) as training,
         fastpipe.loader(test, 100, size=SIZE, crop=fastpipe.Resize(), train=False) as testing,
     ):
-        model = network(len(training.classes))
-        learn(model, training)
-        share = accuracy(model, testing)
+        share = trained(training, testing, len(training.classes))
     print(f"making took {made - started:.0f} s, training {time.perf_counter() - made:.0f} s")
     print(f"accuracy {100 * share:.1f} % of {TEST} photos that it has not seen; expected {100 * LEAST:.0f} % or more")
     if share < LEAST:

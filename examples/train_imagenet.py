@@ -3,8 +3,11 @@
     fastpipe pack imagenet/train data/train
     fastpipe pack imagenet/val data/val
     python examples/train_imagenet.py data/train data/val --model resnet50 --checkpoint resnet50.pt
+    torchrun --nproc-per-node=8 examples/train_imagenet.py data/train data/val --batch-size 2048
 
-One process, one device, torch and fastpipe only. Copy it, with resnet.py, and change what you like.
+Under torchrun each process trains on one GPU, or all of them on the CPU. They share each batch, so that --resume goes
+on with any number of processes that divides it. torch and fastpipe only. Copy it, with resnet.py, and change what you
+like.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 
 import fastpipe
 from resnet import DEPTHS, ResNet
@@ -37,7 +42,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("val", nargs="?", help="packed validation data; without it nothing is evaluated")
     add("--model", choices=DEPTHS, default="resnet50")
     add("--epochs", type=int, default=90)
-    add("--batch-size", type=int, default=256)
+    add("--batch-size", type=int, default=256, help="samples a step, of all processes together (default: %(default)s)")
     add("--size", type=int, default=224, help="of the pictures, pixels (default: %(default)s)")
     add("--lr", type=float, default=0.1, help="highest learning rate of batches of 256; scaled by the batch size")
     add("--warmup", type=float, default=5, help="epochs in which the learning rate rises (default: %(default)s)")
@@ -67,13 +72,40 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def joined(options: argparse.Namespace) -> tuple[int, int]:
+    """Under torchrun, joins the other processes and takes a GPU; returns this rank and the number of processes."""
+    if "LOCAL_RANK" not in os.environ:
+        return 0, 1
+    backend = "gloo"
+    if torch.device(options.device).type == "cuda":
+        gpus = torch.cuda.device_count()
+        options.device = f"cuda:{int(os.environ['LOCAL_RANK']) % gpus}"
+        torch.cuda.set_device(options.device)
+        if gpus >= int(os.environ["LOCAL_WORLD_SIZE"]):  # NCCL takes one process a GPU
+            backend = "nccl"
+    dist.init_process_group(backend)
+    if options.batch_size % dist.get_world_size():
+        sys.exit(
+            f"train_imagenet: --batch-size {options.batch_size} cannot be shared by {dist.get_world_size()} processes; "
+            "pass a multiple"
+        )
+    return dist.get_rank(), dist.get_world_size()
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum over all processes, in each of them."""
+    if dist.is_initialized():
+        dist.all_reduce(values)
+    return values
+
+
 def opened(folder: str, options: argparse.Namespace, *, train: bool) -> fastpipe.Loader:
     """Opens a loader of normalised pictures on the device; in training, with labels as the options make them."""
     names = ("label_smoothing", "mixup", "cutmix", "erasing") if train else ()
     augment = fastpipe.Augment.imagenet(dtype=AMP[options.amp], **{name: getattr(options, name) for name in names})
     return fastpipe.loader(
         folder,
-        options.batch_size,
+        options.batch_size // (dist.get_world_size() if dist.is_initialized() else 1),
         size=options.size,
         train=train,
         seed=options.seed,
@@ -113,7 +145,7 @@ def train_epoch(
     options: argparse.Namespace,
 ) -> str:
     """Takes a step for each rate; returns the loss and the speed in words."""
-    total, samples, waited_s = torch.zeros((), device=options.device), 0, 0.0
+    total, waited_s = torch.zeros((), device=options.device), 0.0
     iterator = iter(batches)
     started = time.perf_counter()
     model.train()
@@ -130,28 +162,28 @@ def train_epoch(
         scaler.step(optimizer)
         scaler.update()
         total += loss.detach()  # stays on the device: asking for its value would wait for the GPU
-        samples += len(images)
-    mean = total.item() / len(rates)
+    world_size = dist.get_world_size() if dist.is_initialized() else 1
+    mean = summed(total).item() / world_size / len(rates)
     seconds = time.perf_counter() - started
     if not math.isfinite(mean):
         sys.exit(f"train_imagenet: the loss became {mean}; try a smaller --lr, a longer --warmup or --amp bf16")
-    speed = f"{samples / seconds:,.0f} images/s, {1000 * seconds / len(rates):.1f} ms a step"
+    speed = f"{len(rates) * options.batch_size / seconds:,.0f} images/s, {1000 * seconds / len(rates):.1f} ms a step"
     return f"loss {mean:.3f}, {speed}, {100 * waited_s / seconds:.1f} % of it waiting for data"
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: fastpipe.Loader, options: argparse.Namespace) -> str:
     """Classifies every sample once; returns in words how many are right."""
-    right, samples = torch.zeros(2, dtype=torch.int64, device=options.device), 0
+    counts = torch.zeros(3, dtype=torch.int64, device=options.device)
     model.eval()
     for images, labels in batches:
         with autocast(options):
             logits = model(images)
         best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
-        right += torch.stack([best[:, 0].sum(), best.sum()])
-        samples += len(labels)
-    top1, top5 = (100 * right / samples).tolist()
-    return f"top-1 {top1:.2f} %, top-5 {top5:.2f} % of {samples} samples"
+        best &= batches.valid[:, None]  # the last batch may repeat samples that another process counts
+        counts += torch.stack([best[:, 0].sum(), best.sum(), batches.valid.sum()])
+    top1, top5, samples = summed(counts).tolist()
+    return f"top-1 {100 * top1 / samples:.2f} %, top-5 {100 * top5 / samples:.2f} % of {samples} samples"
 
 
 def resumed(options: argparse.Namespace, parts: dict[str, object]) -> int:
@@ -191,6 +223,7 @@ def save(options: argparse.Namespace, parts: dict[str, object], epoch: int) -> N
 def main(arguments: list[str] | None = None) -> None:
     """Trains, evaluates and saves, epoch by epoch."""
     options = parsed(arguments)
+    rank, world_size = joined(options)
     torch.manual_seed(options.seed)
     torch.backends.cudnn.benchmark = True  # all batches have one size: let cuDNN look for its fastest kernels
     train = opened(options.train, options, train=True)
@@ -200,12 +233,13 @@ def main(arguments: list[str] | None = None) -> None:
             f"train_imagenet: {options.val} has other classes than {options.train}; pack both from the same folders"
         )
 
-    model = ResNet(options.model, len(train.classes)).to(options.device, memory_format=torch.channels_last)
+    network = ResNet(options.model, len(train.classes)).to(options.device, memory_format=torch.channels_last)
     if options.compile:
-        model.compile()
-    optimizer = torch.optim.SGD(grouped(model, options.weight_decay), lr=options.lr, momentum=0.9, nesterov=True)
+        network.compile()
+    model = DistributedDataParallel(network) if world_size > 1 else network
+    optimizer = torch.optim.SGD(grouped(network, options.weight_decay), lr=options.lr, momentum=0.9, nesterov=True)
     scaler = torch.amp.GradScaler(torch.device(options.device).type, enabled=options.amp == "fp16")
-    parts = {"model": model, "optimizer": optimizer, "scaler": scaler}
+    parts = {"model": network, "optimizer": optimizer, "scaler": scaler}
     first = resumed(options, parts) if options.resume else 0
 
     steps, highest = len(train), options.lr * options.batch_size / 256
@@ -218,8 +252,11 @@ def main(arguments: list[str] | None = None) -> None:
         train.set_epoch(epoch)
         trained = train_epoch(model, batches, rates[epoch * steps : (epoch + 1) * steps], optimizer, scaler, options)
         evaluated = f"; {evaluate(model, val, options)}" if val is not None else ""
-        save(options, parts, epoch)
-        print(f"epoch {epoch + 1} of {options.epochs}: {trained}{evaluated}", flush=True)
+        if rank == 0:
+            save(options, parts, epoch)
+            print(f"epoch {epoch + 1} of {options.epochs}: {trained}{evaluated}", flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

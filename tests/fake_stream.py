@@ -21,6 +21,9 @@ class FakeMark:
     is_done: bool = False
 
     def done(self) -> bool:
+        self.stream.asked.append(self.what)
+        if self.stream.error is not None:
+            raise self.stream.error
         return self.is_done or self.stream.at_once
 
     def wait(self, timeout_s: float) -> bool:
@@ -35,25 +38,58 @@ class FakeMark:
 
 
 @dataclass
+class StepMark:
+    """Done when a device has done the steps before it."""
+
+    at: float
+
+    def done(self) -> bool:
+        return time.monotonic() >= self.at
+
+    def wait(self, timeout_s: float) -> bool:
+        time.sleep(min(timeout_s, max(0.0, self.at - time.monotonic())))
+        return self.done()
+
+    def since(self, earlier: StepMark) -> float:
+        return self.at - earlier.at
+
+
+@dataclass
 class FakeStream:
     """Looks like another device to what it is given to: it asks for copies, and looks ahead.
 
     Attributes:
         at_once: marks are done when they are made.
         late, pause_s: waits that are in vain, and seconds that each wait takes.
+        step_s: if not 0, seconds that the device is at each training step, one after the other.
         log: what was asked for, in order.
         marks: all that were made in the stream itself.
+        asked: marks that were asked whether they are done.
+        error: what asking raises.
     """
 
     at_once: bool = True
     lookahead: int = 1
     late: int = 0
     pause_s: float = 0.0
+    step_s: float = 0.0
+    idle_at: float = 0.0
     log: list[str] = field(default_factory=list)
     marks: list[FakeMark] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    slots: int = 0
     buffers: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     copies: bool = True
+
+    @property
+    def pinned_bytes(self) -> int:
+        return 1000 * self.slots
+
+    def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        self.slots += 1
+        return np.empty(shape, dtype=np.uint8)
 
     def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         self.buffers += 1
@@ -72,7 +108,11 @@ class FakeStream:
         self.marks.append(FakeMark(self, f"mark {len(self.marks)}"))
         return self.marks[-1]
 
-    def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark:
+    def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark | StepMark:
         self.log.append("hand over")
         assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+        if self.step_s:
+            before = StepMark(max(self.idle_at, time.monotonic()))
+            self.idle_at = before.at + self.step_s
+            return before
         return FakeMark(self, "user")

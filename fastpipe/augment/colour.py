@@ -36,8 +36,7 @@ def contrast(images: Tensor, factors: Tensor) -> Tensor:
 
 def saturation(images: Tensor, factors: Tensor) -> Tensor:
     """0: grey, 1: as it is."""
-    rest = grey(images).mul_(_each(1 - factors))
-    return images.mul_(_each(factors)).add_(rest).clamp_(0, 1)
+    return torch.lerp(grey(images), images, _each(factors), out=images).clamp_(0, 1)
 
 
 def hue(images: Tensor, turns: Tensor) -> Tensor:

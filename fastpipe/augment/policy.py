@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fastpipe.augment import colour, tones, warp
-from fastpipe.augment.operation import Operation, on_rows
+from fastpipe.augment import colour, placement, tones, warp
+from fastpipe.augment.operation import Function, Operation, on_rows
 from fastpipe.augment.plan import Array, Draws, Step
 from fastpipe.plan.draws import Stream
 
@@ -79,9 +80,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Tensor], int]] = {
     "equalize": (tones.equalize, 0),
 }
 
-_FUNCTION_OF_PICK = np.array(
-    [-1 if pick == "identity" else list(_FUNCTIONS).index("warp" if pick in _WARPS else pick) for pick in PICKS]
-)
+# Last those that stay as they are.
+_FUNCTION_OF_PICK = np.array([[*_FUNCTIONS, "identity"].index("warp" if pick in _WARPS else pick) for pick in PICKS])
 
 
 def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
@@ -96,17 +96,8 @@ def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) ->
     Returns:
         (n, 6): a matrix of fastpipe.augment.warp, or the number in the first column.
     """
-    if pick in ("translate_x", "translate_y"):
-        side = size[1] if pick == "translate_x" else size[0]
-        most = 150 / 331 * side if space.translate is None else space.translate
-        # Whole pixels, towards 0; what is whole but for rounding stays.
-        pixels = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
-        return warp.translate_x(pixels) if pick == "translate_x" else warp.translate_y(pixels)
-    if pick in ("shear_x", "shear_y"):
-        shear = warp.shear_x if pick == "shear_x" else warp.shear_y
-        return shear(share * space.shear, size)
-    if pick == "rotate":
-        return warp.rotate(share * space.rotate)
+    if pick in _WARPS:
+        return warp.to_halves(_matrices(pick, share, space, size), size)
     numbers = np.zeros((len(share), 6))
     if pick in ("brightness", "saturation", "contrast", "sharpness"):
         numbers[:, 0] = 1 + share * space.enhance
@@ -117,12 +108,25 @@ def numbers_of(pick: str, share: Values, space: Space, size: tuple[int, int]) ->
     return numbers
 
 
+def _matrices(pick: str, share: Values, space: Space, size: tuple[int, int]) -> Values:
+    if pick in ("translate_x", "translate_y"):
+        side = size[1] if pick == "translate_x" else size[0]
+        most = 150 / 331 * side if space.translate is None else space.translate
+        # Whole pixels, towards 0; what is whole but for rounding stays.
+        pixels = np.sign(share) * np.floor(np.abs(share) * most + 1e-6)
+        return warp.translate_x(pixels) if pick == "translate_x" else warp.translate_y(pixels)
+    if pick == "rotate":
+        return warp.rotate(share * space.rotate)
+    shear = warp.shear_x if pick == "shear_x" else warp.shear_y
+    return shear(share * space.shear, size)
+
+
 @dataclass(frozen=True)
 class Layer:
-    """One layer's groups: each sample but those of "identity" is in one.
+    """One layer's groups.
 
     Attributes:
-        rows: (m,) numbers in the batch, group by group, ascending in each.
+        rows: (n,) numbers in the batch, group by group, ascending in each; last those that stay as they are.
         groups: for each that has samples: name of the function, where it begins in rows and where it ends.
     """
 
@@ -146,14 +150,18 @@ class Policy(Operation):
         self.magnitude = magnitude
 
     def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
-        """Host: a Layer each. Arrays, for each layer l: "l.rows" (m,), "l.numbers" (m, 6)."""
+        """Host: a Layer each. Arrays: for each layer l "l.moves" (n,), which image of the layer before comes where, and
+        "l.numbers" (n, 6); "back" (n,), where each row of the batch is after the last layer.
+        """
         layers: list[Layer] = []
         arrays: dict[str, Array] = {}
+        back = np.arange(len(draws))
         for number in range(self.layers):
             layer, numbers = self._plan_layer(draws, size, number)
             layers.append(layer)
-            arrays |= {f"{number}.rows": layer.rows, f"{number}.numbers": numbers}
-        return Step(tuple(layers), arrays)
+            arrays |= {f"{number}.moves": back[layer.rows], f"{number}.numbers": numbers}
+            back = np.argsort(layer.rows)
+        return Step(tuple(layers), arrays | {"back": back})
 
     def _plan_layer(self, draws: Draws, size: tuple[int, int], number: int) -> tuple[Layer, NDArray[np.float32]]:
         picked = (draws.each(Stream.OPERATION + number) * len(PICKS)).astype(np.int64)
@@ -169,7 +177,6 @@ class Policy(Operation):
             numbers[rows] = numbers_of(pick, share, self.space, size)
         function = _FUNCTION_OF_PICK[picked]
         order = np.argsort(function, kind="stable")
-        order = order[function[order] >= 0]
         edges = np.searchsorted(function[order], np.arange(len(_FUNCTIONS) + 1))
         groups = tuple(
             (name, int(begin), int(end))
@@ -180,17 +187,38 @@ class Policy(Operation):
 
     def run(self, images: Tensor, first: int, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
         """Does one group after the other, layer after layer."""
+        if not placement.on_cpu(images.device):
+            return self._run_sorted(images, host, tensors)
         for number, layer in enumerate(host):
-            index, numbers = tensors[f"{number}.rows"], tensors[f"{number}.numbers"]
+            numbers = tensors[f"{number}.numbers"]
             for name, begin, end in layer.groups:
-                function, width = _FUNCTIONS[name]
-                mine = numbers[begin:end]
-                parameters = [mine] if width > 1 else [mine[:, 0]] * width
-                images = on_rows(
-                    self.fast(function), images, first, layer.rows[begin:end], index[begin:end], *parameters
-                )
+                rows = layer.rows[begin:end]
+                parameters = _parameters(name, numbers[begin:end])
+                images = on_rows(self._function(name), images, first, rows, torch.from_numpy(rows), *parameters)
         return images
+
+    def _run_sorted(self, images: Tensor, host: tuple[Layer, ...], tensors: Mapping[str, Tensor]) -> Tensor:
+        """A whole batch with few launches: a layer sorts all images once, so that each group is a slice."""
+        spare = torch.empty_like(images)
+        for number, layer in enumerate(host):
+            images, spare = torch.index_select(images, 0, tensors[f"{number}.moves"], out=spare), images
+            numbers = tensors[f"{number}.numbers"]
+            for name, begin, end in layer.groups:
+                group = images[begin:end]
+                made = self._function(name)(group, *_parameters(name, numbers[begin:end]))
+                if made is not group:
+                    group.copy_(made)
+        return torch.index_select(images, 0, tensors["back"], out=spare)
+
+    def _function(self, name: str) -> Function:
+        return self.fast(_FUNCTIONS[name][0])
 
     def extra_repr(self) -> str:
         """The arguments."""
         return f"layers={self.layers}, magnitude={self.magnitude}, {self.space}"
+
+
+def _parameters(name: str, numbers: Tensor) -> list[Tensor]:
+    """A group's (m, 6) numbers -> what its function takes besides the images."""
+    width = _FUNCTIONS[name][1]
+    return [numbers] if width > 1 else [numbers[:, 0]] * width

@@ -5,20 +5,29 @@ All take images (n, 3, height, width) float32 in [0, 1], which they may overwrit
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from fastpipe.augment import placement
+
+_BELOW_1 = 1 - 2**-24  # the greatest float32 below it
+_LANES = 32  # threads of a GPU that do the same at a time
 
 
 def posterize(images: Tensor, bits: Tensor) -> Tensor:
     """As many tones as so many bits can tell apart."""
     levels = torch.exp2(bits)[:, None, None, None]
-    return torch.minimum(images.mul_(levels).floor_(), levels - 1).div_(levels)
+    return images.clamp_max_(_BELOW_1).mul_(levels).floor_().div_(levels)
 
 
 def solarize(images: Tensor, thresholds: Tensor) -> Tensor:
     """Inverts all from the threshold up."""
-    above = (images >= thresholds[:, None, None, None]).to(images.dtype)
-    return images.mul_(1 - 2 * above).add_(above)  # exactly x or 1 - x; torch.where is slow on a CPU
+    above = torch.empty_like(images)
+    torch.ge(images, thresholds[:, None, None, None], out=above)
+    return images.sub_(above).abs_()  # exactly x or 1 - x
 
 
 def sharpness(images: Tensor, factors: Tensor) -> Tensor:
@@ -27,10 +36,15 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     if height < 3 or width < 3:
         return images
     inner = images[:, :, 1:-1, 1:-1]
+    # The kernel is 1 all around and 5 in the middle, of 13.
+    if not placement.on_cpu(images.device):
+        blurred = torch.lerp(inner, functional.avg_pool2d(images, 3, 1), 9 / 13)
+        torch.lerp(blurred, inner, factors[:, None, None, None], out=inner)
+        return images.clamp_(0, 1)
     rows = images[:, :, :-2] + images[:, :, 1:-1]
     rows += images[:, :, 2:]
     blurred = rows[..., :-2] + rows[..., 1:-1]
-    blurred += rows[..., 2:]  # the sum of nine; the kernel is 1 all around and 5 in the middle, of 13
+    blurred += rows[..., 2:]  # the sum of nine
     blurred.add_(inner, alpha=4).div_(13)
     inner.add_(blurred.sub_(inner).mul_(1 - factors[:, None, None, None]))
     return images.clamp_(0, 1)
@@ -41,20 +55,32 @@ def autocontrast(images: Tensor) -> Tensor:
     least = images.amin((2, 3), keepdim=True)
     span = images.amax((2, 3), keepdim=True).sub_(least)
     flat = span == 0
-    return images.sub_(least.masked_fill_(flat, 0)).div_(span.masked_fill_(flat, 1)).clamp_(0, 1)
+    return images.sub_(least.masked_fill_(flat, 0)).div_(span.masked_fill_(flat, 1))
 
 
 def equalize(images: Tensor) -> Tensor:
     """Evens out how often each tone of 256 occurs in each channel; Pillow's rule."""
     count, channels, height, width = images.shape
-    tones = images.mul(256 - 1e-3).to(torch.uint8)
-    index = tones.view(count, channels, height * width).to(torch.int64)
-    histogram = torch.zeros((count, channels, 256), dtype=torch.int64, device=images.device)
-    histogram.scatter_add_(2, index, torch.ones((), dtype=torch.int64, device=images.device).expand_as(index))
-    up_to = histogram.cumsum(2)
-    # Pillow leaves the last tone that occurs out of the count: its place is that of the first full sum.
-    last = histogram.gather(2, (up_to == height * width).to(torch.uint8).argmax(2, keepdim=True))
-    step = (height * width - last) // 255
-    table = ((up_to - histogram + step // 2) // step.clamp_min(1)).clamp_(0, 255)
+    pixels = height * width
+    tones = images.mul(256 - 1e-3).to(torch.int64).view(count, channels, pixels)
+    histogram = _histogram(tones)
+    before = histogram.cumsum(2).sub_(histogram)
+    # Pillow leaves the last tone that occurs out of the count: from there on the sum is all pixels.
+    step = (histogram.add_(before) % pixels).amax(2, keepdim=True) // 255
+    table = before.add_(step // 2).div_(step.clamp_min(1), rounding_mode="floor").clamp_max_(255)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
-    return table.to(torch.float32).mul_(1 / 255).gather(2, index).view_as(images)
+    return table.mul(1 / 255).gather(2, tones).view_as(images)
+
+
+def _histogram(tones: Tensor) -> Tensor:
+    """(n, 3, pixels) of 256 tones -> (n, 3, 256) int64, how often each occurs.
+
+    On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would add to one number, one
+    after the other.
+    """
+    count, channels, pixels = tones.shape
+    lanes = 1 if placement.on_cpu(tones.device) else math.gcd(pixels, _LANES)
+    index = tones.view(count, channels, pixels // lanes, lanes)
+    histogram = torch.zeros((count, channels, 256, lanes), dtype=torch.int32, device=tones.device)
+    one = torch.ones((), dtype=torch.int32, device=tones.device)
+    return histogram.scatter_add_(2, index, one.expand_as(index)).sum(3)

@@ -49,18 +49,25 @@ def _matrices(like: NDArray[np.float64], **entries: NDArray[np.float64]) -> Matr
     return out
 
 
+def to_halves(matrices: Matrices, size: tuple[int, int]) -> Matrices:
+    """The same moves, of pixels to places where the image reaches from -1 to 1, as grid_sample wants them."""
+    height, width = size
+    halves: Matrices = matrices * np.array([2 / width] * 3 + [2 / height] * 3)
+    return halves
+
+
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
     """Moves pixels.
 
     Args:
         images: (n, 3, height, width) float32.
-        matrices: (n, 6) float32; see shear_x.
+        matrices: (n, 6) float32; see shear_x and to_halves.
     """
     height, width = images.shape[2:]
-    x = torch.arange(width, dtype=torch.float32, device=images.device) - (width - 1) / 2
-    y = torch.arange(height, dtype=torch.float32, device=images.device)[:, None] - (height - 1) / 2
-    a, b, c, d, e, f = matrices[:, :, None, None].unbind(1)
-    # grid_sample wants -1 to 1 from edge to edge.
-    across, down = a * x + (b * y + c), d * x + (e * y + f)
-    grid = torch.stack((across.div_(width / 2), down.div_(height / 2)), dim=3)
+    x = torch.arange(-(width - 1) / 2, width / 2, dtype=torch.float32, device=images.device)
+    y = torch.arange(-(height - 1) / 2, height / 2, dtype=torch.float32, device=images.device)
+    slope_x, slope_y, offset = matrices.view(-1, 2, 3, 1).unbind(2)  # (n, 2, 1) each
+    # (n, 2, height, width): what x adds, the same in each row, and what y and the offset add.
+    grid = (slope_x * x)[:, :, None] + torch.addcmul(offset, slope_y, y)[:, :, :, None]
+    grid = grid.permute(0, 2, 3, 1)
     return functional.grid_sample(images, grid, mode="nearest", padding_mode="zeros", align_corners=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
-from fastpipe.device.streams import Mark, Stream
+from fastpipe.device.streams import Stream
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 
@@ -42,6 +44,21 @@ class StagedBatch:
     labels: torch.Tensor
     valid: torch.Tensor
     ready: Mark
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What the device has to do for a batch.
+
+    Attributes:
+        first, copied, ready: before the copies, after them, after the augmentation.
+        in_time: all was queued before the device had done the copies, so that it did not pause for the host.
+    """
+
+    first: Mark
+    copied: Mark
+    ready: Mark
+    in_time: bool
 
 
 class Transfer:
@@ -73,7 +90,8 @@ class Transfer:
         self._stats = stats
         self._watchdog = watchdog
         self._copying: deque[tuple[Mark, HostMemory]] = deque()
-        self._working: deque[tuple[Mark, Mark]] = deque()
+        self._working: deque[_Work] = deque()
+        self._augment_s = math.inf  # the latest time without pauses
         self._users: deque[Mark] = deque()
 
     @property
@@ -81,13 +99,34 @@ class Transfer:
         """Batches to queue before the one before them is handed out."""
         return self._stream.lookahead
 
+    @property
     def under_way(self) -> int:
-        """Batches that are queued and not done. Any thread may ask."""
-        return sum(not ready.done() for _, ready in list(self._working))
+        """Batches that are queued and were not done at the last `collect`.
+
+        Any thread may ask: it does not look at the device. A look from another thread would break a CUDA graph that
+        the training loop captures.
+        """
+        return len(self._working)
+
+    def collect(self) -> None:
+        """Lets go of host memory that has been copied, and counts what the device has done.
+
+        Raises:
+            RuntimeError: work of the program has failed on the device.
+        """
+        while self._copying and self._copying[0][0].done():
+            self._copying.popleft()
+        while self._working and self._working[0].ready.done():
+            self._stats.device_s += self._device_s(self._working.popleft())
+
+    def _device_s(self, work: _Work) -> float:
+        augment_s = work.ready.since(work.copied)
+        if work.in_time:
+            self._augment_s = augment_s
+        return work.copied.since(work.first) + min(augment_s, self._augment_s)
 
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
-        self._collect()
         started = time.perf_counter()
         plan = None
         arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "valid": batch.plan.valid}
@@ -97,18 +136,16 @@ class Transfer:
             arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
         planned = time.perf_counter()
         with self._stream.work():
-            first = self._stream.mark()
-            images, tensors, held = self._copy(batch, arrays)
-            self._copying.append((self._stream.mark(), held))
-            copied = time.perf_counter()
+            images, tensors, first, copied = self._copy(batch, arrays)
+            queued = time.perf_counter()
             labels, valid = tensors.pop("labels"), tensors.pop("valid")
             if self._augment is not None and plan is not None:
                 drawn = {name.removeprefix("augment."): tensor for name, tensor in tensors.items()}
                 images, labels = self._augment.carry_out(images, labels, plan, drawn, num_classes=self._classes)
             ready = self._stream.mark()
-        self._working.append((first, ready))
-        self._stats.transfer_s += copied - planned
-        self._stats.augment_s += planned - started + time.perf_counter() - copied
+        self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
+        self._stats.transfer_s += queued - planned
+        self._stats.augment_s += planned - started + time.perf_counter() - queued
         return StagedBatch(images, labels, valid, ready)
 
     def hand_over(self, staged: StagedBatch) -> Batch:
@@ -128,19 +165,15 @@ class Transfer:
             self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
         self._stats.held_s += time.perf_counter() - started
 
-    def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], HostMemory]:
-        """The batch's images (n, 3, height, width) and the arrays on the device, and the memory that is copied."""
+    def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], Mark, Mark]:
+        """The batch's images (n, 3, height, width) and the arrays on the device; marks before and after the copies."""
         host = torch.from_numpy(batch.images)[: len(batch.labels)]  # sliced by torch: see SlotRing.take
         if not self._stream.copies:
-            return host.permute(0, 3, 1, 2), {name: torch.from_numpy(array) for name, array in arrays.items()}, ()
+            mark = self._stream.mark()
+            return host.permute(0, 3, 1, 2), {name: torch.from_numpy(each) for name, each in arrays.items()}, mark, mark
         buffer = pack(arrays, self._stream.buffer)
-        tensors = unpack(self._stream.copy(torch.from_numpy(buffer)), arrays)
-        return self._stream.copy(host).permute(0, 3, 1, 2), tensors, (batch.images, buffer)
-
-    def _collect(self) -> None:
-        """Lets go of host memory that has been copied, and counts what the device has done."""
-        while self._copying and self._copying[0][0].done():
-            self._copying.popleft()
-        while self._working and self._working[0][1].done():
-            first, ready = self._working.popleft()
-            self._stats.device_s += ready.since(first)
+        first = self._stream.mark()
+        small, images = self._stream.copy(torch.from_numpy(buffer)), self._stream.copy(host)
+        copied = self._stream.mark()
+        self._copying.append((copied, (batch.images, buffer)))
+        return images.permute(0, 3, 1, 2), unpack(small, arrays), first, copied

@@ -44,15 +44,13 @@ class SlotRing:
 
     @property
     def lent(self) -> int:
-        """Buffers that somebody has and that will come back."""
-        self._collect()
-        return len(self._lent)
+        """Buffers that somebody has and that will come back. Any thread may ask: it changes nothing."""
+        return max(0, len(self._lent) - len(self._back))
 
     @property
     def idle(self) -> int:
-        """Buffers that nobody has and that are kept."""
-        self._collect()
-        return len(self._idle)
+        """Buffers that nobody has and that are kept. Any thread may ask: it changes nothing."""
+        return min(self._keep, len(self._idle) + len(self._back))
 
     def take(self) -> NDArray[np.uint8]:
         """A buffer with no particular content.

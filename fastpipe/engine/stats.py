@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 # Of the moment; all other figures only grow.
 LEVELS = (
     *("epoch", "threads", "threads_busy", "rows_waiting", "batches_making", "batches_ready", "batches_copying"),
-    *("slots_lent", "slots_idle", "hints_waiting"),
+    *("slots_lent", "slots_idle", "pinned_bytes", "hints_waiting"),
 )
 
 
@@ -20,16 +20,17 @@ class Stats:
         batches: batches given to the training loop.
         samples: samples given to the training loop.
         replaced: samples that could not be decoded and were replaced (on_error="replace").
-        step_s: seconds between giving a batch and the request for the next batch: the training step, as seen by the
-            host. It includes held_s.
+        step_s: seconds of the training steps, as seen by the host: from each batch to the next, without load_s.
         held_s: seconds that the loader held the loop back, because the device had not finished the step of four
             batches ago. A loop that its GPU limits spends most of its time here; it does not wait for data.
-        load_s: seconds that the training loop spent in the loader. The next four are parts of it:
+        load_s: seconds that the training loop spent in the loader for batches that it was not held back at: before the
+            others the device had work in any case. The next four say what the loader did in all its time:
         plan_s: planning batches;
         wait_s: waiting for the engine's threads;
         transfer_s: copying to the device, or queueing the copy;
         augment_s: augmenting, or queueing the augmentation on a GPU.
-        device_s: seconds that finished copies and augmentations took on a GPU's side stream.
+        device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where the GPU had to wait
+            for the host to queue an augmentation, the time of the last one without waiting counts instead.
         shards_opened: shards opened by the engine. If it grows with every epoch, the engine uses more shards at a time
             than `ulimit -n` lets it keep open.
         images_read: rows whose bytes the engine has read, prefetched batches included.
@@ -45,10 +46,12 @@ class Stats:
         batches_making: batches that are being made: some of their rows are not finished.
         batches_ready: finished batches in host memory that the loop has not requested. Always 0 if the loop waits for
             the engine; prefetch_factor if it does not.
-        batches_copying: batches whose copy to the device, or augmentation there, is queued and not finished.
+        batches_copying: batches whose copy to the device, or augmentation there, was queued and not finished when the
+            loop last asked for a batch, and those queued since.
         slots_lent: batch buffers in use: batches that are being made, are ready, or are being copied to the device, or
             (on the CPU) batches that the program keeps. It counts only the first few batches that the program keeps.
         slots_idle: batch buffers that are free and kept for later batches.
+        pinned_bytes: page-locked host memory of the batch buffers. 0 on the CPU, or if the system refuses to lock.
         hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead yet. If it stays
             high, the disk's own queue is full.
     """
@@ -81,6 +84,7 @@ class Stats:
     batches_copying: int = 0
     slots_lent: int = 0
     slots_idle: int = 0
+    pinned_bytes: int = 0
     hints_waiting: int = 0
 
     @property

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position
 from fastpipe.loading.upcoming import Upcoming
 
@@ -17,7 +17,7 @@ class Course:
     """Keeps count of a loader's epochs. It knows nothing of the loader, so that dropping that ends the threads.
 
     Args:
-        upcoming: makes works.
+        upcoming: makes epochs.
         batches: an epoch.
     """
 
@@ -38,16 +38,20 @@ class Course:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
         return self._batches - self.position.batches
 
-    def begin(self) -> tuple[EpochWorks, Position]:
-        """The next iteration's works, and the position that it keeps up to date from now on."""
+    def begin(self) -> tuple[StagedEpoch, Position]:
+        """The next iteration's epoch, and the position that it keeps up to date from now on."""
         start = self._next
-        works = self._upcoming.take(start.epoch, start.batches)
+        epoch = self._upcoming.take(start.epoch, start.batches)
         # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
         if self._begun > 0:
-            works.follow_with(partial(self._upcoming.begin, start.epoch + 1))
+            epoch.follow_with(partial(self._upcoming.begin, start.epoch + 1))
         self._begun += 1
         self.position, self._next = replace(start), Position(start.epoch + 1)
-        return works, self.position
+        return epoch, self.position
+
+    def stage(self, epoch: int, batches: int) -> None:
+        """Queues the first `batches` of an epoch on the device, if it has begun early and as far as they are made."""
+        self._upcoming.stage(epoch, batches)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""

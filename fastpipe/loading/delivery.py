@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
-from fastpipe.device.transfer import Batch, StagedBatch, Transfer
+from fastpipe.device.transfer import Batch, Transfer
 from fastpipe.engine.stats import Stats
 from fastpipe.errors import EngineError
 from fastpipe.loading.course import Course
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position
 from fastpipe.loading.uncompiled import uncompiled
+
+_LEAST_HELD_S = 1e-4  # less passes while one looks whether the device is ready
 
 
 class Delivery:
     """Iterates one epoch. Queues the next batches on the device before it hands one out, if they are made by then.
+
+    At the epoch's end those are of the next epoch.
 
     Several threads may share one: each batch goes to one of them.
 
@@ -45,11 +48,8 @@ class Delivery:
         self._stats = stats
         self._on_batch = on_batch
         self._lock = threading.Lock()
-        self._staged: deque[StagedBatch] = deque()
-        self._begun: tuple[EpochWorks, Position] | None = None
-        self._left = 0  # once begun
+        self._begun: tuple[StagedEpoch, Position] | None = None
         self._handed_out_at: float | None = None
-        self._failure: Exception | None = None  # of a batch that was to be queued ahead
         self._over = False  # by an error
         self._ended = False  # as it should
 
@@ -58,7 +58,7 @@ class Delivery:
 
     def __len__(self) -> int:
         """Batches still to come."""
-        return self._left if self._begun is not None else self._course.left
+        return len(self._begun[0]) if self._begun is not None else self._course.left
 
     @uncompiled
     def __next__(self) -> Batch:
@@ -69,8 +69,8 @@ class Delivery:
         if self._over:
             raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
         asked_at = time.perf_counter()
-        works, position = self._begun or self._begin()
-        if self._left == 0:
+        epoch, position = self._begun or self._begin()
+        if len(epoch) == 0:
             if not self._ended:
                 self._ended = True
                 position.epoch += 1
@@ -78,51 +78,39 @@ class Delivery:
             raise StopIteration
         held_s = self._stats.held_s
         try:
-            batch = self._next(works, position)
+            batch = self._next(epoch, position)
         except BaseException:
             # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
             self._over = True
-            self._staged.clear()
-            works.cancel()
+            epoch.cancel()
             raise
         now = time.perf_counter()
-        held_s = self._stats.held_s - held_s  # the device was still at an earlier step: no wait for data
-        load_s = now - asked_at - held_s
+        held_s = self._stats.held_s - held_s
+        # A device that was still at an earlier step has not waited for this batch.
+        load_s = now - asked_at if held_s < _LEAST_HELD_S else 0.0
         self._stats.load_s += load_s
         if self._handed_out_at is not None:
-            step_s = asked_at - self._handed_out_at + held_s
+            step_s = now - self._handed_out_at - load_s
             self._stats.step_s += step_s
             self._on_batch(load_s, step_s)
         self._handed_out_at = now
         return batch
 
-    def _begin(self) -> tuple[EpochWorks, Position]:
-        self._begun = works, position = self._course.begin()
-        self._left = len(works)
+    def _begin(self) -> tuple[StagedEpoch, Position]:
+        self._begun = epoch, position = self._course.begin()
         self._stats.epoch = position.epoch
-        return works, position
+        return epoch, position
 
-    def _next(self, works: EpochWorks, position: Position) -> Batch:
-        works.check_usable()
-        if not self._staged:
-            if self._failure is not None:
-                raise self._failure
-            self._stage(works)
-        while len(self._staged) <= self._transfer.lookahead and self._failure is None and len(works):
-            try:
-                if not works.ready:  # a batch that is ready does not wait for the next one
-                    break
-                self._stage(works)
-            except Exception as problem:  # whatever it is, it is told when its batch is asked for
-                self._failure = problem
-        staged = self._staged.popleft()
+    def _next(self, epoch: StagedEpoch, position: Position) -> Batch:
+        epoch.check_usable()
+        self._transfer.collect()
+        ahead = self._transfer.lookahead
+        staged = epoch.take(ahead)
+        if len(epoch) < ahead:
+            self._course.stage(position.epoch + 1, ahead - len(epoch))
         batch = self._transfer.hand_over(staged)
-        self._left -= 1
         position.batches += 1
         position.valid = staged.valid
         self._stats.batches += 1
         self._stats.samples += len(batch[0])
         return batch
-
-    def _stage(self, works: EpochWorks) -> None:
-        self._staged.append(self._transfer.begin(works.take()))

@@ -72,6 +72,7 @@ def loader(
         prefetch_factor: number of batches to make in advance, at least 1.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1". For a GPU, the loader makes batches in pinned
             memory, copies them as uint8 and augments them on a separate stream, one batch ahead of the training loop.
+            "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
         augment: the augmentation of each batch on the device: fastpipe.Augment, a list of modules (for example
             kornia's), or any module; see fastpipe.Augment. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both

@@ -22,6 +22,7 @@ from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
@@ -81,14 +82,14 @@ class Loader:
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.buffer)
+        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.slot)
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not isinstance(recipe.crop, RandomResizedCrop)
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
-        def make(epoch: int, first: int) -> EpochWorks:
-            return EpochWorks(
+        def make(epoch: int, first: int) -> StagedEpoch:
+            works = EpochWorks(
                 index,
                 EpochPlan(index, recipe, epoch),
                 engine,
@@ -100,15 +101,17 @@ class Loader:
                 replace_bad=on_error == "replace",
                 watchdog=watchdog,
             )
+            return StagedEpoch(works, transfer)
 
         def snapshot() -> Stats:
             return replace(
                 stats,
                 **engine.counters(),
                 **engine.levels(),
-                batches_copying=transfer.under_way(),
+                batches_copying=transfer.under_way,
                 slots_lent=slots.lent,
                 slots_idle=slots.idle,
+                pinned_bytes=stream.pinned_bytes,
             )
 
         self._snapshot = snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fastpipe.errors import FastpipeError
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.staged import StagedEpoch
 
 
 class Upcoming:
@@ -15,13 +15,13 @@ class Upcoming:
     for, what was begun is dropped.
 
     Args:
-        make: (epoch number, first batch) -> its works, nothing of which has begun.
+        make: (epoch number, first batch) -> the rest of the epoch, nothing of which has begun.
     """
 
-    def __init__(self, make: Callable[[int, int], EpochWorks]) -> None:
+    def __init__(self, make: Callable[[int, int], StagedEpoch]) -> None:
         self._make = make
         self._last = -1  # the epoch taken last
-        self._begun: tuple[int, EpochWorks] | None = None
+        self._begun: tuple[int, StagedEpoch] | None = None
 
     def begin(self, epoch: int, batches: int) -> None:
         """Puts the first `batches` of the epoch in the works, unless the one before it is not the last that was taken.
@@ -39,8 +39,17 @@ class Upcoming:
             return
         self._begun = begun
 
-    def take(self, epoch: int, first: int) -> EpochWorks:
-        """The epoch's works from batch `first` on, begun or not."""
+    def stage(self, epoch: int, batches: int) -> None:
+        """Queues the first `batches` of the epoch on the device, if it has begun and as far as they are made."""
+        if self._begun is None or self._begun[0] != epoch:
+            return
+        begun, self._begun = self._begun, None  # as above
+        begun[1].stage(batches)
+        if not begun[1].failed:
+            self._begun = begun
+
+    def take(self, epoch: int, first: int) -> StagedEpoch:
+        """The epoch from batch `first` on, begun or not."""
         begun, self._begun = self._begun, None
         self._last = epoch
         return begun[1] if begun is not None and begun[0] == epoch and first == 0 else self._make(epoch, first)

@@ -34,7 +34,7 @@ _COUNTERS: tuple[_Row, ...] = (
     ("samples_replaced", "Samples that could not be decoded and were replaced by other samples.", "replaced"),
     ("step_seconds", "Time between giving a batch and the request for the next batch: the training steps.", "step_s"),
     ("held_seconds", "The part of the steps' time in which the loop waited for its device's earlier steps.", "held_s"),
-    ("load_seconds", "Time that the training loop spent in the loader.", "load_s"),
+    ("load_seconds", "Time that the training loop waited in the loader for batches.", "load_s"),
     (
         "stage_seconds",
         "Time in the loader by stage; device: a GPU's own time for copies and augmentation.",
@@ -83,6 +83,7 @@ _GAUGES: tuple[_Row, ...] = (
         ),
     ),
     ("slots", "Batch buffers in use and free.", ("state", {"lent": "slots_lent", "idle": "slots_idle"})),
+    ("pinned_bytes", "Page-locked host memory of the batch buffers.", "pinned_bytes"),
 )
 
 

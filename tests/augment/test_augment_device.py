@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fastpipe import Augment
-from fastpipe.augment import pixels, placement
+from fastpipe.augment import pixels, placement, tones
 
 COUNT, SIZE = 40, (24, 30)
 LABELS = torch.arange(COUNT)
@@ -124,10 +124,15 @@ def test_how_a_batch_is_cut_makes_no_difference(rows: int, monkeypatch: pytest.M
         monkeypatch.undo()
 
 
-def test_normalising_is_one_kernel() -> None:
-    augment = Augment.imagenet(dtype=torch.bfloat16)
-    plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
-    images, labels, tensors = photos(COUNT, *SIZE).to("meta"), LABELS.to("meta"), tensors_of(plan, "meta")
+# For these a device has nothing to do.
+VIEWS = {"permute", "slice", "empty", "empty_like", "detach", "view", "select", "unsqueeze", "expand", "unbind"}
+
+
+def launches_of(augment: Augment, count: int = COUNT) -> list[str]:
+    """The kernels of a batch, by name, in order."""
+    plan = augment.plan(np.arange(count), SIZE, seed=0, epoch=0, batch=0)
+    images, labels = photos(count, *SIZE).to("meta"), torch.arange(count, device="meta")
+    tensors = tensors_of(plan, "meta")
     kernels: list[str] = []
 
     class Names(TorchDispatchMode):
@@ -137,5 +142,52 @@ def test_normalising_is_one_kernel() -> None:
 
     with Names():
         augment.carry_out(images, labels, plan, tensors)
-    views = {"permute", "slice", "empty", "detach", "view"}
-    assert [kernel for kernel in kernels if kernel not in views] == ["addcmul"]
+    return [kernel for kernel in kernels if kernel not in VIEWS]
+
+
+def test_normalising_is_one_kernel() -> None:
+    assert launches_of(Augment.imagenet(dtype=torch.bfloat16)) == ["addcmul"]
+
+
+@pytest.mark.parametrize(
+    ("augment", "most"),
+    [
+        (Augment.imagenet(**MIXED), 40),
+        (Augment.trivial_augment(), 72),
+        (Augment.randaugment(2), 140),
+        (Augment.simclr(), 94),
+    ],
+    ids=["imagenet", "trivial_augment", "randaugment", "simclr"],
+)
+def test_launches_of_a_batch(augment: Augment, most: int) -> None:
+    """Each takes the training loop's thread some 5 us on a GPU: a step of 15 ms must not see them."""
+    assert 20 < len(launches_of(augment, 256)) <= most
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 5])
+def test_a_policy_moves_each_image_once_a_layer(layers: int) -> None:
+    kernels = launches_of(Augment.randaugment(layers), 256)
+    assert kernels.count("index_select") == layers + 1
+    assert not {"index_copy_", "index_copy", "index_put_", "index"} & set(kernels)
+
+
+@pytest.mark.parametrize(("size", "lanes"), [((224, 224), 32), ((30, 40), 16), ((7, 9), 1)])
+def test_neighbours_of_a_flat_image_count_in_tables_of_their_own(
+    size: tuple[int, int], lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pixels of such an image would add to one number, one after the other."""
+    flat = torch.full((2, 3, size[0] * size[1]), 77)
+    monkeypatch.setattr(placement, "on_cpu", lambda device: False)
+    seen: list[tuple[int, ...]] = []
+    add = Tensor.scatter_add_
+
+    def note(self: Tensor, dimension: int, index: Tensor, values: Tensor) -> Tensor:
+        seen.append(tuple(self.shape))
+        assert self.dtype == torch.int32
+        return add(self, dimension, index, values)
+
+    monkeypatch.setattr(Tensor, "scatter_add_", note)
+    histogram = tones._histogram(flat)
+    assert seen == [(2, 3, 256, lanes)]
+    assert histogram.sum() == flat.numel()
+    assert (histogram[:, :, 77] == size[0] * size[1]).all()

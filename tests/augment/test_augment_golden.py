@@ -13,7 +13,7 @@ from augment_batches import differing, photos
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.augment import colour, tones
+from fastpipe.augment import colour, placement, tones
 from fastpipe.augment.blur import _by_convolution, _by_shifts, gaussian_blur
 from fastpipe.augment.plan import Draws
 from fastpipe.augment.policy import PICKS, RANDAUGMENT, TRIVIAL_AUGMENT, Space, numbers_of
@@ -68,9 +68,13 @@ OPERATIONS: list[Call] = [
 ]
 
 
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["cpu", "accelerator"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("call", OPERATIONS, ids=[call[0] for call in OPERATIONS])
-def test_an_operation_is_torchvisions(v2: Any, call: Call, size: tuple[int, int]) -> None:
+def test_an_operation_is_torchvisions(
+    v2: Any, call: Call, size: tuple[int, int], on_cpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "on_cpu", lambda device: on_cpu)
     _, ours, values, theirs = call
     images = unit(size)
     parameters = [] if values is None else [values]

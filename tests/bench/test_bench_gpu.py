@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +15,8 @@ from checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
-from bench import gpu
+from bench.gpu import __main__ as gpu
+from bench.gpu.profile import overlap_of
 
 
 @pytest.mark.parametrize(
@@ -26,18 +30,69 @@ from bench import gpu
     ],
 )
 def test_overlap(streams: dict[int, list[tuple[float, float]]], side_ms: float, hidden: float) -> None:
-    found = gpu.overlap_of(streams)
-    assert found["side_ms"] == pytest.approx(side_ms)
+    found = overlap_of(streams, steps=2)
+    assert found["side_ms"] == pytest.approx(side_ms / 2)
     assert found["hidden"] == pytest.approx(hidden)
+    assert found["launches"] == sum(len(intervals) for stream, intervals in streams.items() if stream != 7) / 2
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Such small steps wait more for one another's threads than they work, where other programs run too."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+SMALL = ["--batch-size", "8", "--size", "32", "--threads", "1,2", "--seconds", "0.1", "--rounds", "2"]
+SMALL += ["--model", "resnet18", "--steps", "2", "--operations-batch", "4"]
+
+
+def answers_to(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    gpu.main([*arguments, *SMALL])
+    return dict(json.loads(capsys.readouterr().out))
 
 
 def test_without_a_gpu_the_rest_is_measured(flat: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [str(flat), "--device", "cpu", "--batch-size", "8", "--threads", "1,2", "--seconds", "0.1"]
-    gpu.main([*arguments, "--json", str(tmp_path / "out.json")])
-    answers = json.loads((tmp_path / "out.json").read_text())
-    assert answers == json.loads(capsys.readouterr().out)
-    assert set(answers["images_per_s_by_threads"]) == {"1", "2"}
-    assert all(rate > 0 for rate in answers["images_per_s_by_threads"].values())
+    written = ["--modes", "eager,graph", "--json", str(tmp_path / "out.json")]
+    answers = answers_to(capsys, str(flat), "--device", "cpu", *written)
+    assert answers == json.loads((tmp_path / "out.json").read_text())
+    assert answers["rates"]["images_per_s_by_threads"].keys() == {"1", "2"}
+    assert all(rate > 0 for rate in answers["rates"]["images_per_s_by_threads"].values())
+    assert answers["peers"] == {"not asked": "pass --photos, a folder with one folder of JPEG files for each class"}
+    assert answers["training"].keys() == {"eager"}, "a graph needs a GPU"
+    assert answers["training"]["eager"].keys() == {"imagenet", "kornia", "randaugment"}
+    for found in answers["training"]["eager"].values():
+        assert len(found["loader_ms"]) == len(found["resident_ms"]) == 2
+        assert found["ratio"] > 0
+        assert found["host_ms"] > 0
+    hue = answers["operations"]["hue"]
+    assert hue.keys() == {"kornia module", "kornia function", "torchvision v2", "ours"}
+    assert all(ms > 0 for ms in hue.values())
+    assert answers["operations"]["randaugment"]["kornia function"] is None
+
+
+def test_peers_read_the_photos_themselves(flat: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photos = flat.parent / "source"
+    arguments = ["--device", "cpu", "--only", "peers", "--photos", str(photos)]
+    gpu.main([str(flat), *arguments, *SMALL, "--batch-size", "4", "--threads", "1"])
+    answers = json.loads(capsys.readouterr().out)
+    pillow = answers["peers"]["DataLoader, torchvision, Pillow"]
+    assert all(rate > 0 for rate in pillow.values()), pillow
+    assert answers["peers"]["DALI on the CPU"].keys() == {"1"}  # figures, or why there are none
+
+
+def test_a_question_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = answers_to(capsys, str(tmp_path), "--device", "cpu", "--only", "rates,peers")
+    assert re.match(r"failed: DatasetError: .*", answers["rates"])
+    assert "not asked" in answers["peers"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--only", "rates,speed"), ("--only", "memory"), ("--modes", "fast")])
+def test_unknown_words(flat: Path, option: str, value: str) -> None:
+    with pytest.raises(SystemExit, match=rf"{option}: expected some of .*; got {value.split(',')[-1]}"):
+        gpu.main([str(flat), "--device", "cpu", option, value, *SMALL])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
@@ -48,7 +103,13 @@ def test_a_gpu_that_is_not_there(flat: Path) -> None:
 
 @pytest.mark.gpu
 def test_all_questions(flat: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    gpu.main([str(flat), "--batch-size", "8", "--threads", "1", "--seconds", "0.2", "--rounds", "1"])
-    answers = json.loads(capsys.readouterr().out)
-    assert 0 <= answers["overlap"]["hidden"] <= 1
-    assert answers["memory"]["after_1000_batches"] <= answers["memory"]["after_100_batches"]
+    questions = [name for name in gpu.QUESTIONS if name != "tests"]  # it would call itself
+    answers = answers_to(capsys, str(flat), "--only", ",".join(questions))
+    assert not [name for name in questions if str(answers[name]).startswith("failed")], answers
+    for found in answers["overlap"].values():
+        assert 0 <= found["hidden"] <= 1
+        assert found["launches"] > 0
+    memory = answers["memory"]
+    assert memory["after_1000_batches"] <= 1.1 * memory["after_100_batches"] + 2**26
+    assert memory["pinned_bytes"] > 0
+    assert answers["training"].keys() == {"eager", "compile", "graph"}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
+import time
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
 from conftest import FLAT_IMAGES, damage
-from fake_stream import FakeStream
+from fake_stream import FakeMark, FakeStream
 
 import fastpipe
 from fastpipe.errors import EngineError, SampleError
@@ -102,8 +103,7 @@ def test_slots_come_back_once_they_have_been_copied(flat: Path, stream: FakeStre
         for _ in range(6):
             for _ in loader:
                 pass
-    slots = stream.buffers - 6 * BATCHES  # one small buffer a batch besides
-    assert slots <= 2 + 2 + stream.lookahead
+    assert stream.slots <= 2 + 2 + stream.lookahead
 
 
 def test_a_loop_that_runs_ahead_of_its_device_is_held_back(flat: Path, stream: FakeStream) -> None:
@@ -122,9 +122,12 @@ def test_the_host_never_waits_for_the_side_stream(flat: Path, stream: FakeStream
 
 
 def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream) -> None:
-    with loader_of(flat) as loader:
-        list(loader)
-        assert loader.stats().device_s == 0.25 * (BATCHES - 1)  # of the last one nobody has asked yet
+    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", True):
+        batches = iter(loader)
+        next(batches)
+        assert loader.stats().device_s == 0
+        list(batches)
+        assert loader.stats().device_s == 2 * 0.25 * BATCHES  # copies and augmentation
         assert loader.stats().transfer_s > 0
 
 
@@ -138,6 +141,45 @@ def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(flat: Path, stream
         assert len(batches) == loader.__len__() - 2  # type: ignore[arg-type]
         with pytest.raises(SampleError, match="sample 12"):
             next(batches)
+        with pytest.raises(EngineError, match="an error ended this epoch"):
+            next(batches)
+
+
+def test_pauses_for_the_host_are_no_time_of_the_device(
+    flat: Path, stream: FakeStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where copies were done before all kernels were queued, the device may have paused between two kernels."""
+    durations = {"in time": 0.25, "too late": 60.0}
+
+    def since(later: FakeMark, earlier: FakeMark) -> float:
+        return durations[now[0]] if later.what != earlier.what else 0.0
+
+    monkeypatch.setattr(FakeMark, "since", since)
+    now = ["in time"]
+    stream.at_once = False
+    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader:
+        batches = iter(loader)
+        next(batches)
+        for mark in stream.marks:
+            mark.is_done = True
+        stream.at_once = True  # from here on all copies are done before the augmentation has been queued
+        next(batches)
+        assert loader.stats().device_s == 2 * (0.25 + 0.25)
+        now[0] = "too late"
+        next(batches)
+        assert loader.stats().device_s == 2 * (0.25 + 0.25) + 60 + 0.25
+
+
+def test_an_error_of_the_program_on_the_device_is_raised_as_it_is(flat: Path, stream: FakeStream) -> None:
+    """And at once, not with the batch after the one at hand."""
+    with loader_of(flat) as loader:
+        batches = iter(loader)
+        next(batches)
+        stream.error = theirs = RuntimeError("CUDA error: device-side assert triggered")
+        with pytest.raises(RuntimeError) as caught:
+            next(batches)
+        assert caught.value is theirs
+        assert loader.stats().batches == 1
         with pytest.raises(EngineError, match="an error ended this epoch"):
             next(batches)
 
@@ -191,6 +233,27 @@ def test_a_loop_that_its_device_holds_back_does_not_wait_for_data(
     assert stats.held_s >= 0.02 * (8 * BATCHES - 4 - 8)
     assert stats.step_s >= 0.02 * (7 * BATCHES - 4 - 8)  # the wait before an epoch's first batch is of no step in it
     assert stats.load_s < stats.held_s
+    assert not [record for record in caplog.records if "waited for data" in record.message]
+
+
+@pytest.mark.serial
+def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
+    flat: Path, stream: FakeStream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The usual case on a GPU: the host queues a step in 2 ms, and the loader holds it back until the GPU is there."""
+    stream.step_s = 0.02
+    with fastpipe.loader(flat, 1, size=8, num_workers=2, prefetch_factor=4) as loader:
+        started = time.monotonic()
+        for _ in range(3):
+            for _ in loader:
+                time.sleep(0.002)
+        took = time.monotonic() - started
+        stats = loader.stats()
+    steps = 3 * FLAT_IMAGES
+    assert took >= 0.02 * (steps - 5), "the device was busy all the time"
+    assert stats.held_s > 0.7 * took
+    assert stats.step_s > 0.8 * took
+    assert stats.load_ratio < 0.1
     assert not [record for record in caplog.records if "waited for data" in record.message]
 
 

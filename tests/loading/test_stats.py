@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,7 +112,25 @@ def test_batches_on_the_way_to_the_device(flat: Path, monkeypatch: pytest.Monkey
         assert loader.stats().batches_copying == 2  # the one that was handed out, and the next
         for mark in stream.marks[:3]:  # begin, copied, augmented
             mark.is_done = True
-        assert loader.stats().batches_copying == 1
+        assert loader.stats().batches_copying == 2  # as of when the loop last asked
+        next(batches)
+        assert loader.stats().batches_copying == 2  # one is done, another queued
+        assert loader.stats().pinned_bytes == stream.pinned_bytes > 0
+
+
+def test_a_monitors_thread_never_asks_the_device(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To query an event while the training loop captures a CUDA graph would break the capture."""
+    stream = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
+        for _ in loader:
+            stream.asked.clear()
+            seen: list[fastpipe.Stats] = []
+            monitor = threading.Thread(target=lambda: seen.append(loader.stats()))  # noqa: B023
+            monitor.start()
+            monitor.join()
+            assert (len(seen), stream.asked) == (1, [])
+        assert stream.marks
 
 
 # The engine's threads are held in their first reads.

@@ -1,0 +1,100 @@
+"""examples/train_imagenet.py with two processes on the CPU: they train one network, and resume on another number."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from checkout import ROOT, TESTS
+from conftest import FLAT_IMAGES
+
+sys.path.append(str(ROOT / "examples"))
+
+import train_imagenet
+
+QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
+LIMIT_S = 300
+
+
+def trained_by_two(out: Path, *arguments: object) -> str:
+    """Runs it under torchrun; returns what all processes printed."""
+    out.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command += [str(TESTS / "train_imagenet_rank.py"), str(out), *QUICK, *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
+    ) as run:
+        try:
+            output, _ = run.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise
+    assert run.returncode == 0, output
+    return output
+
+
+def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
+    return dict(torch.load(checkpoint, weights_only=True)["model"])
+
+
+def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+@pytest.fixture(scope="module")
+def whole(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Two epochs by two processes: the folder of what they left, and what they printed."""
+    out = tmp_path_factory.mktemp("ranks") / "out"
+    return out, trained_by_two(out, flat, flat, "--checkpoint", out / "made.pt")
+
+
+def test_two_processes_train_one_network_and_count_each_sample_once(whole: tuple[Path, str]) -> None:
+    out, printed = whole
+    lines = [line for line in printed.splitlines() if line.startswith("epoch")]
+    assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
+    for line in lines:
+        assert f"top-5 100.00 % of {FLAT_IMAGES} samples" in line
+    first, second = (torch.load(out / f"rank-{rank}.pt", weights_only=True) for rank in (0, 1))
+    learnt = [name for name in first if "running" not in name and "tracked" not in name]  # a norm's counts are its own
+    assert all(torch.equal(first[name], second[name]) for name in learnt)
+    made = weights(out / "made.pt")
+    assert all(torch.equal(first[f"module.{name}"], tensor) for name, tensor in made.items())
+    assert not same(made, weights(out / "first.pt"))
+
+
+def test_resumed_by_as_many_it_ends_as_if_never_interrupted(
+    flat: Path, whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out, _ = whole
+    shutil.copy(out / "first.pt", tmp_path / "again.pt")
+    printed = trained_by_two(tmp_path / "out", flat, "--checkpoint", tmp_path / "again.pt", "--resume")
+    assert "epoch 1 of 2" not in printed
+    assert same(weights(tmp_path / "again.pt"), weights(out / "made.pt"))
+
+
+def test_resumed_by_one_it_takes_the_same_steps(
+    flat: Path, whole: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same global batches at the same rates; only the norms now see whole batches, so weights are near."""
+    out, _ = whole
+    shutil.copy(out / "first.pt", tmp_path / "again.pt")
+    train_imagenet.main([str(flat), str(flat), "--checkpoint", str(tmp_path / "again.pt"), "--resume", *QUICK])
+    printed = capsys.readouterr().out
+    assert printed.startswith("epoch 2 of 2: ")
+    assert f"of {FLAT_IMAGES} samples" in printed
+    start, ours, theirs = (weights(path) for path in (out / "first.pt", tmp_path / "again.pt", out / "made.pt"))
+    name = "fc.weight"
+    ours_step, theirs_step = (end[name] - start[name] for end in (ours, theirs))
+    assert torch.nn.functional.cosine_similarity(ours_step.flatten(), theirs_step.flatten(), dim=0) > 0.8
+
+
+def test_a_batch_that_cannot_be_shared(flat: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"--batch-size 15 cannot be shared by 2 processes; pass a multiple"):
+        trained_by_two(tmp_path / "out", flat, "--checkpoint", tmp_path / "made.pt", "--batch-size=15")
