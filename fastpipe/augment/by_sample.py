@@ -51,20 +51,19 @@ class BySample(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable[..., Any], types: Sequence[type], args: Arguments = (), kwargs: Keywords | None = None
     ) -> Any:
-        kwargs = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if self._onto is not None:
-            args, kwargs = self._moved(function, args, kwargs)
+            args, keywords = self._moved(function, args, keywords)
         draw = _DRAWS.get(function)
-        if draw is None or kwargs.get("generator") is not None:
-            return function(*args, **kwargs)
-        with torch._C.DisableTorchFunctionSubclass():
-            made = draw(self, *args, **kwargs)
-            if made is not None:
-                return made
-            self.others += 1
-            if self._generator is not None and function not in _WITHOUT_GENERATOR:
-                kwargs["generator"] = self._generator
-            return function(*args, **kwargs)
+        if draw is None or keywords.get("generator") is not None:
+            return function(*args, **keywords)
+        made = draw(self, *args, **keywords)
+        if made is not None:
+            return made
+        self.others += 1
+        if self._generator is not None and function not in _WITHOUT_GENERATOR:
+            keywords["generator"] = self._generator
+        return function(*args, **keywords)
 
     def _moved(self, function: Callable[..., Any], args: Arguments, kwargs: dict[str, Any]) -> tuple[Arguments, Any]:
         """The arguments, with `onto` in place of the CPU."""
@@ -125,8 +124,8 @@ def _mix(words: Tensor) -> Tensor:
 
 def _shape(size: Arguments, keywords: Keywords) -> Sequence[int]:
     """The size of a call, which may be written f(2, 3), f((2, 3)) or f(size=(2, 3))."""
-    given = keywords.get("size", size)
-    return given[0] if len(given) == 1 and not isinstance(given[0], int) else given
+    given: Sequence[Any] = keywords.get("size", size)
+    return tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
 
 
 def _rand(mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
@@ -146,12 +145,10 @@ def _randn_like(mode: BySample, like: Tensor, *, dtype: Any = None, device: Any 
 
 
 def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
-    if "size" not in keywords:
-        *limits, keywords["size"] = limits
-    low, high = (keywords.get("low", 0), keywords.get("high"))
-    if limits:
-        low, high = limits if len(limits) == 2 else (low, limits[0])
-    numbers = mode.uniform(keywords["size"], torch.float64, device)
+    *given, size = (*limits, keywords["size"]) if "size" in keywords else limits
+    high = given[-1] if given else keywords["high"]
+    low = given[0] if len(given) > 1 else keywords.get("low", 0)
+    numbers = mode.uniform(size, torch.float64, device)
     return None if numbers is None else numbers.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
 
 

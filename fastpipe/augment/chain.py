@@ -130,7 +130,12 @@ class Chain:
             )
 
     def soft_labels(
-        self, labels: Tensor, num_classes: int, smoothing: float, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
+        self,
+        labels: Tensor,
+        num_classes: int,
+        smoothing: float,
+        plan: AugmentPlan,
+        stages: Sequence[Mapping[str, Tensor]],
     ) -> Tensor:
         """Labels (n,) int64 -> (n, num_classes) float32, mixed as the images are."""
         soft = one_hot(labels, num_classes)

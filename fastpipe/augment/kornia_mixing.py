@@ -58,7 +58,8 @@ def _filled(start: NDArray[Any], tiles: int, side: int) -> NDArray[np.float64]:
     """(tiles, n): the part of a window, `side` long, that each tile of the same length fills."""
     begin = side * np.arange(tiles)[:, None]
     overlap = np.minimum(start + side, begin + side) - np.maximum(start, begin)
-    return np.clip(overlap, 0, side) / side
+    filled: NDArray[np.float64] = np.clip(overlap, 0, side) / side
+    return filled
 
 
 def _two(partner: NDArray[np.int64], share: NDArray[Any]) -> Arrays:
@@ -97,14 +98,15 @@ class KorniaMixing(Operation):
         super().__init__()
         kornia_modules.keep_apart(self, module)
         name = type(module).__name__
+        generator: Any = getattr(module, "_param_generator", None)
         if not kornia_modules.is_own(module) or name not in _KINDS:
             raise ConfigError(
                 f"augment: {name} mixes images, and fastpipe does not know how it mixes labels; expected one of "
                 f"{', '.join(_KINDS)}. Use one of these, or mix in the training loop, where you have the labels"
             )
-        if name == "RandomCutMixV2" and module._param_generator.num_mix != 1:
+        if name == "RandomCutMixV2" and generator.num_mix != 1:
             raise ConfigError(
-                f"augment: RandomCutMixV2(num_mix={module._param_generator.num_mix}): the boxes of several mixes "
+                f"augment: RandomCutMixV2(num_mix={generator.num_mix}): the boxes of several mixes "
                 "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
             )
         self._arrays = _KINDS[name]

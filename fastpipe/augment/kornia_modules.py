@@ -12,7 +12,9 @@ kornia's augmentations are put back to the CPU, where a seed also gives the same
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -81,10 +83,13 @@ def children(module: torch.nn.Module) -> list[torch.nn.Module] | None:
     if not is_own(module) or type(module).__name__ not in _CONTAINERS:
         return None
     keys = getattr(module, "data_keys", None)
-    if getattr(module, "random_apply", False) or (keys is not None and [key.name for key in keys] != ["INPUT"]):
+    if getattr(module, "random_apply", False):
         return None
-    if type(module).__name__ == "AugmentationSequential" and keys is None:
-        return None  # it wants a dictionary
+    if type(module).__name__ == "AugmentationSequential" and [key.name for key in keys or ()] not in (
+        ["IMAGE"],
+        ["INPUT"],
+    ):
+        return None
     return list(module.children())
 
 
@@ -95,10 +100,11 @@ def keep_apart(owner: torch.nn.Module, module: torch.nn.Module) -> None:
 
 def place(module: torch.nn.Module, device: torch.device) -> None:
     """Moves weights and buffers to the device; kornia's augmentations stay on the CPU: Note [kornia's samplers]."""
-    for part in module.modules():
+    parts: Iterator[Any] = module.modules()
+    for part in parts:
         held = (*part.parameters(False), *part.buffers(False))
         home = _CPU if is_own(part) else device
         if any(tensor.device != home for tensor in held):
             part._apply(lambda tensor, home=home: tensor.to(home), recurse=False)
-        if getattr(part, "device", None) not in (None, _CPU) and hasattr(part, "set_rng_device_and_dtype"):
+        if part.__dict__.get("device") not in (None, _CPU) and hasattr(part, "set_rng_device_and_dtype"):
             part.set_rng_device_and_dtype(_CPU, part.dtype)

@@ -27,7 +27,6 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
-from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
@@ -117,7 +116,7 @@ class Kornia(Operation):
         return repr(self.module)
 
     def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
-        """Carries its calls out; raises ConfigError where it returns no batch, or sizes that differ."""
+        """Carries its calls out; raises ConfigError where it returns no batch."""
         kornia_modules.place(self.module, images.device)
         for number, call in enumerate(host):
             prefix = f"{number}."
@@ -128,12 +127,6 @@ class Kornia(Operation):
                 images = result
             elif len(images) == 1:
                 images = result[:1]
-            elif result.shape[1:] != images.shape[1:]:
-                raise ConfigError(
-                    f"augment: {type(self.module).__name__} changed the shape of some images, from "
-                    f"{tuple(images.shape[1:])} to {tuple(result.shape[1:])}, and left others as they are. Pass p=1.0 "
-                    "to it, so that all images of a batch have one shape"
-                )
             else:
                 images = images.index_copy_(0, given["rows"], result.to(images.dtype))
         return images
@@ -193,7 +186,8 @@ class Kornia(Operation):
             with self._draws(seed[None], int(seed) & _WORD):
                 rows.append(self.module.forward_parameters(torch.Size((1, 3, *size))))
         return {
-            name: torch.cat([row[name] for row in rows]) if len(first) == 1 else first for name, first in rows[0].items()
+            name: torch.cat([row[name] for row in rows]) if len(first) == 1 else first
+            for name, first in rows[0].items()
         }
 
     def _draws(self, seeds: NDArray[np.int64], seed: int) -> BySample:
