@@ -17,6 +17,7 @@ from fastpipe.loading.loader import Loader
 from fastpipe.monitoring.monitor import monitor
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
 from fastpipe.samples.dataset import Dataset
+from fastpipe.show.preview import preview
 
 __version__ = "0.1.0"
 
@@ -41,4 +42,5 @@ __all__ = [
     "loader",
     "monitor",
     "open",
+    "preview",
 ]

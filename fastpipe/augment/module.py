@@ -134,6 +134,11 @@ class Augment(torch.nn.Module):
         return any(operation.compiles for operation in self._chain.operations)
 
     @property
+    def moments(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+        """mean and std that the output is normalised by, of pixels in [0, 1]; None for both: not at all."""
+        return self._chain.mean, self._chain.std
+
+    @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
         mixes = any(operation.mixes for operation in self._chain.operations)
