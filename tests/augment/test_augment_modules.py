@@ -28,6 +28,8 @@ from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import Draws
 from fastpipe.plan.draws import Stream
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 k: Any = kornia.augmentation
 KEYS: dict[str, Any] = {"seed": 0, "epoch": 0, "batch": 0}
 

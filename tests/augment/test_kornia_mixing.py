@@ -18,6 +18,8 @@ from torch import Tensor
 import fastpipe
 from fastpipe import Augment, ConfigError
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLASSES = 6
 SIZE = (32, 48)
 

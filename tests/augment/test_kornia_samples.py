@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from torch import Tensor
 import fastpipe
 from fastpipe import Augment
 from fastpipe.augment import kornia_operation
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SIZE = (32, 40)
 Rows = dict[bytes, Tensor]
@@ -50,15 +51,6 @@ def rows(dataset: Path, layout: str, augment: Any = None) -> list[Tensor]:
         for batch in batches(dataset, size, augment=augment, **options)
         for row in batch
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Such small images wait more for threads than they take."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

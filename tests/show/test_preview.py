@@ -20,6 +20,8 @@ from fastpipe import ConfigError
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.show.preview import SIZE, VARIANTS
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GAP, CAPTION = 6, 18  # of fastpipe/show/sheet.py
 
 
