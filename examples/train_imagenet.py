@@ -31,6 +31,7 @@ import fastpipe
 from resnet import DEPTHS, ResNet
 
 AMP = {"off": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+AUGMENT = ("none", "kornia", "randaugment")
 MAY_CHANGE = ("train", "val", "device", "compile", "workers", "checkpoint", "resume", "resident_batch")
 
 
@@ -48,6 +49,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("--warmup", type=float, default=5, help="epochs in which the learning rate rises (default: %(default)s)")
     add("--weight-decay", type=float, default=5e-5, help="not on norms and biases (default: %(default)s)")
     add("--label-smoothing", type=float, default=0.1)
+    add("--augment", choices=AUGMENT, default="none", help="more than crop and flip (default: %(default)s)")
     add("--mixup", type=float, default=0.0, help="alpha of mixup, such as 0.2 (default: none)")
     add("--cutmix", type=float, default=0.0, help="alpha of cutmix, such as 1 (default: none)")
     add("--erasing", type=float, default=0.0, help="probability that a box of a picture is blanked (default: 0)")
@@ -99,10 +101,25 @@ def summed(values: Tensor) -> Tensor:
     return values
 
 
+def augmentation(name: str, **options: object) -> fastpipe.Augment:
+    """The augmentation between crop and normalising, on the device, with parameters for each picture."""
+    if name == "kornia":
+        import kornia.augmentation as K  # noqa: N812
+
+        modules = [
+            K.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+            K.RandomGrayscale(p=0.1),
+            K.RandomGaussianBlur((9, 9), (0.1, 2.0), p=0.3),
+        ]
+        return fastpipe.Augment(modules, **options)
+    return fastpipe.Augment.randaugment(**options) if name == "randaugment" else fastpipe.Augment.imagenet(**options)
+
+
 def opened(folder: str, options: argparse.Namespace, *, train: bool) -> fastpipe.Loader:
     """Opens a loader of normalised pictures on the device; in training, with labels as the options make them."""
     names = ("label_smoothing", "mixup", "cutmix", "erasing") if train else ()
-    augment = fastpipe.Augment.imagenet(dtype=AMP[options.amp], **{name: getattr(options, name) for name in names})
+    chosen = {name: getattr(options, name) for name in names}
+    augment = augmentation(options.augment if train else "none", dtype=AMP[options.amp], **chosen)
     return fastpipe.loader(
         folder,
         options.batch_size // (dist.get_world_size() if dist.is_initialized() else 1),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
     from fastpipe.samples.dataset import Dataset
+    from fastpipe.show.preview import preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
     from fastpipe import native as native  # raises: it says why, and what to do
@@ -51,6 +52,7 @@ __all__ = [
     "loader",
     "monitor",
     "open",
+    "preview",
 ]
 
 # Public names -> the modules that define them.
@@ -67,6 +69,7 @@ _MODULES = {
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",
     "open": "format.index",
+    "preview": "show.preview",
 }
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -139,6 +139,17 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
         size = (24 + number, 60 - number)
         Image.new("RGB", size, flat_colour(number)).save(folder / f"{number:02d}.jpg", quality=95, subsampling=0)
     return _pack(source)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """torch works on one thread: on small images, threads wait for one another longer than they work."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,8 @@ from torch import Tensor
 from fastpipe.augment import pixels
 from fastpipe.augment.canvas import Canvases
 from fastpipe.augment.erasing import Erasing
-from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.foreign import Foreign
+from fastpipe.augment.mixing import Mixing, one_hot, soft_labels
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.pixels import affine, as_rows, normalise, parts, to_unit
 from fastpipe.augment.plan import AugmentPlan, Draws, Step
@@ -30,7 +31,6 @@ class Chain:
         dtype: of the output.
         mean, std: of pixels in [0, 1], or None.
         erasing, mixing: None: not done.
-        as_is: what the operations return is the result; nothing comes after them.
     """
 
     operations: tuple[Operation, ...]
@@ -39,7 +39,6 @@ class Chain:
     std: tuple[float, ...] | None
     erasing: Erasing | None
     mixing: Mixing | None
-    as_is: bool = False
     _canvases: Canvases = field(default_factory=Canvases)
 
     @property
@@ -50,11 +49,14 @@ class Chain:
 
     def plan(self, draws: Draws, size: tuple[int, int]) -> AugmentPlan:
         """Draws what happens to a batch of images of `size` (height, width)."""
-        steps = [operation.plan(draws, size, position) for position, operation in enumerate(self.operations)]
+        steps, given = [], size
+        for position, operation in enumerate(self.operations):
+            steps.append(operation.plan(draws, size, position))
+            size = operation.size_after(size)
         steps.append(Step(None, affine(self.mean, self.std, full=1 if self.operations else 255)))
         steps.append(Step(None, {}) if self.erasing is None else self.erasing.plan(draws, size))
         steps.append(Step(None, {}) if self.mixing is None else self.mixing.plan(draws, size))
-        return AugmentPlan.of(len(draws), size, steps)
+        return AugmentPlan.of(len(draws), given, steps)
 
     def apply(self, images: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Carries a plan out.
@@ -66,11 +68,11 @@ class Chain:
         """
         out: Tensor | None = None
         for first, end in parts(images, self._part_bytes):
-            part = self._operate(images[first:end], first, plan, stages)
-            if self.as_is:
-                return part
+            part, size = self._operate(images[first:end], first, plan, stages)
+            if self._as_is and (part.ndim != 4 or part.shape[1] != 3):
+                return part.to(self.dtype)
             if out is None:
-                self._check_size(part, plan, same=self.erasing is not None or self.mixing is not None)
+                self._check_size(part, size if self.erasing is not None or self.mixing is not None else None)
                 mixed = torch.float32 if self.mixing is not None else self.dtype
                 out = self._canvases.take(images.shape[:2] + part.shape[2:], mixed, images.device)
             self._finish(part, out[first:end], first, plan, stages)
@@ -81,18 +83,28 @@ class Chain:
         count, _, height, width = out.shape
         return rows.view(count, height, width, 3).permute(0, 3, 1, 2).to(self.dtype)
 
-    def _operate(self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    @property
+    def _as_is(self) -> bool:
+        """Whether nothing but the dtype changes after the operations, so that their results may be anything."""
+        return self.mean is None and self.erasing is None and self.mixing is None
+
+    def _operate(
+        self, images: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
+    ) -> tuple[Tensor, tuple[int, int]]:
+        """The operations' result, and the size that was planned for it."""
+        size = plan.size
         if not self.operations:
-            return images
+            return images, size
         images = to_unit(images, _memory_format(self.operations[0]))
         for number, operation in enumerate(self.operations):
-            before = self.operations[max(number - 1, 0)]
-            if operation.by_rows and not before.by_rows:  # what a module of others returns may be anything, and is its
-                self._check_size(images, plan, same=True)
-                images = images.to(torch.float32, memory_format=torch.contiguous_format, copy=True)
+            if not isinstance(operation, Foreign):
+                self._check_size(images, size)
+                if number and not self.operations[number - 1].fresh:
+                    images = images.to(torch.float32, memory_format=_memory_format(operation), copy=True)
             images = images.contiguous(memory_format=_memory_format(operation))
             images = operation.run(images, first, plan.hosts[number], stages[number])
-        return images
+            size = operation.size_after(size)
+        return images, size
 
     def _finish(
         self, images: Tensor, out: Tensor, first: int, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]
@@ -102,19 +114,35 @@ class Chain:
         if self.erasing is not None:
             self.erasing.apply(as_rows(out), first, plan.hosts[number + 1], stages[number + 1])
 
-    def _check_size(self, images: Tensor, plan: AugmentPlan, *, same: bool) -> None:
+    def _check_size(self, images: Tensor, size: tuple[int, int] | None) -> None:
+        """Raises ConfigError where they are no images with three channels, of a size where one is given."""
         shape = tuple(images.shape)
         if images.ndim != 4 or shape[1] != 3:
             raise ConfigError(
                 f"augment: the operations returned shape {shape}; expected images (N, 3, height, width) to normalise. "
-                "To get the output of a module unchanged, pass the module itself: fastpipe.loader(augment=module)"
+                "To get the output of modules unchanged, pass fastpipe.Augment(modules, mean=None, std=None)"
             )
-        if same and shape[2:] != plan.size:
+        if size is not None and shape[2:] != size:
             raise ConfigError(
-                f"augment: the operations changed the images' size from {plan.size} to {shape[2:]}; erasing, mixup, "
-                "cutmix and later operations of fastpipe need the same size. Pass the new size to the loader: "
-                f"size={shape[2:]}"
+                f"augment: the operations changed the images' size from {size} to {shape[2:]}; erasing, mixup, "
+                "cutmix and later operations of fastpipe or kornia need the same size. Pass the new size to the "
+                f"loader: size={shape[2:]}"
             )
+
+    def soft_labels(
+        self,
+        labels: Tensor,
+        num_classes: int,
+        smoothing: float,
+        plan: AugmentPlan,
+        stages: Sequence[Mapping[str, Tensor]],
+    ) -> Tensor:
+        """Labels (n,) int64 -> (n, num_classes) float32, mixed as the images are."""
+        soft = one_hot(labels, num_classes)
+        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+            if operation.mixes:
+                soft = operation.mixed_labels(soft, host, tensors)
+        return soft_labels(soft, smoothing, stages[-1].get("share"))
 
 
 def _memory_format(operation: Operation) -> torch.memory_format:

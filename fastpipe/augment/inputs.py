@@ -67,3 +67,19 @@ def check_labels(labels: Tensor, classes: int) -> None:
             f"Augment: expected labels from 0 to {classes - 1}, got {least} to {most}; pass num_classes= of the "
             "largest label plus 1, or correct the labels"
         )
+
+
+def checked_result(module: torch.nn.Module, result: object, count: int) -> Tensor:
+    """What a module returned; raises ConfigError where it is no batch of `count` images."""
+    if not isinstance(result, Tensor):
+        came = type(result).__name__
+    elif not result.dtype.is_floating_point:
+        came = f"{result.dtype} of shape {tuple(result.shape)}"
+    elif result.ndim == 0 or len(result) != count:
+        came = f"shape {tuple(result.shape)}"
+    else:
+        return result
+    raise ConfigError(
+        f"augment: {type(module).__name__} returned {came}; expected a floating-point tensor with the same "
+        f"number of images as its input, {count} here. Wrap it in a module that returns only the images"
+    )

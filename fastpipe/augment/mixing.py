@@ -106,21 +106,24 @@ def _one_by_one(images: Tensor, cut: NDArray[np.bool_], share: NDArray[np.float3
     return images
 
 
-def soft_labels(labels: Tensor, num_classes: int, smoothing: float, share: Tensor | None) -> Tensor:
-    """Labels -> probabilities.
+def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+    """Labels (n,) int64 below num_classes -> (n, num_classes) float32: 1 for the class, else 0."""
+    # Not torch's one_hot or scatter: a label out of range would end a CUDA program, or one_hot would ask the device.
+    classes = torch.arange(num_classes, device=labels.device)
+    return (labels[:, None] == classes).to(torch.float32)
+
+
+def soft_labels(own: Tensor, smoothing: float, share: Tensor | None) -> Tensor:
+    """Labels of images -> labels of the mixed images.
 
     Args:
-        labels: (n,) int64 below num_classes.
-        num_classes: how many.
+        own: (n, num_classes) float32, each row's sum is 1; may be overwritten.
         smoothing: share of each label that is spread evenly over all classes.
         share: (n,) of each row's own label; the rest is its partner's. None: not mixed.
 
     Returns:
-        (n, num_classes) float32; each row's sum is 1.
+        The same form as `own`.
     """
-    # Not one_hot or scatter: a label out of range would end a CUDA program, or make one_hot ask the device.
-    classes = torch.arange(num_classes, device=labels.device)
-    own = (labels[:, None] == classes).to(torch.float32)
     if share is not None:
         own = torch.lerp(own.roll(1, 0), own, share[:, None])
-    return own.mul_(1 - smoothing).add_(smoothing / num_classes) if smoothing else own
+    return own.mul_(1 - smoothing).add_(smoothing / own.shape[1]) if smoothing else own

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,15 @@ from torch import Tensor
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
-from fastpipe.augment.mixing import Mixing, soft_labels
-from fastpipe.augment.options import checked_dtype, checked_moments, checked_operations, compile_operations, number
+from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.options import (
+    check_normalised_once,
+    checked_dtype,
+    checked_moments,
+    checked_operations,
+    compile_operations,
+    number,
+)
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import AugmentPlan, Draws
 from fastpipe.augment.policy import LAST_BIN, MOST_LAYERS, RANDAUGMENT, TRIVIAL_AUGMENT, Policy
@@ -66,6 +72,7 @@ class Augment(torch.nn.Module):
     ) -> None:
         super().__init__()
         stages = checked_operations(operations, Augment)
+        check_normalised_once(stages, mean)
         if flag("compile", compile):
             compile_operations(stages)
         self.operations = torch.nn.ModuleList(stages)
@@ -129,9 +136,15 @@ class Augment(torch.nn.Module):
         return any(operation.compiles for operation in self._chain.operations)
 
     @property
+    def moments(self) -> tuple[tuple[float, ...] | None, tuple[float, ...] | None]:
+        """mean and std that the output is normalised by, of pixels in [0, 1]; None for both: not at all."""
+        return self._chain.mean, self._chain.std
+
+    @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
-        return self._chain.mixing is not None or self.label_smoothing > 0
+        mixes = any(operation.mixes for operation in self._chain.operations)
+        return mixes or self._chain.mixing is not None or self.label_smoothing > 0
 
     def plan(
         self, samples: NDArray[np.int64], size: tuple[int, int], *, seed: int, epoch: int, batch: int
@@ -177,7 +190,7 @@ class Augment(torch.nn.Module):
             out = self._chain.apply(images, plan, stages)
             if self.soft:
                 check_labels(labels, classes)
-                labels = soft_labels(labels, classes, self.label_smoothing, stages[-1].get("share"))
+                labels = self._chain.soft_labels(labels, classes, self.label_smoothing, plan, stages)
         return out, labels
 
     def forward(
@@ -208,7 +221,7 @@ class Augment(torch.nn.Module):
         check_images(images)
         count = len(images)
         if labels is None and self.soft:
-            raise ConfigError("Augment: mixup, cutmix and label_smoothing need labels; pass labels, (N,) int64")
+            raise ConfigError("Augment: mixing and label_smoothing need labels; pass labels, (N,) int64")
         if seed is None and batch is None:
             seed = key(0, self._calls, Stream.CALL) if self._calls else 0
             self._calls += 1
@@ -263,26 +276,18 @@ class Augment(torch.nn.Module):
 
 
 def as_augment(value: object) -> Augment:
-    """What fastpipe.loader(augment=...) accepts -> an Augment.
-
-    Args:
-        value: an Augment; a list of modules, for Augment(list); or one module, which is given float32 images in
-            [0, 1], channels_last, and whose result is handed out as it is.
+    """What fastpipe.loader(augment=...) accepts -> an Augment: one, or what Augment(...) takes, with its defaults.
 
     Raises:
         ConfigError: it is something else.
     """
     if isinstance(value, Augment):
         return value
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, torch.nn.Module)):
         return Augment(value)
-    if isinstance(value, torch.nn.Module):
-        augment = Augment(value, mean=None, std=None)
-        augment._chain = replace(augment._chain, as_is=True)
-        return augment
     raise ConfigError(
-        "augment: expected a fastpipe.Augment, a list of modules or a torch.nn.Module that takes and returns a "
-        f"batch, got {value!r}; {_instead(value)}"
+        "augment: expected a fastpipe.Augment, a torch.nn.Module that takes and returns a batch, or a list of such "
+        f"modules, got {value!r}; {_instead(value)}"
     )
 
 

@@ -23,10 +23,14 @@ class Operation(torch.nn.Module, ABC):
 
     Attributes:
         by_rows: a batch may be given in parts; False: only whole.
+        fresh: what it returns may be overwritten; False: it may be its maker's.
+        mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
         compiles: functions are compiled before they run.
     """
 
     by_rows = True
+    fresh = True
+    mixes = False
     compiles = False
 
     @abstractmethod
@@ -48,6 +52,14 @@ class Operation(torch.nn.Module, ABC):
             first: the number in the batch of images[0].
             host, tensors: of the whole batch's step; the tensors on the device of the images.
         """
+
+    def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
+        """(height, width) of what it returns for images of `size`."""
+        return size
+
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Mixes soft labels, (n, classes) float32, as `run` mixes images."""
+        raise NotImplementedError(f"{type(self).__name__} mixes no labels")
 
     def fast(self, function: Function) -> Function:
         """The function, or its compiled form."""

@@ -8,7 +8,10 @@ from numbers import Real
 
 import torch
 
+from fastpipe.augment import kornia_modules
 from fastpipe.augment.foreign import Foreign
+from fastpipe.augment.kornia_mixing import KorniaMixing
+from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError
 
@@ -16,7 +19,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def checked_operations(operations: object, outer: type) -> list[Operation]:
-    """A module or a sequence of them -> stages; what is not ours becomes Foreign. No module may be an `outer`."""
+    """A module or a sequence of them -> stages; what is not ours becomes one. No module may be an `outer`."""
     if isinstance(operations, torch.nn.Module) and not isinstance(operations, torch.nn.ModuleList):
         operations = [operations]
     if not isinstance(operations, (Sequence, torch.nn.ModuleList)) or isinstance(operations, str):
@@ -38,12 +41,42 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
             )
         if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
-    return [module if isinstance(module, Operation) else Foreign(module) for module in operations]
+    return [stage for module in operations for stage in _stages(module)]
+
+
+def _stages(module: torch.nn.Module) -> list[Operation]:
+    """A module, or the modules of a container that only calls them in turn -> stages."""
+    if isinstance(module, Operation):
+        return [module]
+    if (inside := kornia_modules.children(module)) is not None:
+        return [stage for child in inside for stage in _stages(child)]
+    if kornia_modules.mixes(module):
+        return [KorniaMixing(module)]
+    hidden = [type(part).__name__ for part in module.modules() if kornia_modules.mixes(part)]
+    if hidden:
+        raise ConfigError(
+            f"augment: {type(module).__name__} contains {hidden[0]}, which mixes images; labels would stay as they "
+            f"are. Pass {hidden[0]} itself in the list"
+        )
+    if kornia_modules.is_policy(module):
+        kornia_modules.recommend_presets(type(module).__name__)
+    return [Kornia(module) if kornia_modules.is_planned(module) else Foreign(module)]
+
+
+def check_normalised_once(operations: list[Operation], mean: object) -> None:
+    """Raises ConfigError where a module normalises and Augment would do it again."""
+    for operation in operations:
+        inside = getattr(operation, "module", None)
+        if mean is not None and type(inside).__name__ == "Normalize":
+            raise ConfigError(
+                "Augment: the list contains Normalize, and Augment itself normalises with mean= and std=, by default "
+                "ImageNet's. Leave Normalize out, or pass mean=None, std=None"
+            )
 
 
 def compile_operations(operations: list[Operation]) -> None:
     """Has our own operations run through torch.compile."""
-    ours = [operation for operation in operations if not isinstance(operation, Foreign)]
+    ours = [operation for operation in operations if not isinstance(operation, (Foreign, Kornia, KorniaMixing))]
     if not ours:
         raise ConfigError(
             "compile: these operations contain nothing that fastpipe can compile: normalising and mixing are one "

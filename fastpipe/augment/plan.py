@@ -48,9 +48,19 @@ class Draws:
         batch_key = key(key(self._seed, self._epoch, stream), self._batch, position)
         return int(bits(batch_key, self.samples[:1])[0])
 
-    def sample_seeds(self, stream: int, position: int) -> tuple[int, ...]:
-        """n seeds in [0, 2**64): a seed a sample, the same in whatever batch the sample comes."""
-        return tuple(bits(key(key(self._seed, self._epoch, stream), position, 0), self.samples).tolist())
+    def sample_bits(self, stream: int, position: int) -> NDArray[np.uint64]:
+        """(n,) seeds, one a sample, the same in whatever batch the sample comes."""
+        return bits(key(key(self._seed, self._epoch, stream), position, 0), self.samples)
+
+    def group_of(self, stream: int, position: int, groups: int) -> NDArray[np.int64]:
+        """(n,) in [0, groups): the group of each sample, the same in whatever batch the sample comes."""
+        return (self.sample_bits(stream, position) % np.uint64(groups)).astype(np.int64)
+
+    def group_seed(self, stream: int, position: int, group: int | None) -> int:
+        """In [0, 2**64): a seed that the samples of a group share in an epoch; of no group: `generator_seed`."""
+        if group is None:
+            return self.generator_seed(stream, position)
+        return key(key(self._seed, self._epoch, stream), position, 1 + group)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.looking import Look
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
@@ -37,6 +38,8 @@ class Loader:
     RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are the output of the augmentation. Both are on
     `device`, ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's
     memory again while a tensor refers to it.
+
+    `look` makes single batches of chosen samples for fastpipe.preview.
 
     A loader is a context manager: leaving it ends the threads. `close`, deleting the loader and the end of the program
     also end them.
@@ -120,6 +123,7 @@ class Loader:
         )
         self._transfer = transfer
         self._device = stream.device
+        self.look = Look(index, recipe, engine, stream, augment, watchdog)
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)

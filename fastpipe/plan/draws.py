@@ -41,8 +41,9 @@ class Stream(IntEnum):
     MIX_ANGLE = 78
     CUT_X = 79
     CUT_Y = 80
-    MODULE = 81  # by batch
+    MODULE = 81  # of others: by sample, by group or by batch
     CALL = 82  # by call, without a loader
+    MODULE_GROUP = 83
     ERASE_AREA = 96  # to 105: one a try
     ERASE_RATIO = 112  # to 121
     OPERATION = 128  # to 143: one a layer

@@ -1,112 +1,142 @@
-"""A packed dataset and an augmentation -> a sheet of some photos, their crops, and the images that the model sees."""
+"""A loader -> a sheet of some photos, their crops, and the images that the model sees."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
+from fastpipe.checks import whole
 from fastpipe.engine.engine import Engine
+from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.machine.cpus import granted_cpus
-from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
-from fastpipe.plan.crops import Crops, RandomResizedCrop
-from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
+from fastpipe.loading.loader import Loader
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crops import Crops
+
+if TYPE_CHECKING:
+    from fastpipe.loading.looking import Look
 
 VARIANTS = 8
 SIZE = 160
-
-PRESETS: dict[str, Callable[..., Augment]] = {
-    "none": Augment.imagenet,
-    "simclr": Augment.simclr,
-    "randaugment": Augment.randaugment,
-    "trivial_augment": Augment.trivial_augment,
-}
+MOST_ROWS = 100
 
 
-def write_preview(data: Path, out: Path, *, preset: str = "none", rows: int = 6, seed: int = 0) -> int:
-    """Draws one row a photo: the photo, the random crops on it, and each crop as training would see it.
+def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows: int = 6) -> int:
+    """Draws one row a photo: the photo, the crops on it, and each crop as the training loop gets it.
 
-    The crops, mirrored or not, and the augmentation are those of the photo in epochs 0 to 7 of a loader with this seed
-    and preset; only the normalising is left out. Yellow is the crop of epoch 0.
+    Crops, mirroring and augmentation are those of the photos in epochs 0 to 7 of this loader, made on its device by its
+    own code. Only the normalising by mean= and std= is undone. Yellow is the crop of epoch 0. With soft labels, a
+    caption names the classes with the largest shares. The loader's own iteration does not change.
 
     Args:
-        data: a packed dataset.
+        loader: made by fastpipe.loader, with any augment=.
         out: the PNG.
-        preset: a name in PRESETS.
-        rows: photos.
-        seed: of the loader; also picks the photos.
+        rows: number of photos, from 1 to 100. The loader's seed selects them.
 
     Returns:
         How many photos the sheet shows: `rows`, or as many as there are.
 
     Raises:
+        ConfigError: an argument is wrong, or the augmentation returns no images.
         SampleError: a photo cannot be decoded.
     """
-    index = Index(data)
-    count = min(rows, len(index))
-    samples = np.sort(np.random.default_rng(seed).choice(len(index), count, replace=False)).astype(np.int64)
-    recipe = Recipe(count, (SIZE, SIZE), RandomResizedCrop(), 0.5, True, True, seed)
-    augment = PRESETS[preset](mean=None, std=None)
-    plans = [EpochPlan(index, recipe, epoch).of(samples) for epoch in range(VARIANTS)]
-    engine = Engine(index, granted_cpus())
-    try:
-        photos = [_whole(engine, index, plans[0], row) for row in range(count)]
-        variants = [_variant(engine, index, augment, plan, epoch, seed) for epoch, plan in enumerate(plans)]
-    finally:
-        engine.close()
+    if not isinstance(loader, Loader):
+        raise ConfigError(
+            f"preview: expected a loader, got {type(loader).__name__}; make one with fastpipe.loader(data, augment=...)"
+        )
+    from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
+
+    look, index = loader.look, loader.dataset
+    count = min(whole("rows", rows, least=1, most=MOST_ROWS), len(index))
+    samples = np.sort(np.random.default_rng(look.recipe.seed).choice(len(index), count, replace=False)).astype(np.int64)
+    variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]
+    plans = [plan for plan, _ in variants]
+    shown = [_pixels(images, look.augment) for _, (images, _) in variants]
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
-    for row, photo in enumerate(photos):
+    for row in range(count):
         record = plans[0].records[row]
-        scale = photo.shape[1] / record["width"]
-        boxes = np.stack([plan.crops.boxes[row] for plan in plans]) * scale
-        cells += [fitted(photo, SIZE), fitted(with_boxes(photo, boxes), SIZE), *(images[row] for images in variants)]
+        photo = _photo(look, plans[0], row)
+        boxes = np.stack([plan.crops.boxes[row] for plan in plans]) * (photo.shape[1] / record["width"])
+        cells += [fitted(photo, SIZE), fitted(with_boxes(photo, boxes), SIZE)]
+        cells += [fitted(_shrunk(images[row]), SIZE) for images in shown]
         captions += [index.classes[record["label"]], f"{record['width']} x {record['height']}"]
-        captions += [f"epoch {epoch}" for epoch in range(VARIANTS)]
-    write_png(out, contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS))
+        captions += [_caption(epoch, labels[row], index) for epoch, (_, (_, labels)) in enumerate(variants)]
+    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS))
     return count
 
 
-def _whole(engine: Engine, index: Index, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
+def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
     """A whole photo, shrunk or enlarged to fit a cell: (h, w, 3)."""
     record = plan.records[row]
     width, height = int(record["width"]), int(record["height"])
     scale = SIZE / max(width, height)
     image = np.empty((1, max(1, round(height * scale)), max(1, round(width * scale)), 3), dtype=np.uint8)
     box = np.array([[0, 0, width, height]])
-    crops = Crops(box.astype(np.float64), box.astype(np.int32))
     one = slice(row, row + 1)
-    whole = replace(
+    whole_photo = replace(
         plan,
         samples=plan.samples[one],
         records=plan.records[one],
-        crops=crops,
+        crops=Crops(box.astype(np.float64), box.astype(np.int32)),
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
     )
-    _decode(engine, index, whole, image)
+    _decode(look.engine, look.index, whole_photo, image)
     return image.reshape(image.shape[1:])
-
-
-def _variant(
-    engine: Engine, index: Index, augment: Augment, plan: BatchPlan, epoch: int, seed: int
-) -> NDArray[np.uint8]:
-    """All photos as an epoch would show them: (rows, SIZE, SIZE, 3)."""
-    images = np.empty((len(plan), SIZE, SIZE, 3), dtype=np.uint8)
-    _decode(engine, index, plan, images)
-    seen: torch.Tensor = augment(
-        torch.from_numpy(images).permute(0, 3, 1, 2), seed=seed, epoch=epoch, batch=0, samples=plan.samples
-    )
-    pixels: NDArray[np.uint8] = seen.clamp(0, 1).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).numpy()
-    return pixels
 
 
 def _decode(engine: Engine, index: Index, plan: BatchPlan, images: NDArray[np.uint8]) -> None:
     for row, reason in engine.decode(plan, images):
         raise index.sample_error(int(plan.samples[row]), reason)
+
+
+def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
+    """What the training loop gets -> (n, height, width, 3) uint8, with the normalising undone."""
+    if images.ndim != 4 or images.shape[1] != 3:
+        raise ConfigError(
+            f"preview: the augmentation returned shape {tuple(images.shape)}; expected images (N, 3, height, width), "
+            "because only images can be drawn"
+        )
+    if images.dtype != torch.uint8:
+        mean, std = augment.moments if augment is not None else (None, None)
+        images = images.float()
+        if mean is not None and std is not None:
+            images = images * torch.tensor(std).view(3, 1, 1) + torch.tensor(mean).view(3, 1, 1)
+        images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+    pixels: NDArray[np.uint8] = images.permute(0, 2, 3, 1).numpy()
+    return pixels
+
+
+def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """No larger than a cell: the mean of each pixel's area."""
+    height, width, _ = image.shape
+    scale = SIZE / max(width, height)
+    if scale >= 1:
+        return image
+    pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    small = torch.nn.functional.interpolate(pixels, size, mode="area")[0].round().to(torch.uint8)
+    result: NDArray[np.uint8] = small.permute(1, 2, 0).numpy()
+    return result
+
+
+def _caption(epoch: int, label: torch.Tensor, index: Index) -> str:
+    """The epoch, and with soft labels the two largest shares."""
+    if label.ndim == 0:
+        return f"epoch {epoch}"
+    shares: list[Any] = label.topk(min(2, len(label))).values.tolist()
+    names = label.topk(len(shares)).indices.tolist()
+    parts = [
+        f"{index.classes[name] if name < len(index.classes) else name} {share:.2f}"
+        for name, share in zip(names, shares, strict=True)
+        if share > 0.005
+    ]
+    return f"{epoch}: {', '.join(parts)}"

@@ -116,12 +116,14 @@ def test_resumed_it_ends_as_if_never_interrupted(
         ("--lr", 0.2),
         ("--weight-decay", 0.1),
         ("--seed", 1),
+        ("--augment", "kornia"),
+        ("--augment", "randaugment"),
         ("--mixup", 0.2),
         ("--cutmix", 1),
         ("--erasing", 1),
         ("--warmup", 0),
     ],
-    ids=lambda option: option[0],
+    ids=lambda option: f"{option[0]} {option[1]}",
 )
 def test_an_option_changes_what_is_learnt(
     option: tuple[object, ...], learnt: dict[str, torch.Tensor], flat: Path, tmp_path: Path

@@ -37,6 +37,7 @@ PUBLIC = {
     "loader",
     "monitor",
     "open",
+    "preview",
 }
 
 # numpy and torch come first: the threads and modules that they bring are theirs.

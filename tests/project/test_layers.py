@@ -30,6 +30,7 @@ LAYERS: dict[str, str] = {
     "samples": "torch",
     "monitoring": "prometheus_client",
     "prometheus": "",
+    "show": "cv2 torch",
     "diagnosis": "torch",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "packing/source": "",
@@ -37,7 +38,6 @@ LAYERS: dict[str, str] = {
     "packing/output": "",
     "packing": "",
     "verify": "",
-    "show": "cv2 torch",
     "doctor": "cv2 torch",
     "bench": "cv2 turbojpeg webdataset PIL torch",
     "demo": "cv2 turbojpeg",

@@ -1,19 +1,26 @@
-"""The preview sheet shows photos, their crops, and what a loader with the same seed and preset hands out."""
+"""The preview sheet shows photos, their crops, and what the loader hands out, with any augmentation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+import torch
 from cli_run import failed, succeeded
 from conftest import damage
+from kornia_cases import k
 from numpy.typing import NDArray
 
 import fastpipe
-from fastpipe.show.preview import PRESETS, SIZE, VARIANTS, write_preview
+from fastpipe import ConfigError
+from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
+from fastpipe.show.preview import SIZE, VARIANTS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 GAP, CAPTION = 6, 18  # of fastpipe/show/sheet.py
 
@@ -29,26 +36,132 @@ def read(path: Path) -> NDArray[np.uint8]:
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_variants_are_what_a_loader_hands_out(large: Path, tmp_path: Path, preset: str) -> None:
+def opened(data: Path, augment: Any = None, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, batch_size, **{"size": SIZE, "num_workers": 1, "augment": augment, **options})
+
+
+KORNIA = [k.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8), k.RandomPlasmaShadow(p=0.5), k.RandomErasing(p=0.5)]
+AUGMENTS: dict[str, Callable[[], Any]] = {
+    "nothing": lambda: None,
+    "imagenet": fastpipe.Augment.imagenet,
+    "bfloat16": lambda: fastpipe.Augment.imagenet(dtype=torch.bfloat16),
+    "randaugment": fastpipe.Augment.randaugment,
+    "kornia": lambda: KORNIA,
+    "a module": lambda: torch.nn.Sequential(*KORNIA),
+    "not normalised": lambda: fastpipe.Augment(KORNIA, mean=None, std=None),
+}
+
+
+@pytest.mark.parametrize("name", AUGMENTS)
+def test_variants_are_what_the_loader_hands_out(large: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "preview.png"
-    assert write_preview(large, out, preset=preset, rows=6, seed=4) == 6
-    sheet = read(out)
-    augment = PRESETS[preset](mean=None, std=None)
-    with fastpipe.loader(large, 6, size=SIZE, seed=4, exact=True, augment=augment) as loader:
+    augment = AUGMENTS[name]()
+    with opened(large, augment, batch_size=6, seed=4, exact=True) as loader:
+        assert fastpipe.preview(loader, out) == 6
+        sheet = read(out)
+        mean, std = ((0, 0, 0), (1, 1, 1)) if name == "not normalised" else (IMAGENET_MEAN, IMAGENET_STD)
+        shift, scale = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
         for epoch in range(VARIANTS):
             ((images, _),) = loader
-            shown = (images.permute(0, 2, 3, 1).clamp(0, 1) * 255).round().byte().numpy()
-            variants = [cell(sheet, row, 2 + epoch) for row in range(6)]
-            if preset == "simclr":  # the order of its colour operations is drawn for a batch
-                assert all(variant.std() > 1 for variant in variants)
-                continue
-            for variant in variants:  # the loader has the photos in another order
-                assert min(np.abs(variant.astype(int) - one).max() for one in shown) <= 1
+            pixels = images / 255 if augment is None else images.float() * scale + shift
+            shown = (pixels.permute(0, 2, 3, 1).clamp(0, 1) * 255).round().byte().numpy()
+            for variant in (cell(sheet, row, 2 + epoch) for row in range(6)):  # the loader has another order
+                worst = min(np.abs(variant.astype(int) - one).max() for one in shown)
+                assert worst <= 1
+
+
+def test_a_preview_changes_nothing_of_an_iteration(textured: Path, tmp_path: Path) -> None:
+    def epoch(*, look: bool) -> list[torch.Tensor]:
+        with opened(textured, KORNIA) as loader:
+            got = []
+            for number, (images, _) in enumerate(loader):
+                got.append(images)
+                if look and number == 1:
+                    before = loader.stats().batches
+                    fastpipe.preview(loader, tmp_path / "preview.png", rows=2)
+                    assert loader.stats().batches == before
+            return got
+
+    for one, other in zip(epoch(look=False), epoch(look=True), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: Path) -> None:
+    sheets = []
+    for number, augment in enumerate(([k.RandomInvert(p=0.0)], [k.RandomInvert(p=0.0), k.RandomMixUpV2((0.3, 0.3))])):
+        with opened(textured, augment, size=(300, 200)) as loader:
+            assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=3) == 3
+        sheets.append(read(tmp_path / f"{number}.png"))
+    assert sheets[0].shape == sheets[1].shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
+    drawn = (cell(sheets[0], 0, 2) != 250).any(axis=(0, 2))
+    assert abs(drawn.sum() - SIZE * 200 / 300) <= 2  # the proportions of the crop
+    below = slice(GAP + SIZE, GAP + SIZE + CAPTION)
+    assert (sheets[1][below] < 128).sum() > 1.5 * (sheets[0][below] < 128).sum(), "longer captions"
+
+
+def test_mistakes_in_a_program_are_named(textured: Path, tmp_path: Path) -> None:
+    out = tmp_path / "preview.png"
+    with pytest.raises(ConfigError, match="preview: expected a loader, got PosixPath"):
+        fastpipe.preview(textured, out)  # type: ignore[arg-type]
+    flatten = fastpipe.Augment(torch.nn.Flatten(), mean=None, std=None)
+    with opened(textured, flatten) as loader, pytest.raises(ConfigError, match="only images can be drawn"):
+        fastpipe.preview(loader, out)
+    with opened(textured) as loader, pytest.raises(ConfigError, match="rows: expected 1 to 100, got 101"):
+        fastpipe.preview(loader, out, rows=101)
+    assert not out.exists()
+
+
+PROGRAM = """
+import kornia.augmentation as K
+import beside
+
+def build():
+    return [K.RandomInvert(p=beside.P)]
+
+listed = [K.RandomInvert(p=1.0)]
+alone = K.RandomInvert(p=1.0)
+
+def broken():
+    raise ArithmeticError("no")
+
+def nothing():
+    return 3
+"""
+
+
+def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> None:
+    program, out = tmp_path / "my_augment.py", tmp_path / "sheet.png"
+    program.write_text(PROGRAM)
+    (tmp_path / "beside.py").write_text("P = 1.0")
+    sheets = []
+    for name in ("none", f"{program}:build", f"{program}:listed", f"{program}:alone"):
+        succeeded("preview", large, "--augment", name, "--out", out, "--rows", 3)
+        sheets.append(cell(read(out), 1, 3).astype(int))
+    assert np.abs(255 - sheets[0] - sheets[1]).max() <= 1
+    assert np.array_equal(sheets[1], sheets[2])
+    assert np.array_equal(sheets[1], sheets[3])
+    out.unlink()
+    for name, said in (
+        ("blur", "--augment: expected none, simclr, randaugment, trivial_augment or FILE.py:NAME, got 'blur'"),
+        ("my.txt:build", "--augment: expected FILE.py:NAME"),
+        (f"{tmp_path}/other.py:build", "--augment: there is no file"),
+        (f"{program}:missing", "has no 'missing'; define a function missing()"),
+        (f"{program}:broken", "raised ArithmeticError: no"),
+        (f"{program}:nothing", "augment: expected a fastpipe.Augment"),
+    ):
+        assert said in failed(2, "preview", large, "--augment", name, "--out", out)
+    assert not out.exists()
+
+
+def test_the_size_is_that_of_the_training(large: Path, tmp_path: Path) -> None:
+    for size in (40, 400):
+        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png")
+        drawn = cell(read(tmp_path / "a.png"), 0, 2) != 250
+        assert drawn.any(axis=(1, 2)).sum() == min(size, SIZE)
 
 
 def test_photos_keep_their_proportions(large: Path, tmp_path: Path) -> None:
-    write_preview(large, tmp_path / "preview.png", rows=6)
+    succeeded("preview", large, "--out", tmp_path / "preview.png")
     sheet, index = read(tmp_path / "preview.png"), fastpipe.open(large)
     for row in range(6):
         width, height = int(index.records[row]["width"]), int(index.records[row]["height"])
@@ -62,7 +175,7 @@ def test_photos_keep_their_proportions(large: Path, tmp_path: Path) -> None:
 
 
 def test_crops_are_drawn_on_the_photo(large: Path, tmp_path: Path) -> None:
-    write_preview(large, tmp_path / "preview.png", rows=2)
+    succeeded("preview", large, "--out", tmp_path / "preview.png", "--rows", 2)
     sheet = read(tmp_path / "preview.png")
     for row in range(2):
         changed = (cell(sheet, row, 0) != cell(sheet, row, 1)).any(axis=2)
@@ -93,7 +206,8 @@ def test_a_file_is_replaced_only_if_asked_to(flat: Path, tmp_path: Path, monkeyp
 
 def test_the_same_seed_draws_the_same_sheet(textured: Path, tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
-        write_preview(textured, tmp_path / name, preset="randaugment", rows=4, seed=seed)
+        with opened(textured, fastpipe.Augment.randaugment(), seed=seed) as loader:
+            fastpipe.preview(loader, tmp_path / name, rows=4)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "again").read_bytes()
     assert (tmp_path / "one").read_bytes() != (tmp_path / "other").read_bytes()
 

@@ -1,0 +1,170 @@
+"""A module of kornia that mixes images -> a stage that mixes them and says whose share each image has.
+
+kornia draws the parameters. Mixup and boxes are then applied here, without a mask that would make the host wait for the
+device; the pixels are those of the module called directly. kornia's mosaic composes images itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fastpipe.augment import kornia_modules
+from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.inputs import checked_result
+from fastpipe.augment.operation import Operation
+from fastpipe.augment.plan import Array, Draws, Step
+from fastpipe.errors import ConfigError
+from fastpipe.plan.draws import Stream
+
+Parameters = dict[str, Tensor]
+Arrays = dict[str, Array]
+
+
+def _mixup(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+    """The partner's share is kornia's lambda."""
+    share = parameters["mixup_lambdas"].numpy()
+    return _two(parameters["mixup_pairs"].numpy(), share)
+
+
+def _cutmix(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+    """The partner's share is that of the box's pixels."""
+    corners = parameters["crop_src"][0].numpy().astype(np.int64)  # (n, 4, 2): x, y of the corners, clockwise
+    boxes = np.concatenate([corners[:, 0, ::-1], corners[:, 2, ::-1] + 1], axis=1)
+    return _boxed(parameters["mix_pairs"][0].numpy(), boxes, size)
+
+
+def _patchmix(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+    """As for cutmix."""
+    first = parameters["patch_coords"].numpy()[:, ::-1]
+    return _boxed(parameters["mix_pairs"].numpy(), np.concatenate([first, first + module.patch_size], axis=1), size)
+
+
+def _mosaic(module: Any, parameters: Parameters, size: tuple[int, int]) -> Arrays:
+    """A tile's share is the part of the window that it fills. The tiles go down the columns, from left to right."""
+    columns, rows = module.flags["mosaic_grid"]
+    start = parameters["src"][:, 0].numpy()  # (n, 2): x, y of the window
+    across, down = _filled(start[:, 0], columns, size[1]), _filled(start[:, 1], rows, size[0])
+    shares = (across[:, None] * down[None]).reshape(columns * rows, -1)
+    return {"partners": parameters["permutation"].numpy().T, "shares": shares.astype(np.float32)}
+
+
+def _filled(start: NDArray[Any], tiles: int, side: int) -> NDArray[np.float64]:
+    """(tiles, n): the part of a window, `side` long, that each tile of the same length fills."""
+    begin = side * np.arange(tiles)[:, None]
+    overlap = np.minimum(start + side, begin + side) - np.maximum(start, begin)
+    filled: NDArray[np.float64] = np.clip(overlap, 0, side) / side
+    return filled
+
+
+def _two(partner: NDArray[np.int64], share: NDArray[Any]) -> Arrays:
+    share = share.astype(np.float32)
+    return {"partners": np.stack([np.arange(len(partner)), partner]), "shares": np.stack([1 - share, share])}
+
+
+def _boxed(partner: NDArray[np.int64], boxes: NDArray[np.int64], size: tuple[int, int]) -> Arrays:
+    area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    return _two(partner, area / (size[0] * size[1])) | {"boxes": boxes}
+
+
+_KINDS: dict[str, Callable[[Any, Parameters, tuple[int, int]], Arrays]] = {
+    "RandomMixUpV2": _mixup,
+    "RandomCutMixV2": _cutmix,
+    "PatchMix": _patchmix,
+    "RandomMosaic": _mosaic,
+}
+
+
+class KorniaMixing(Operation):
+    """Mixes the images of a batch, and their labels, as one of kornia's modules would.
+
+    Args:
+        module: one of RandomMixUpV2, RandomCutMixV2, PatchMix and RandomMosaic.
+
+    Raises:
+        ConfigError: labels cannot follow what this module does.
+    """
+
+    by_rows = False
+    mixes = True
+    module: Any
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        kornia_modules.keep_apart(self, module)
+        name = type(module).__name__
+        generator: Any = getattr(module, "_param_generator", None)
+        if not kornia_modules.is_own(module) or name not in _KINDS:
+            raise ConfigError(
+                f"augment: {name} mixes images, and fastpipe does not know how it mixes labels; expected one of "
+                f"{', '.join(_KINDS)}. Use one of these, or mix in the training loop, where you have the labels"
+            )
+        if name == "RandomCutMixV2" and generator.num_mix != 1:
+            raise ConfigError(
+                f"augment: RandomCutMixV2(num_mix={generator.num_mix}): the boxes of several mixes "
+                "overlap, so the labels' shares are not known. Pass num_mix=1; for more, list the module twice"
+            )
+        self._arrays = _KINDS[name]
+
+    @torch.no_grad()
+    def plan(self, draws: Draws, size: tuple[int, int], position: int) -> Step:
+        """Host: whether it mixes, kornia's parameters. Arrays: "partners" and "shares" (images of one, n), "boxes"."""
+        kornia_modules.place(self.module, torch.device("cpu"))
+        self._check_size(size)
+        seeds = torch.from_numpy(draws.sample_bits(Stream.MODULE, position).view(np.int64))
+        generator = torch.Generator().manual_seed(draws.generator_seed(Stream.MODULE, position))
+        with BySample(seeds, generator=generator):
+            parameters = self.module.forward_parameters(torch.Size((len(draws), 3, *size)))
+        arrays = self._arrays(self.module, parameters, size)
+        applied = parameters["batch_prob"].numpy() > 0.5
+        own = np.zeros_like(arrays["shares"])
+        own[0] = 1  # the first image of each is itself
+        arrays["shares"] = np.where(applied, arrays["shares"], own)
+        if "boxes" in arrays:
+            arrays["boxes"] = np.where(applied[:, None], arrays["boxes"], 0)
+        return Step((bool(applied.any()), parameters), arrays)
+
+    def extra_repr(self) -> str:
+        """The module, which is no child."""
+        return repr(self.module)
+
+    def run(self, images: Tensor, first: int, host: tuple[bool, Parameters], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Mixes the images."""
+        applied, parameters = host
+        if not applied:
+            return images
+        if self._arrays is _mosaic:
+            return checked_result(self.module, self.module(images, params=parameters), len(images))
+        partner = images.index_select(0, tensors["partners"][1])
+        if "boxes" not in tensors:
+            return images.lerp_(partner, tensors["shares"][1][:, None, None, None])
+        return torch.where(_inside(tensors["boxes"], images), partner, images)
+
+    def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Each row becomes the sum of its images' labels by their shares."""
+        parts = zip(tensors["partners"], tensors["shares"], strict=True)
+        return sum((labels.index_select(0, partner) * share[:, None] for partner, share in parts), labels.new_zeros(()))
+
+    def _check_size(self, size: tuple[int, int]) -> None:
+        if self._arrays is not _mosaic:
+            return
+        flags = self.module.flags
+        if flags["output_size"] not in (None, size) or min(flags["mosaic_grid"]) < 2:
+            raise ConfigError(
+                f"augment: RandomMosaic(output_size={flags['output_size']}, mosaic_grid={flags['mosaic_grid']}): the "
+                "labels' shares are known only for windows as large as an image, in a grid of at least (2, 2). Leave "
+                "out output_size, and pass the size to the loader: fastpipe.loader(size=)"
+            )
+
+
+def _inside(boxes: Tensor, images: Tensor) -> Tensor:
+    """(n, 1, height, width): what is in each image's box, (n, 4) top, left, bottom, right."""
+    y = torch.arange(images.shape[2], device=images.device)[:, None]
+    x = torch.arange(images.shape[3], device=images.device)
+    top, left, bottom, right = boxes[:, :, None, None, None].unbind(1)
+    return ((y >= top) & (y < bottom)) & ((x >= left) & (x < right))
