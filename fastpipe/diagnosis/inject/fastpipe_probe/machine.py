@@ -25,7 +25,7 @@ class Snapshots:
         """Bytes that are this process's alone, threads, and what its libraries' pools are set to."""
         began_s = time.thread_time()
         cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")
-        found: dict[str, Any] = {"private": private_bytes(), "threads": threads()}
+        found: dict[str, Any] = {"private": private_bytes(), "threads": threads(), "files": open_files()}
         with contextlib.suppress(Exception):
             found["torch"] = None if torch is None else torch.get_num_threads()
             found["cv2"] = None if cv2 is None else cv2.getNumThreads()
@@ -46,6 +46,13 @@ def threads() -> int | None:
     """Threads of this process; None where the system does not say."""
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/task"))
+    return None
+
+
+def open_files() -> int | None:
+    """Open files of this process; None where the system does not say."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/self/fd"))
     return None
 
 
