@@ -61,7 +61,10 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known.
+
+    `used_bytes` is memory in use: *Note [memory in use]* in fastpipe_probe/machine.py.
+    """
 
     batch: int
     private_bytes: int | None
@@ -69,6 +72,7 @@ class Snapshot:
     torch_threads: int | None
     cv2_threads: int | None
     open_files: int | None = None
+    used_bytes: int | None = None
 
 
 @dataclass
@@ -271,4 +275,12 @@ def _worker(path: Path) -> Worker | None:
 
 
 def _snapshot(batch: int, taken: dict[str, Any]) -> Snapshot:
-    return Snapshot(batch, taken["private"], taken["threads"], taken.get("torch"), taken.get("cv2"), taken["files"])
+    return Snapshot(
+        batch,
+        taken["private"],
+        taken["threads"],
+        taken.get("torch"),
+        taken.get("cv2"),
+        taken["files"],
+        taken["used"],
+    )

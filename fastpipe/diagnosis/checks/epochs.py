@@ -35,9 +35,8 @@ def _fresh_iterators(seen: Observation) -> Iterator[Finding]:
         return
     spent_s = seen.batches[-1].came_s - seen.epochs[0].at_s
     starting_s = sum(batch.came_s - seen.epochs[batch.epoch].at_s for batch in firsts)
-    again = seen.num_workers == 0 and not seen.facts["shuffled"]  # the same batch each time
-    if starting_s < _MOST_OF_TIME * spent_s and not again:
-        return
+    if starting_s < _MOST_OF_TIME * spent_s:
+        return  # now and then, as for a batch to look at
     anew = len({epoch.made for epoch in seen.epochs}) > len(firsts) / 2
     workers = count(len({worker.pid for worker in seen.workers if worker.number >= 0}), "worker process")
     what = f"{count(len(seen.epochs), 'iterator')} for {count(len(seen.batches), 'batch')}"
@@ -51,7 +50,8 @@ def _fresh_iterators(seen: Observation) -> Iterator[Finding]:
         f"{'a new DataLoader' if anew else 'iter(loader)'} in each step starts all workers and a new epoch, of which "
         "only the first batch is used"
         if seen.num_workers
-        else "iter(loader) in each step starts a new epoch, of which only the first batch is used",
+        else "iter(loader) in each step starts a new epoch, of which only the first batch is used"
+        + ("" if seen.facts["shuffled"] else ": always the same, without shuffle=True"),
         f"{'make the DataLoader once, before the loop' if anew else 'one iterator for many steps'}: for batch in "
         "loader: ...; or batches = iter(loader) before the loop, and next(batches) in it",
         place or seen.made_at,

@@ -16,7 +16,7 @@ from fastpipe.diagnosis.words import count, size
 
 _LEAST_COPIED = 8 << 20
 _LEAST_KEPT = 16 << 20  # where a line of the program keeps something
-_LEAST_GROWTH = 96 << 20  # where none is known: libraries and the allocator take some tens of MB before they stop
+_LEAST_GROWTH = 48 << 20  # where none is known
 _LEAST_SNAPSHOTS = 8
 _LEAST_BATCHES = 40
 _LEAST_EACH = 8  # of a worker that is one of many
@@ -35,6 +35,7 @@ class Growth:
         batches: between them.
         steady_bytes: by which it grew after the first third, if it went on as fast to the end; 0 if it slowed down, as
             growth does that a process takes once.
+        kept_bytes: of these, that are in use: *Note [memory in use]* in fastpipe_probe/machine.py.
         epoch_bytes: an epoch's growth at this rate; None where it is not steady, or an epoch's length is not known.
     """
 
@@ -43,6 +44,7 @@ class Growth:
     last_bytes: int
     batches: int
     steady_bytes: int
+    kept_bytes: int
     epoch_bytes: int | None
 
     @property
@@ -67,8 +69,10 @@ def _growth(process: str, snapshots: list[Snapshot], batches_an_epoch: float | N
         return None
     batches = taken[-1][0] - taken[0][0]
     steady, rate = _steady(taken)
+    used = [(snapshot.batch, snapshot.used_bytes) for snapshot in snapshots if snapshot.used_bytes is not None]
+    kept = min(_steady(used)[0], steady) if len(used) == len(taken) else steady
     an_epoch = round(rate * batches_an_epoch) if steady and batches_an_epoch is not None else None
-    return Growth(process, taken[0][1], taken[-1][1], batches, steady, an_epoch)
+    return Growth(process, taken[0][1], taken[-1][1], batches, steady, kept, an_epoch)
 
 
 def _steady(taken: list[tuple[int, int]]) -> tuple[int, float]:
@@ -106,7 +110,7 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
             yield _objects(seen, around, held, copying)
             grown = [growth for growth in grown if growth not in copying or not copied]
     if grown:
-        yield from _kept(seen, max(grown, key=lambda growth: growth.steady_bytes))
+        yield from _kept(seen, max(grown, key=lambda growth: growth.kept_bytes))
 
 
 def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
@@ -118,7 +122,7 @@ def _kept(seen: Observation, worst: Growth) -> Iterator[Finding]:
     lines = [*(kept_in_loop(loop) if loop else []), *([] if in_main and seen.num_workers else kept_in_class(dataset))]
     if worst.batches < (_LEAST_BATCHES if in_main else max(_LEAST_EACH, _LEAST_BATCHES // max(seen.num_workers, 1))):
         return
-    if worst.steady_bytes < (_LEAST_KEPT if lines else _LEAST_GROWTH):
+    if worst.kept_bytes < (_LEAST_KEPT if lines else _LEAST_GROWTH):
         return
     what = (
         f"{worst.process} grew by {size(worst.grown_bytes)} in {count(worst.batches, 'batch')}"

@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from .objects import place, reached
+from .objects import own_place, place, reached
 from .own import is_own, own_line
 
 # Libraries whose handles must not go through a fork: their own documentation says so.
@@ -134,7 +134,7 @@ def _holder(path: str, found: dict[str, Any]) -> tuple[str, str]:
         if not isinstance(found[outer], (dict, list, tuple, set)) and is_own(owner.rpartition(":")[0]):
             return path, owner
         path = outer
-    return path, ""
+    return path, own_place(found["dataset"], "dataset")  # of a global variable: most often of the same file
 
 
 def _is_handle(value: Any) -> bool:

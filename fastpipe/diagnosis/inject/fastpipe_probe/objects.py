@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
 import os
@@ -95,7 +96,8 @@ def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
     while codes:
         code = codes.pop()
         codes.extend(inner for inner in code.co_consts if isinstance(inner, types.CodeType))
-        for name in code.co_names:
+        names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        for name in sorted(names):  # co_names has those of attributes, too
             value = function.__globals__.get(name)
             if value is not None and not isinstance(value, (types.ModuleType, type)):
                 yield name, value

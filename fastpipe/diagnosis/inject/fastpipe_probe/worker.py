@@ -42,7 +42,7 @@ class WorkerWatch:
             name = os.path.join(self._folder, f"worker-{self._loader}-{worker_id}-{os.getpid()}")
             log, state = Log(f"{name}.jsonl"), State(f"{name}.state")
             state.set("worker_init_fn")
-            arm(self._folder)
+            arm(self._folder, fatal=True)
             log.write({"id": worker_id, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
             inherited = _inherited(log) if self._forked else None
         except Exception as problem:
