@@ -15,15 +15,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from fastpipe.diagnosis import stuck
-from fastpipe.diagnosis.ended import ended
+from fastpipe.diagnosis.code import source
+from fastpipe.diagnosis.ended import ended, is_gone
 from fastpipe.diagnosis.ending import end
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
-from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER
-from fastpipe.diagnosis.observation import Observation, observations, records
+from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
+from fastpipe.diagnosis.merged import alike, merged
+from fastpipe.diagnosis.observation import Ending, Observation, ending, observations, records
 from fastpipe.diagnosis.report import Diagnosis, report
 from fastpipe.diagnosis.stacks import Stack
 from fastpipe.diagnosis.surroundings import surroundings
@@ -43,7 +45,7 @@ class Watched:
     Attributes:
         diagnoses: of the DataLoaders that gave most batches, those that are stuck first; empty if there was none.
         ended: why the watching ended.
-        refused: options that torch refused, one finding each.
+        refused: options that torch refused, and errors that ended the program, one finding each.
         python: whether a Python program of the command could be watched at all.
         trouble: what went wrong in the watching itself; "" if nothing did.
     """
@@ -91,23 +93,39 @@ def watch_command(
                 if seen.key == key:
                     stacks = stuck.stacks(seen, folder)
                     found = [_stuck(seen, folder, stacks)]
+            (folder / STOPPING).touch()
             if process.poll() is None:
                 say(why)
         finally:
             end(process)
-        all_seen.sort(key=lambda seen: (seen.key != key, -len(seen.batches)))
+        endings = _endings(folder)
+        children = {
+            int(line["pid"]): str(line["place"]) for path in folder.glob("unguarded-*") for line in records(path)
+        }
+        whole = merged(seen for seen in all_seen if seen.facts["pid"] not in children)
         diagnoses = []
-        telling = [seen for seen in all_seen if seen.batches or seen.errors or seen.key == key]
-        for seen in (telling or all_seen)[:_MOST_LOADERS]:
-            stands = seen.key == key
-            if not stands:
-                found = [finding for text in seen.errors[:1] for finding in ended(seen, text, before.oom_kills)]
-            diagnoses.append(report(seen, before, more=tuple(found), stacks=tuple(stacks if stands else ())))
+        for seen in whole:
+            stands = key in (seen.key, *seen.others)
+            last = endings.get(seen.facts["pid"])
+            if seen.errors or (last is not None and is_gone(last) and seen.num_workers):
+                last = endings.pop(seen.facts["pid"], None)
+            found_here = []
+            if children and seen.num_workers:
+                found_here = [_unguarded(seen, next(iter(children.values())))]
+            elif stands:
+                found_here = found
+            elif seen.errors:
+                found_here = ended(seen, seen.errors[0], before.oom_kills, folder)
+            elif last is not None and is_gone(last) and seen.num_workers:
+                found_here = ended(seen, last, before.oom_kills, folder)
+            if stands or seen.batches or seen.errors or found_here or len(whole) == 1:
+                shown = tuple(stacks if stands else ())
+                diagnoses.append((alike(seen), report(seen, before, more=tuple(found_here), stacks=shown)))
         trouble = folder / "trouble.txt"
         return Watched(
-            tuple(diagnoses),
+            _shown(diagnoses),
             why,
-            tuple(_refused(folder)),
+            (*_refused(folder), *(_program(ending) for pid, ending in endings.items() if pid not in children)),
             any(folder.glob("process-*.json")),
             trouble.read_text(errors="replace")[:2000] if trouble.exists() else "",
         )
@@ -146,12 +164,17 @@ def _until(
     began_s = time.monotonic()
     first_s: float | None = None
     counts: dict[Path, tuple[int, int]] = {}  # bytes read and batches of each file
+    lines: dict[Path, object] = {}  # by which each loader was made
     while True:
         ended = process.poll() is not None
         now_s = time.monotonic()
         for path in folder.glob("loader-*.jsonl"):
             first_s = first_s or now_s
-            count = _count(path, counts)
+            _count(path, counts)
+            if path not in lines and counts[path][0]:
+                facts = next(records(path))
+                lines[path] = facts["pid"], facts["made_at"] or path
+            count = sum(counts[other][1] for other, line in lines.items() if line == lines.get(path))
             if count >= batches:
                 return f"after {count:,} batches", None
             state = read_state(str(path.with_suffix(".state")))
@@ -167,8 +190,8 @@ def _until(
         time.sleep(_LOOK_S)
 
 
-def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> int:
-    """Batches in a file that grows; only what is new is read."""
+def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> None:
+    """Counts batches in a file that grows; only what is new is read."""
     done, count = counts.get(path, (0, 0))
     with path.open("rb") as file:
         file.seek(done)
@@ -176,12 +199,60 @@ def _count(path: Path, counts: dict[Path, tuple[int, int]]) -> int:
     whole = new.rfind(b"\n") + 1
     count += sum(line.startswith(b'{"batch"') for line in new[:whole].splitlines())
     counts[path] = done + whole, count
-    return count
 
 
 def _stuck(seen: Observation, folder: Path, stacks: list[Stack]) -> Finding:
     state = read_state(str(folder / f"loader-{seen.key}.state"))
     return stuck.finding(seen, folder, stacks, time.monotonic() - state[0] if state else 0.0)
+
+
+def _endings(folder: Path) -> dict[int, Ending]:
+    """The errors that ended programs, by the number of the process."""
+    found = {}
+    for path in folder.glob("ended-*.jsonl"):
+        for line in records(path):
+            found[int(path.stem.rpartition("-")[2])] = ending(line)
+    return found
+
+
+def _program(ending: Ending) -> Finding:
+    return Finding(
+        "error",
+        Severity.BAD,
+        f"the program ended with {ending.text[:1000]}",
+        "it ended in a line of its own, not in a DataLoader",
+        "correct this line first",
+        ending.place,
+    )
+
+
+def _unguarded(seen: Observation, place: str) -> Finding:
+    line = place.rpartition(":")[2]
+    return Finding(
+        "no-main-guard",
+        Severity.BAD,
+        f"each worker runs the script once more from its start, comes to line {line}, and would start workers itself: "
+        f"{source(place)}",
+        f"with the start method {seen.facts['method']} (the default on macOS, Windows, and Linux since Python 3.14), "
+        "workers import the main script",
+        f'put line {line}, and all that belongs to the training, under if __name__ == "__main__":',
+        place,
+        10,
+    )
+
+
+def _shown(found: list[tuple[tuple[Any, ...], Diagnosis]]) -> tuple[Diagnosis, ...]:
+    """The worst ones; of DataLoaders that one line made in several processes only the worst."""
+    shown: dict[object, Diagnosis] = {}
+    for line, diagnosis in sorted(found, key=lambda each: _weight(each[1])):
+        shown.setdefault(line, diagnosis)
+    return tuple(shown.values())[:_MOST_LOADERS]
+
+
+def _weight(diagnosis: Diagnosis) -> tuple[int, int, int]:
+    """The less, the worse: its first finding, how many there are, how many batches it gave."""
+    ranks = [list(Severity).index(finding.severity) for finding in diagnosis.findings]
+    return min(ranks, default=len(Severity)), -len(ranks), -(diagnosis.stages.batches if diagnosis.stages else 0)
 
 
 def _refused(folder: Path) -> list[Finding]:

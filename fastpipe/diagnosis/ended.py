@@ -1,66 +1,107 @@
-"""An error that ended a loader -> a finding that explains it, if no sample explains it."""
+"""An error that ended a loader, or the program -> a finding that explains it, if no sample explains it."""
 
 from __future__ import annotations
 
+import re
 import signal
-from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
+from fastpipe.diagnosis.causes import cause_of, caused
 from fastpipe.diagnosis.findings import Finding, Severity
-from fastpipe.diagnosis.observation import Observation
-from fastpipe.machine.state import oom_kills
+from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.observation import Ending, Observation
+from fastpipe.diagnosis.stacks import dumped
+from fastpipe.diagnosis.surroundings import kills
 
 _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
+_PID = re.compile(r"\(pid(?:\(s\))? (\d+)")
+_SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS", "Aborted": "SIGABRT"}
+_SIGNALS |= {"Terminated": "SIGTERM", "Floating point exception": "SIGFPE", "Illegal instruction": "SIGILL"}
 
 
-def ended(seen: Observation, text: str, kills_before: int | None, workers: Sequence[Any] = ()) -> list[Finding]:
+def is_gone(ending: Ending) -> bool:
+    """Whether a worker that is no more was the reason."""
+    return bool(ending.exits) or any(word in ending.text for word in _GONE)
+
+
+def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None = None) -> list[Finding]:
     """What ended it.
 
     Args:
         seen: the loader.
-        text: the error's type and message.
-        kills_before: the kernel's count of processes killed for memory, before the loader ran.
-        workers: its processes, as multiprocessing has them, where this program started them.
+        ending: the error.
+        kills_before: `kills()` before the loader ran.
+        folder: of the files that its processes wrote.
     """
     if any(worker.failures for worker in seen.workers):
         return []  # samples.failures tells it
-    dead = [(number, worker) for number, worker in enumerate(workers) if worker.exitcode not in (None, 0)]
-    if dead or any(word in text for word in _GONE):
-        return [_killed(seen, _who(dead) or text.splitlines()[0][:500], text, kills_before)]
-    pickling = "pickle" in text or "local object" in text
-    return [
-        Finding(
-            "error",
-            Severity.BAD,
-            f"the loader ended with {text[:1000]}",
-            "workers get the dataset by pickle" if pickling else "speed is not the problem: the loader does not run",
-            "see the finding on lambdas; or replace the object that cannot be pickled"
-            if pickling
-            else "fix this first",
-            seen.made_at,
-            10 if pickling else 4 if "open files" in text else 0,
-        )
-    ]
+    where = ending.place or seen.made_at
+    if is_gone(ending):
+        return [_killed(seen, ending, kills_before, folder)]
+    cause = cause_of(ending.text)
+    if cause is None:
+        what = f"the loader ended with {ending.text[:1000]}"
+        return [Finding("error", Severity.BAD, what, "the loader does not run", "correct this line first", where)]
+    if cause.name == "not-picklable" and seen.facts["unpicklable"]:
+        first = seen.facts["unpicklable"][0]
+        return [caused(cause, f"{first['path']} cannot be pickled: {ending.text[:1000]}", first["place"])]
+    return [caused(cause, f"the loader ended with {ending.text[:1000]}", where)]
 
 
-def _who(dead: list[tuple[int, Any]]) -> str:
-    if not dead:
-        return ""
-    number, worker = dead[0]
-    code = worker.exitcode
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"worker {number} (pid {worker.pid}) ended {how}"
-
-
-def _killed(seen: Observation, what: str, text: str, kills_before: int | None) -> Finding:
-    now, section = oom_kills(), 15
+def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
+    pid, how, code = _dead(ending)
+    number = next((worker.number for worker in seen.workers if worker.pid == pid), None)
+    who = f"worker {number} (pid {pid})" if number is not None else f"a worker (pid {pid})" if pid else "a worker"
+    what, where = f"{who} {how}", ""
+    if folder is not None and number is not None:
+        states = [read_state(str(path)) for path in folder.glob(f"worker-*-{number}-{pid}.state")]
+        what += "".join(f", at sample {state[2]}" for state in states if state is not None and state[1] == "dataset")
+        where = dumped(pid, folder)
+    now = kills()
+    section = 15
+    if "SIGBUS" in how:
+        cause = cause_of("Bus error")
+        assert cause is not None
+        return caused(cause, what, where or seen.made_at)
     if kills_before is not None and now is not None and now > kills_before:
-        why = "the kernel ended it because there was too little memory"
-        change = "fewer num_workers, prefetch_factor=1, arrays instead of lists: see the findings on memory"
-    elif "Bus error" in text or "SIGBUS" in what:
-        why, section = "/dev/shm is full: workers pass batches in files there", 3
-        change = "docker run --shm-size=8g (or --ipc=host)"
+        why = "the kernel's OOM killer ended it: there was too little memory"
+        change = "fewer num_workers, prefetch_factor=1, smaller batches, arrays instead of lists"
+    elif "SIGKILL" in how:
+        why = "SIGKILL comes from outside: most often from the kernel's OOM killer, where there is too little memory"
+        why += (
+            "; its count did not rise here, so a job manager, a container's limit or a person sent it"
+            if now is not None
+            else ""
+        )
+        change = "look at `dmesg -T | grep -i kill` and the job's memory limit; fewer num_workers, prefetch_factor=1"
+    elif code > 0 or "exit code" in how:
+        why = "the program or a library called exit in the worker"
+        change = "look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more"
     else:
-        why = "the kernel ended no process because of too little memory: a library or a person ended this one"
-        change = "run it with num_workers=0 to see the original error"
-    return Finding("worker-killed", Severity.BAD, what, why, change, seen.made_at, section)
+        why = "a library in the worker did something that the machine refused, often after a fork"
+        change = (
+            "run it with num_workers=0 to see the original error; update or replace the library that this line calls"
+        )
+    return Finding("worker-killed", Severity.BAD, what, why, change, where or str(seen.facts["dataset_place"]), section)
+
+
+def _dead(ending: Ending) -> tuple[int, str, int]:
+    """The process that ended, how, and its exit code."""
+    if ending.exits:
+        _, pid, code = ending.exits[0]
+        if code < 0:
+            return pid, f"was ended by {_name(-code)}", code
+        return pid, f"ended with exit code {code}", code
+    found = _PID.search(ending.text)
+    pid = int(found[1]) if found else 0
+    for word, name in _SIGNALS.items():
+        if f"signal: {word}" in ending.text:
+            return pid, f"was ended by {name}", -1
+    return pid, f"is gone: {ending.text.splitlines()[0][:300]}", 0
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -81,7 +81,7 @@ class Feeder:
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            self._watch.failed(problem)
+            self._watch.failed(problem, self.iterator)
             return "error", problem
 
     def _epoch(self) -> tuple[str, Any]:

@@ -49,7 +49,18 @@ class Finding:
         return {**asdict(self), "severity": self.severity.value}
 
 
+# What ends a training, then what makes its samples wrong: the rest costs time or memory.
+_FIRST = ("no-main-guard", "worker-killed", "small-shared-memory", "open-files", "shared-file", "bad-sample", "error")
+
+
 def ordered(findings: list[Finding]) -> list[Finding]:
-    """The worst first."""
+    """The worst first; of each name the first."""
     ranks = list(Severity)
-    return sorted(findings, key=lambda finding: ranks.index(finding.severity))
+    by_name: dict[str, Finding] = {}
+    for finding in findings:
+        by_name.setdefault(finding.name, finding)
+    return sorted(by_name.values(), key=lambda finding: (ranks.index(finding.severity), _rank(finding)))
+
+
+def _rank(finding: Finding) -> int:
+    return _FIRST.index(finding.name) if finding.name in _FIRST else len(_FIRST)

@@ -61,18 +61,35 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known."""
+    """A process at one moment: memory of its own, threads, and what its libraries are set to; None: not known.
+
+    `used_bytes` is memory in use: *Note [memory in use]* in fastpipe_probe/machine.py.
+    """
 
     batch: int
     private_bytes: int | None
     threads: int | None
     torch_threads: int | None
     cv2_threads: int | None
+    open_files: int | None = None
+    used_bytes: int | None = None
 
 
 @dataclass
 class Worker:
-    """A process that makes batches; number -1: the one that iterates. `start`: a snapshot before its first batch."""
+    """A process that makes batches; number -1: the one that iterates.
+
+    Attributes:
+        start: a snapshot before its first batch.
+        failures: errors of samples and of collate_fn.
+        read_again: samples that raised an error and, read once more, did not.
+        generators_before, generators_after: checksums of the dataset's generators, before and after the first batch.
+        globals_before, globals_after: those of the global generators of random, NumPy and torch.
+        states: the global generators before the first sample and after each of the first ones.
+        checksums: of the first samples of a stream: of the whole, then of each part.
+        inherited: files and handles that it has from the process that it was forked from, and uses.
+        locks, threads: locks that were held at the fork, and the threads of its parent at that moment.
+    """
 
     number: int
     pid: int
@@ -81,10 +98,49 @@ class Worker:
     fetches: list[Fetch] = field(default_factory=list)
     start: Snapshot | None = None
     snapshots: list[Snapshot] = field(default_factory=list)
-    failures: list[dict[str, str]] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    read_again: list[str] = field(default_factory=list)
     generators_before: dict[str, int] = field(default_factory=dict)
     generators_after: dict[str, int] = field(default_factory=dict)
-    checksums: list[int] = field(default_factory=list)
+    globals_before: dict[str, int] = field(default_factory=dict)
+    globals_after: dict[str, int] = field(default_factory=dict)
+    states: list[dict[str, int]] = field(default_factory=list)
+    checksums: list[list[int]] = field(default_factory=list)
+    inherited: list[dict[str, str]] = field(default_factory=list)
+    locks: list[dict[str, str]] = field(default_factory=list)
+    threads: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that was asked for.
+
+    Attributes:
+        at_s: when (time.monotonic()).
+        place: the user's line that asked; "" where that is not known.
+        sampler: name and epoch of a sampler that shuffles by its epoch; None of others.
+        made: which of the DataLoaders made at the same line it is of.
+    """
+
+    at_s: float
+    place: str = ""
+    sampler: dict[str, Any] | None = None
+    made: int = 0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An error with which asking for a batch, or the program, ended.
+
+    Attributes:
+        text: type and message.
+        place: the user's line that it came through; "" where there is none.
+        exits: workers that had ended with an error: number, process, exit code.
+    """
+
+    text: str
+    place: str = ""
+    exits: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass
@@ -92,23 +148,27 @@ class Observation:
     """All that was seen of one DataLoader.
 
     Attributes:
-        key: of its files.
+        key: of its files; `others` are those of DataLoaders that the same line made later.
         facts: its options and what is in its dataset; `facts` in fastpipe_probe/watch.py lists them.
         batches: in the order in which they came.
-        epochs_s: when each epoch was asked for.
+        epochs: that were asked for.
         workers: in the order of their numbers, then of their starts.
         snapshots: of the process that iterates.
         errors: with which asking for a batch ended.
+        holds: locks of multiprocessing that the process which iterates held when it started workers.
+        ended: epochs that came to their end.
     """
 
     key: str
     facts: dict[str, Any]
     batches: list[Batch] = field(default_factory=list)
-    epochs_s: list[float] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    ended: bool = False
+    errors: list[Ending] = field(default_factory=list)
+    holds: list[str] = field(default_factory=list)
+    ended: int = 0
+    others: list[str] = field(default_factory=list)
 
     @property
     def made_at(self) -> str:
@@ -122,7 +182,7 @@ class Observation:
 def observations(folder: Path) -> list[Observation]:
     """Every DataLoader that was iterated, in the order in which they were."""
     found = [seen for path in folder.glob("loader-*.jsonl") if (seen := observation(path)) is not None]
-    return sorted(found, key=lambda seen: (seen.epochs_s[:1] or [0.0], seen.key))
+    return sorted(found, key=lambda seen: (seen.epochs[0].at_s if seen.epochs else 0.0, seen.key))
 
 
 def observation(path: Path) -> Observation | None:
@@ -142,14 +202,22 @@ def observation(path: Path) -> Observation | None:
             last = seen.batches[-1]
             seen.batches[-1] = Batch(last.epoch, last.number, last.asked_s, last.came_s, last.size_bytes, line["at"])
         elif "epoch" in line:
-            seen.epochs_s.append(line["at"])
+            seen.epochs.append(Epoch(line["at"], line["place"], line["sampler"]))
         elif "error" in line:
-            seen.errors.append(line["error"])
+            seen.errors.append(ending(line))
+        elif "holds" in line:
+            seen.holds = line["holds"]
         elif "ended" in line:
-            seen.ended = True
+            seen.ended += 1
     workers = [_worker(other) for other in path.parent.glob(f"worker-{seen.key}-*.jsonl")]
     seen.workers = sorted((each for each in workers if each), key=lambda each: (each.number, each.began_s))
     return seen
+
+
+def ending(line: dict[str, Any]) -> Ending:
+    """From the line of a file."""
+    exits = tuple((number, pid, code) for number, pid, code in line.get("exits", ()))
+    return Ending(line["error"], line["place"], exits)
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:
@@ -189,13 +257,30 @@ def _worker(path: Path) -> Worker | None:
             )
             if "snapshot" in line:
                 worker.snapshots.append(_snapshot(len(worker.fetches) - 1, line["snapshot"]))
-            worker.checksums = line.get("checksums", worker.checksums)
+            worker.checksums += line.get("checksums", [])
             worker.generators_after = line.get("generators", worker.generators_after)
+            worker.globals_after = line.get("globals", worker.globals_after)
+            worker.states = line.get("states", worker.states)
+        elif "again" in line:
+            worker.read_again.append(line["again"])
+        elif "inherited" in line:
+            worker.inherited = line["inherited"]
+        elif "locks" in line:
+            worker.locks, worker.threads = line["locks"], line["threads"]
         elif "generators" in line:
             worker.generators_before = line["generators"]
+            worker.globals_before = line["globals"]
             worker.start = _snapshot(0, line["snapshot"])
     return worker
 
 
 def _snapshot(batch: int, taken: dict[str, Any]) -> Snapshot:
-    return Snapshot(batch, taken["private"], taken["threads"], taken.get("torch"), taken.get("cv2"))
+    return Snapshot(
+        batch,
+        taken["private"],
+        taken["threads"],
+        taken.get("torch"),
+        taken.get("cv2"),
+        taken["files"],
+        taken["used"],
+    )

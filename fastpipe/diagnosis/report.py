@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _WIDTH = 120
-_ENDS = ("bad-sample", "worker-killed", "error")
+_ENDS = ("bad-sample", "passing-error", "worker-killed", "error", "not-picklable", "out-of-memory", "no-main-guard")
 _OPTIONS = ("batch_size", "num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "method")
 
 
@@ -114,7 +114,7 @@ def report(
         memory=tuple(growths(seen)),
         threads=sum(snapshot.threads or 0 for snapshot in [*seen.snapshots[-1:], *last]),
         processes=len(_together(seen)),
-        options={name: seen.facts[name] for name in _OPTIONS},
+        options={name: seen.facts[name] for name in _OPTIONS if seen.num_workers or name != "method"},
         made_at=seen.made_at,
     )
 
@@ -122,7 +122,7 @@ def report(
 def _summary(seen: Observation, time: Stages | None, findings: list[Finding]) -> str:
     if findings and findings[0].severity is Severity.STUCK:
         return f"stuck: {findings[0].what.partition(':')[0]}"
-    if any(finding.name in _ENDS for finding in findings):
+    if any(finding.name in _ENDS for finding in findings) or seen.errors:
         return f"ended by an error after {count(len(seen.batches), 'batch')}"
     if time is None:
         return "no batch came: the dataset has no sample" if seen.facts["length"] == 0 else "no batch came"

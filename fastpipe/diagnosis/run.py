@@ -64,17 +64,17 @@ def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any]
     loader = copy.copy(dataloader)
     loader.__dict__["_iterator"] = None
     loader.__dict__["_get_iterator"] = lambda: watch.iterator(loader, type(loader)._get_iterator)
-    others = children(os.getpid())
     found: list[Finding] = []
     stacks: list[Stack] = []
     feeder: Feeder
 
     def stalled(waited_s: float) -> None:
-        """Asks every process where it stands, then ends the workers."""
+        """Asks every process where it stands, then ends the workers: those of this loader, and no others."""
         seen = _seen(folder, watch)
-        stacks.extend(stuck.stacks(seen, folder, others))
+        own = _own(feeder.iterator, watch)
+        stacks.extend(stuck.stacks(seen, folder, own))
         found.append(stuck.finding(seen, folder, stacks, waited_s))
-        _kill(feeder.iterator, [stack.pid for stack in stacks])
+        _kill(feeder.iterator, own)
 
     arm(str(folder))
     kind = Feeder if loader.num_workers else FeederWithoutWorkers
@@ -84,18 +84,13 @@ def _watched(dataloader: Any, folder: Path, limits: Limits, step: Callable[[Any]
         if word == "error" and "timed out after" in str(problem):
             stalled(float(dataloader.timeout))
         elif word == "error":
-            workers = getattr(feeder.iterator, "_workers", [])
-            for worker in workers:
-                worker.join(0.5)  # one that died has an exit code soon
-                if worker.exitcode not in (None, 0):
-                    break
-            text = f"{type(problem).__name__}: {problem}"
-            found += ended(_seen(folder, watch), text, before.oom_kills, workers)
+            seen = _seen(folder, watch)
+            found += ended(seen, seen.errors[-1], before.oom_kills, folder)
         return report(_seen(folder, watch), before, more=tuple(found), stacks=tuple(stacks))
     finally:
         iterator = feeder.iterator
         feeder.close(_END_S)
-        _kill(iterator, [])
+        _kill(iterator, set())
         with contextlib.suppress(Exception):
             disarm()
 
@@ -127,14 +122,20 @@ def _iterate(feeder: Feeder, watch: LoaderWatch, limits: Limits, step: Callable[
     return "ended", None
 
 
-def _kill(iterator: Any, stacks: list[int]) -> None:
+def _own(iterator: Any, watch: LoaderWatch) -> set[int]:
+    """The workers of a loader: those that its iterator has, and those that are being started for it."""
+    known = [worker.pid for worker in getattr(iterator, "_workers", [])]
+    starting = [getattr(process, "pid", None) for process in watch.starting]
+    return {pid for pid in [*known, *starting] if pid} & set(children(os.getpid()))
+
+
+def _kill(iterator: Any, own: set[int]) -> None:
     """Ends a loader's workers, and those that it has not come as far as to know of."""
     workers = getattr(iterator, "_workers", [])
     for worker in workers:
         with contextlib.suppress(Exception):
             worker.kill()
     wake(iterator)
-    for pid in stacks:
-        if pid != os.getpid():
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+    for pid in own:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

@@ -6,12 +6,12 @@ import contextlib
 import os
 import re
 import sys
-import sysconfig
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastpipe.diagnosis.inject.fastpipe_probe.files import DUMP_SIGNAL
+from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 
 PROC = Path("/proc")
 _PATIENCE_S = 3.0
@@ -69,12 +69,8 @@ class Stack:
 
     @property
     def users(self) -> Frame | None:
-        """The innermost line that is not of an installed package."""
-        installed = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
-        for frame in self.working:
-            if not frame.file.startswith((*installed, _OWN, "<frozen")) and "site-packages" not in frame.file:
-                return frame
-        return None
+        """The innermost line of the user's own."""
+        return next((frame for frame in self.working if is_own(frame.file)), None)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -98,6 +94,16 @@ class Stack:
 def stack_of(pid: int, role: str, folder: Path) -> Stack:
     """Asks a process for its stacks, if it was armed, and waits for 3 s at most."""
     return Stack(pid, role, status(pid), cpu_s(pid), text := _dump(pid, folder), _threads(text))
+
+
+def dumped(pid: int, folder: Path) -> str:
+    """The user's line at which a process was when a signal such as SIGSEGV ended it; "" where it left no stack."""
+    path = folder / f"stacks-{pid}.txt"
+    if not path.exists():
+        return ""
+    text = path.read_text(errors="replace").rpartition("Fatal Python error")[2]
+    stack = Stack(pid, "", "", 0.0, text, _threads(text))
+    return f"{stack.users.file}:{stack.users.line}" if stack.users else ""
 
 
 def catches_dumps(pid: int) -> bool:

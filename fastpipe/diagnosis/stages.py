@@ -17,8 +17,8 @@ class Stages:
         batches, samples: that the loop got.
         seconds: of the loop, without the starts of epochs.
         dataset_s, collate_s: seconds a batch in the dataset and in collate_fn, of the process that makes it.
-        transfer_s: seconds from a batch that is made, and waited for, to its coming: through shared memory, unpickled,
-            pinned (the median, without first batches). None where none was waited for, or it cannot be told.
+        transfer_s: seconds that the loop waited for a batch that was made: through shared memory, unpickled, pinned
+            (the mean, without first batches; 0 for those that were there). None where it cannot be told.
         wait_s: seconds a batch that the loop waited, the first batches of epochs left out.
         step_s: seconds a batch between a batch and the asking for the next; None where there was no step.
         start_s: seconds from an epoch's beginning to its first batch.
@@ -62,12 +62,13 @@ def stages(seen: Observation) -> Stages | None:
     fetches = [fetch for worker in seen.workers for fetch in worker.fetches]
     if not batches or not fetches:
         return None
-    later = [batch for batch in batches if batch.number > 0]
+    # The first batch of each worker comes when the worker has started: that is the start of the epoch.
+    later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
     wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
     steps = _steps(batches) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
     firsts = [batch for batch in batches if batch.number == 0]
-    starts = [batch.came_s - seen.epochs_s[batch.epoch] for batch in firsts if batch.epoch < len(seen.epochs_s)]
+    starts = [batch.came_s - seen.epochs[batch.epoch].at_s for batch in firsts if batch.epoch < len(seen.epochs)]
     waited, stepped = sum(batch.wait_s for batch in later), sum(steps)
     spent = sum(fetch.seconds for fetch in fetches)
     delays = [fetch.delayed_s for fetch in fetches if fetch.delayed_s is not None]
@@ -115,6 +116,8 @@ def _busy(seen: Observation) -> float:
 
 def _transfer_s(seen: Observation) -> float | None:
     """See Stages. Batch k is made by worker k modulo num_workers, unless order is given up or workers run out."""
+    if seen.num_workers == 0 and not (seen.facts["pin_memory"] and seen.facts["accelerator"]):
+        return None
     if seen.num_workers == 0:
         alone = [fetch for worker in seen.workers for fetch in worker.fetches]
         rest = [batch.wait_s - fetch.seconds for batch, fetch in zip(seen.batches, alone, strict=False) if batch.number]
@@ -123,8 +126,8 @@ def _transfer_s(seen: Observation) -> float | None:
         return None
     found = []
     for batch in seen.batches:
-        if batch.number == 0:
-            continue  # its workers were starting
+        if batch.number < seen.num_workers:
+            continue  # its worker was starting
         # The workers' times of the batches that were made while the loop waited for this one.
         made = [
             fetch.at_s
@@ -133,6 +136,5 @@ def _transfer_s(seen: Observation) -> float | None:
             for fetch in worker.fetches
             if batch.asked_s < fetch.at_s <= batch.came_s
         ]
-        if made:
-            found.append(batch.came_s - min(made))
-    return statistics.median(found) if found else None
+        found.append(batch.came_s - min(made) if made else 0.0)
+    return _mean(found) if found else None

@@ -8,26 +8,33 @@ from pathlib import Path
 
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 from fastpipe.diagnosis.observation import WITHOUT_WORKERS, Observation, Worker
 from fastpipe.diagnosis.stacks import Stack, children, command_line, parent, stack_of
+from fastpipe.diagnosis.waits import Wait, wait_of
 from fastpipe.diagnosis.words import count
 
 SILENT = "a worker that has not started"
 _BUSY = ("worker_init_fn", "iter(dataset)", "dataset", "collate")
 
 
-def stacks(seen: Observation, folder: Path, besides: Collection[int] = ()) -> list[Stack]:
+def stacks(seen: Observation, folder: Path, own: Collection[int] | None = None) -> list[Stack]:
     """Of the process that iterates, of each of its workers, and of those that have not come as far as to say so.
 
-    `besides` are processes that are none of the loader's.
+    Args:
+        seen: the loader.
+        folder: of the files of all loaders.
+        own: the processes that are known to be this loader's workers; None: all that look like a worker, and have not
+            said that they are another loader's.
     """
     main = int(seen.facts["pid"])
     known = {worker.pid: worker for worker in seen.workers if worker.number != WITHOUT_WORKERS}
+    said = {int(path.stem.rpartition("-")[2]) for path in folder.glob("worker-*.jsonl")}
     found = [stack_of(main, "the main process", folder)]
     for pid in children(main):
         if pid in known:
             found.append(stack_of(pid, f"worker {known[pid].number}", folder))
-        elif pid not in besides and _worker_to_be(pid, main):
+        elif pid in own if own is not None else (pid not in said and _worker_to_be(pid, main)):
             found.append(stack_of(pid, SILENT, folder))
     return found
 
@@ -87,34 +94,38 @@ def _at_work(
     line = f", in {where}" if where else ""
     if stack.innermost and where != stack.innermost:
         line += f", inside of {stack.innermost}"
-    section = 13 if stage == "dataset" else 1
-    others = f"; {many - 1} more workers are working" if many > 1 else ""
-    if stack.status.startswith("D"):
-        why, change = (
-            "the disk or the network does not answer",
-            "check the disk or the mount; copy the data to a local disk",
-        )
-    elif stage == "dataset":
-        why = "a sample that never comes blocks its own batch and all later batches"
-        if seen.num_workers and seen.facts["method"] == "fork" and "futex" in stack.status:
-            section, why = (
-                1,
-                f"{why}; it waits for a lock, perhaps in a library whose threads do not exist after a fork",
-            )
-        change = "give the call at this line a timeout, and leave out such samples"
-        if seen.num_workers and seen.facts["method"] == "fork":
-            change += (
-                '; if the call is in a library with threads (OpenMP, OpenCV): multiprocessing_context="forkserver"'
-            )
-    else:
-        why, change = "a call that does not return there blocks the whole worker", "check this line"
+    others = f"; {count(many - 1, 'more worker')} at work" if many > 1 else ""
     text = f"{head}: {who} (pid {worker.pid}) is {at}{line}, for {seconds:.0f} s{others}{_kernel(stack)}"
     timeout = (
         ""
         if seen.facts["timeout"] or not seen.num_workers
         else ("; DataLoader(..., timeout=120) turns the wait into an error")
     )
-    return Finding("stuck", Severity.STUCK, text, why, change + timeout, _where(stack), section)
+    wait = _wait(seen, worker, stage, stack)
+    return Finding(
+        "stuck", Severity.STUCK, text, wait.why, wait.change + timeout, _where(stack) or seen.made_at, wait.section
+    )
+
+
+def _wait(seen: Observation, worker: Worker, stage: str, stack: Stack) -> Wait:
+    """Why it does not go on."""
+    forked = bool(seen.num_workers) and seen.facts["method"] == "fork"
+    if stack.status.startswith("D"):
+        return Wait(
+            "the disk or the network does not answer", "check the disk or the mount; copy the data to a local disk", 13
+        )
+    if (wait := wait_of(seen, worker, stack)) is not None:
+        return wait
+    if stage != "dataset":
+        return Wait("a call that does not return there blocks the whole worker", "check this line", 1)
+    why = "a sample that never comes blocks its own batch and all later batches"
+    change = "give the call at this line a timeout, and leave out such samples"
+    if forked and "futex" in stack.status:
+        why += "; it waits for a lock, perhaps of a library (OpenMP, OpenCV) whose threads do not exist after a fork"
+        if not seen.facts["locks"] and not seen.facts["unpicklable"]:  # else pickle would refuse the dataset
+            change += '; for such a library: multiprocessing_context="forkserver"'
+        return Wait(why, change, 1)
+    return Wait(why, change, 13)
 
 
 def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:
@@ -125,10 +136,12 @@ def _not_begun(seen: Observation, head: str, silent: list[Stack]) -> Finding:
         Severity.STUCK,
         f"{head}: {count(len(silent), 'worker')} started by {seen.facts['method']} did not reach worker_init_fn; "
         f"process {first.pid} is {inside}{_kernel(first)}",
-        "a forked worker inherits locks that no thread will release; a spawned worker first imports the main script "
-        "and unpickles the dataset",
-        'with fork: multiprocessing_context="forkserver"; with another start method: if __name__ == "__main__": '
-        "around the script",
+        "a forked worker inherits locks that no thread will release"
+        if seen.facts["method"] == "fork"
+        else "such a worker first imports the main script and unpickles the dataset",
+        "start threads, and use libraries that have some, only after the loop has started its workers"
+        if seen.facts["method"] == "fork"
+        else 'put the script under if __name__ == "__main__":, and look at what the dataset does when it is unpickled',
         _where(first) or seen.made_at,
         1 if seen.facts["method"] == "fork" else 10,
     )
@@ -140,4 +153,4 @@ def _kernel(stack: Stack) -> str:
 
 def _where(stack: Stack | None) -> str:
     frame = None if stack is None else stack.users or stack.innermost
-    return "" if frame is None else f"{frame.file}:{frame.line}"
+    return "" if frame is None or not is_own(frame.file) else f"{frame.file}:{frame.line}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.machine.state import container_memory_bytes, memory_bytes, oom_kills
+from fastpipe.machine.state import container_memory_bytes, container_oom_kills, memory_bytes, oom_kills
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Surroundings:
     Attributes:
         cpus: granted to this process.
         free_bytes: memory that programs, and this container, can still have; None: not known.
-        oom_kills: processes that the kernel has killed for want of memory since it started; None: not known.
+        oom_kills: as `kills` counts them.
     """
 
     cpus: int
@@ -29,4 +29,10 @@ def surroundings() -> Surroundings:
     free = [memory[0]] if memory is not None else []
     if limit is not None:
         free.append(limit[1] - limit[0])
-    return Surroundings(granted_cpus(), min(free) if free else None, oom_kills())
+    return Surroundings(granted_cpus(), min(free) if free else None, kills())
+
+
+def kills() -> int | None:
+    """Processes that the kernel has killed for want of memory, here or in this container; None: it does not say."""
+    counts = [count for count in (oom_kills(), container_oom_kills()) if count is not None]
+    return sum(counts) if counts else None

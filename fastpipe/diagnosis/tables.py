@@ -71,7 +71,7 @@ def stages_table(found: Stages, workers: int) -> RenderableType:
     rows: list[tuple[str, str, float | None, float | None]] = [
         ("dataset", making, found.dataset_s, whole_s),
         ("collate", making, found.collate_s, whole_s),
-        ("transfer" if workers else "transfer (pinning)", "loop", found.transfer_s, None),
+        ("transfer" if workers else "pinning", "loop", found.transfer_s, None),
         ("wait" if workers else "wait (sum)", "loop", found.wait_s, loop_s),
         ("step", "loop", found.step_s, loop_s),
     ]

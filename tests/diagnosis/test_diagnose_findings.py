@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diagnosed import Numbers
+from diagnosed import FAULTS, Numbers, line_of
 from torch.utils.data import DataLoader
 
+import fastpipe.diagnosis
 from fastpipe.diagnosis import ended as ended_module
 from fastpipe.diagnosis.checks import check
 from fastpipe.diagnosis.ended import ended
@@ -26,7 +28,8 @@ from fastpipe.diagnosis.inject.fastpipe_probe.objects import (
     unpicklable,
 )
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import facts
-from fastpipe.diagnosis.observation import Batch, Fetch, Observation, Snapshot, Worker, records
+from fastpipe.diagnosis.observation import Batch, Ending, Epoch, Fetch, Observation, Snapshot, Worker, records
+from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.surroundings import Surroundings
 
 ROOMY = Surroundings(cpus=8, free_bytes=32 << 30, oom_kills=0)
@@ -37,7 +40,7 @@ def seen(**changes: Any) -> Observation:
     """A sound loader of 2 workers that makes a batch in 10 ms for a step of 20 ms; with other facts."""
     made = facts(DataLoader(Numbers(), 4, num_workers=2, multiprocessing_context="fork"), "train.py:7")
     observation = Observation("1.0", {**made, "shared_free": 8 << 30, "step": True, **changes})
-    observation.epochs_s = [0.0]
+    observation.epochs = [Epoch(0.0)]
     for number in range(30):
         asked = 0.03 + 0.02 * number
         observation.batches.append(Batch(0, number, asked, asked + 0.0001, 1 << 20, asked + 0.02))
@@ -108,37 +111,141 @@ def test_many_objects(method: str, name: str) -> None:
     assert name not in found(seen(heavy=held, method=method, num_workers=0))
 
 
-def test_growth_at_the_start_is_no_leak() -> None:
-    observation = seen()
-    observation.workers[0].snapshots = [
-        Snapshot(batch, (50 + 20 * min(batch, 3)) << 20, 3, 1, None) for batch in range(15)
+def grown(
+    observation: Observation, worker: int, size: Callable[[int], int], used: Callable[[int], int] | None = None
+) -> Observation:
+    """With a worker that has `size` MB after a batch, and `used` MB in use."""
+    observation.workers[worker].snapshots = [
+        Snapshot(batch, size(batch) << 20, 3, 1, None, 10, None if used is None else used(batch) << 20)
+        for batch in range(60)
     ]
-    assert found(observation) == {}
-    observation.workers[0].snapshots = [Snapshot(batch, (50 + 5 * batch) << 20, 3, 1, None) for batch in range(15)]
-    assert "worker 0, pid 100 grew by 73.4 MB in 14 batches" in found(observation)["memory-grows"].what
-    assert "41.9 MB an epoch" in found(observation)["memory-grows"].what  # 16 batches of 64 samples, 8 for each
+    return observation
 
 
-@pytest.mark.parametrize(("way_s", "name"), [(0.0005, "late-batches"), (0.014, "slow-transfer")])
-def test_a_late_batch_and_a_slow_way(way_s: float, name: str) -> None:
-    """Every batch is asked for 15 ms before it comes, and made `way_s` before."""
-    observation = seen()
-    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.015) for batch in observation.batches]
+def test_growth_that_ends_or_slows_down_is_no_leak() -> None:
+    assert found(grown(seen(), 0, lambda batch: 50 + 20 * min(batch, 3))) == {}
+    assert found(grown(seen(), 0, lambda batch: 50 + 4 * min(batch, 30))) == {}
+    assert found(grown(seen(), 0, lambda batch: 50 + int(30 * batch**0.5))) == {}
+    finding = found(grown(seen(), 0, lambda batch: 50 + 5 * batch))["memory-grows"]
+    assert "worker 0, pid 100 grew by 309.3 MB in 59 batches" in finding.what
+    assert "41.9 MB an epoch" in finding.what  # 16 batches of 64 samples, 8 for each
+
+
+def test_growth_of_a_process_that_keeps_nothing_is_no_leak() -> None:
+    """Holes between tensors: malloc asks the kernel for more, and has no more in use."""
+    assert found(grown(seen(), 0, lambda batch: 50 + 5 * batch, lambda batch: 50)) == {}
+    assert set(found(grown(seen(), 0, lambda batch: 50 + 5 * batch, lambda batch: 50 + 5 * batch))) == {"memory-grows"}
+
+
+def test_little_growth_counts_where_a_line_keeps_something() -> None:
+    assert found(grown(seen(), 0, lambda batch: 50 + batch // 2)) == {}
+    keeping = f"{FAULTS}:{line_of('self.kept.append')}"
+    finding = found(grown(seen(dataset_place=keeping), 0, lambda batch: 50 + batch // 2))["memory-grows"]
+    assert finding.where == keeping
+    assert "this line keeps something: self.kept.append(" in finding.what
+
+
+def late(wait_s: float, made_s: Callable[[int], float], way_s: float = 0.0005, **facts: Any) -> Observation:
+    """Each batch is asked for `wait_s` before it comes, is made `way_s` before, and takes `made_s` to make."""
+    observation = seen(**facts)
+    observation.batches = [
+        replace(batch, asked_s=0.5 * batch.number, came_s=0.5 * batch.number + wait_s, stepped_s=None)
+        for batch in observation.batches
+    ]
     for worker in observation.workers:
-        own = [batch for batch in observation.batches if batch.number % 2 == worker.number]
-        worker.fetches = [replace(FETCH, at_s=batch.came_s - way_s) for batch in own]
-    assert set(found(observation)) == {name}
+        own = [batch for batch in observation.batches if batch.number % len(observation.workers) == worker.number]
+        worker.fetches = [
+            replace(FETCH, at_s=batch.came_s - way_s, seconds=made_s(batch.number), dataset_s=made_s(batch.number))
+            for batch in own
+        ]
+    return observation
+
+
+def test_a_late_batch_is_one_that_took_longer_than_others() -> None:
+    def uneven(number: int) -> float:
+        return 0.3 if number % 5 == 0 else 0.02
+
+    assert set(found(late(0.2, uneven))) == {"late-batches"}
+    assert "late-batches" not in found(late(0.2, lambda number: 0.02)), "all take as long: it is something else"
+    assert "late-batches" not in found(late(0.009, uneven)), "9 ms"
+    assert "late-batches" not in found(late(0.2, uneven, in_order=False))
+
+
+def test_one_worker_is_never_late_for_another() -> None:
+    observation = late(0.2, lambda number: 0.3 if number % 5 == 0 else 0.02, num_workers=1)
+    observation.workers = observation.workers[:1]
+    assert "late-batches" not in found(observation)
+
+
+def test_a_slow_way_from_the_workers() -> None:
+    assert set(found(late(0.2, lambda number: 0.02, way_s=0.19))) == {"slow-transfer"}
 
 
 def test_ends_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    killed = "RuntimeError: DataLoader worker (pid 1) is killed by signal: Killed."
-    monkeypatch.setattr(ended_module, "oom_kills", lambda: 3)
-    assert "because there was too little memory" in ended(seen(), killed, 2)[0].why
-    assert "a library or a person" in ended(seen(), killed, 3)[0].why
-    (finding,) = ended(seen(), killed.replace("Killed", "Bus error"), 3)
-    assert (finding.section, "shm-size" in finding.change) == (3, True)
-    assert ended(seen(), "RuntimeError: Too many open files. Communication", 3)[0].section == 4
-    assert ended(seen(), "AttributeError: Can't pickle local object 'f.<locals>.g'", 3)[0].section == 10
+    def end(text: str, kills_before: int | None = 3, *exits: tuple[int, int, int]) -> Finding:
+        (finding,) = ended(seen(), Ending(text, "train.py:9", exits), kills_before)
+        return finding
+
+    killed = "RuntimeError: DataLoader worker (pid 100) is killed by signal: Killed."
+    monkeypatch.setattr(ended_module, "kills", lambda: 3)
+    assert end(killed, 2).why == "the kernel's OOM killer ended it: there was too little memory"
+    assert "its count did not rise here" in end(killed).why
+    assert end(killed).what == "worker 0 (pid 100) was ended by SIGKILL"
+    gone = "RuntimeError: DataLoader worker (pid(s) 101) exited unexpectedly"
+    assert end(gone, 3, (1, 101, -11)).what == "worker 1 (pid 101) was ended by SIGSEGV"
+    assert "sys.exit" in end(gone, 3, (1, 101, 3)).change
+    bus = end(killed.replace("Killed", "Bus error"))
+    assert (bus.name, bus.section, "shm-size" in bus.change) == ("small-shared-memory", 3, True)
+    files = end("RuntimeError: received 0 items of ancdata")
+    assert (files.name, files.section, files.where) == ("open-files", 4, "train.py:9")
+    assert 'set_sharing_strategy("file_system")' in files.change
+    assert "ulimit -n" in files.change
+    assert end("AttributeError: Can't pickle local object 'f.<locals>.g'").section == 10
+    assert end("RuntimeError: DefaultCPUAllocator: can't allocate memory").name == "out-of-memory"
+    assert end("KeyError: 3").where == "train.py:9"
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1>: No space", "small-shared-memory"),
+        ("OSError: [Errno 24] Too many open files: 'a.jpg'", "open-files"),
+        ("MemoryError: ", "out-of-memory"),
+        ("OSError: image file is truncated", "bad-sample"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_samples_fault(text: str, name: str) -> None:
+    observation = seen()
+    failure = {"failed": "dataset", "sample": "3", "name": "", "error": text, "place": "train.py:5"}
+    observation.workers[0].failures = [failure]
+    assert set(found(observation)) == {name}
+    observation.workers[0].read_again = ["3"]
+    assert set(found(observation)) == {"passing-error" if name == "bad-sample" else name}
+
+
+def test_no_advice_points_to_a_finding_that_is_not_there() -> None:
+    folder = Path(fastpipe.diagnosis.__file__).parent
+    for path in folder.rglob("*.py"):
+        assert "see the finding" not in path.read_text(), path
+
+
+def test_shares_are_at_most_all() -> None:
+    observation = seen()
+    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
+    for cpu_s, words in ((0.0099, "99% of it on a CPU, 1% waiting"), (0.0157, "on 1.6 CPUs in the mean")):
+        for worker in observation.workers:
+            worker.fetches = [
+                replace(FETCH, at_s=0.01 * batch, seconds=0.01, cpu_s=cpu_s, delayed_s=0.005) for batch in range(15)
+            ]
+        assert words in found(observation)["slow-dataset"].what
+
+
+def test_no_pinning_without_pinned_memory() -> None:
+    observation = seen(num_workers=0)
+    observation.workers = [replace(observation.workers[0], number=-1)]
+    time = stages(observation)
+    assert time is not None
+    assert time.transfer_s is None
 
 
 def test_what_is_in_a_dataset() -> None:

@@ -16,6 +16,7 @@ import pytest
 import torch
 from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
 from patience import slowdown
+from torch.utils.data import DataLoader
 
 from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent, stack_of
 
@@ -55,6 +56,22 @@ def _workers(before: set[int]) -> list[int]:
         if b"resource_tracker" not in command_line(pid)
         and not (b"forkserver" in command_line(pid) and parent(pid) == os.getpid())
     ]
+
+
+def test_workers_of_another_loader_are_left_alone() -> None:
+    """They look like this loader's: forked from the same process, while it was diagnosed."""
+    others: list[Any] = []
+
+    def step(batch: Any) -> None:
+        if not others:
+            others.append(iter(DataLoader(faults.Numbers(), num_workers=2, multiprocessing_context="fork")))
+            next(others[0])
+
+    diagnosis = diagnosed(Stuck(), num_workers=1, stall_timeout=2.0, step=step)
+    assert finding(diagnosis, "stuck")
+    assert [stack.role for stack in diagnosis.stacks] == ["the main process", "worker 0"]
+    assert all(worker.is_alive() for worker in others[0]._workers)
+    assert len(list(others[0])) == 63
 
 
 def test_without_workers_the_caller_goes_on() -> None:

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fastpipe.diagnosis.causes import cause_of, caused
+from fastpipe.diagnosis.checks.inherited import shared
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.observation import Fetch, Observation
+from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.words import milliseconds
 
 _TIMES_MEDIAN = 10
 _LEAST_S = 0.05
 _LEAST_SHARE = 0.05
+_MOST_DELAYED = 0.2
 _LEAST_SAMPLES = 20
+_LEAST_OUTLIERS = 2
 _SHOWN = 5
 
 
@@ -22,14 +27,23 @@ def slow(seen: Observation) -> Iterator[Finding]:
 
     The first batch of each process is left out: it opens files and imports modules.
     """
-    fetches = [fetch for worker in seen.workers for fetch in worker.fetches[1:]]
+    found = stages(seen)
+    if found is not None and found.step_s is not None and found.waiting < _LEAST_SHARE:
+        return  # nobody waits for them
+    # A busy machine makes samples slow, too: a batch that waited long for a CPU tells nothing.
+    fetches = [
+        fetch
+        for worker in seen.workers
+        for fetch in worker.fetches[1:]
+        if (fetch.delayed_s or 0.0) < _MOST_DELAYED * fetch.seconds
+    ]
     times_s = np.array([micros for fetch in fetches for micros in fetch.times_us], dtype=float) / 1e6
     if len(times_s) < _LEAST_SAMPLES:
         return
     median_s = float(np.median(times_s))
     limit_s = max(_TIMES_MEDIAN * median_s, _LEAST_S)
     outliers = times_s[times_s > limit_s]
-    if not len(outliers) or outliers.sum() - len(outliers) * median_s < _LEAST_SHARE * times_s.sum():
+    if len(outliers) < _LEAST_OUTLIERS or outliers.sum() - len(outliers) * median_s < _LEAST_SHARE * times_s.sum():
         return
     worst = list(_worst(fetches))[:_SHOWN]
     yield Finding(
@@ -58,26 +72,44 @@ def _worst(fetches: list[Fetch]) -> Iterator[str]:
 
 
 def failures(seen: Observation) -> Iterator[Finding]:
-    """Samples whose reading raised."""
+    """Samples whose reading raised, and what was at fault if not the sample."""
     found = [failure for worker in seen.workers for failure in worker.failures]
-    if not found:
+    if not found or shared(seen):
         return
     first = found[0]
-    if first["failed"] == "dataset":
-        name = f" ({first['name']})" if first["name"] else ""
-        what = f"reading sample {first['sample']}{name} raised {first['error']}"
-    else:
-        what = f"collate_fn raised {first['error']}"
+    where = first["place"] or str(seen.facts["dataset_place" if first["failed"] == "dataset" else "collate_place"])
+    name = f" ({first['name']})" if first["name"] else ""
+    reading = f"reading sample {first['sample']}{name}" if first["failed"] == "dataset" else "collate_fn"
+    what = f"{reading} raised {first['error']}"
+    cause = cause_of(first["error"])
+    if cause is not None:
+        yield caused(cause, what, seen.made_at if cause.name == "small-shared-memory" else where)
+        return
     others = {failure["sample"] for failure in found} - {first["sample"]}
     if others:
         what += f"; {len(others):,} more samples raised errors"
+    if any(worker.read_again for worker in seen.workers):
+        yield Finding(
+            "passing-error",
+            Severity.BAD,
+            f"{what}; read once more, the same sample raised none",
+            "the sample is good: the error comes and goes, as with a network, a disk, or a file or connection that "
+            "several processes use",
+            "open files and connections in the worker that uses them; try a read over a network again before it fails",
+            where,
+            13,
+        )
+        return
+    mistake = bool(first.get("mistake")) or first["failed"] != "dataset"
     yield Finding(
         "bad-sample",
         Severity.BAD,
         what,
         "an error in a worker ends the epoch, and its message does not name the sample",
-        "repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name in the "
-        "message",
-        first["place"],
+        "correct this line: it does not take this input"
+        if mistake
+        else "repair or leave out this sample; or catch the error in __getitem__ and raise it with the file's name in "
+        "the message",
+        where,
         13,
     )

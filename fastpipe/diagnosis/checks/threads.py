@@ -62,7 +62,7 @@ def _torch(seen: Observation, snapshots: list[Snapshot]) -> Iterator[Finding]:
             "torch gives each worker one thread; OpenMP's threads do not exist after a fork, and a large operation "
             "waits for them forever",
             "remove torch.set_num_threads from the dataset and from worker_init_fn",
-            str(seen.facts["dataset_place"]),
+            str(seen.facts["init_place"] or seen.facts["dataset_place"]),
             1,
         )
 

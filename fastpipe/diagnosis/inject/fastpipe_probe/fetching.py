@@ -7,25 +7,34 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .files import Log, State, safe_repr
+from .inherited import Inherited
 from .machine import Snapshots, delayed_s
-from .objects import checksum, generators, place, sample_name
+from .objects import checksums, generators, global_generators, kept_generators, place, sample_name
+from .own import raised_at
 
 _WORST = 5
-_CHECKSUMS = 16
+_CHECKSUMS = 2048
+_STATES = 16
+_LOOKS = 8
 _FAILURES = 100
+# Errors of a program, which come again at the same sample: it need not be read once more.
+_MISTAKES = (TypeError, AttributeError, NameError, LookupError, ImportError, NotImplementedError, AssertionError)
 
 
 class Recorder:
     """Notes one batch after the other. Nothing that it does draws a random number or keeps a sample."""
 
-    def __init__(self, log: Log, state: State, dataset: Any) -> None:
+    def __init__(self, log: Log, state: State, dataset: Any, inherited: Inherited | None) -> None:
         self.log = log
         self.state = state
         self._dataset = dataset
+        self._inherited = inherited
         self._snapshots = Snapshots()
         self._batches = 0
         self._failures = 0
-        self._checksums: list[int] = []
+        self._checksums: list[list[int]] = []
+        self._summed = 0
+        self._states: list[dict[str, int]] = []
         self._clear()
 
     def _clear(self) -> None:
@@ -34,6 +43,8 @@ class Recorder:
 
     def begin(self) -> None:
         self._clear()
+        if not self._states:
+            self._states.append(global_generators())
         self._cpu_s, self._delayed_s = time.process_time(), delayed_s()
         self._began_s = time.monotonic()
 
@@ -41,35 +52,49 @@ class Recorder:
         self._dataset_s += seconds
         if not whole_batch:
             self._times.append((seconds, index))
+        if len(self._states) <= _STATES:
+            self._states.append(global_generators())
 
     def collated(self, seconds: float) -> None:
         self._collate_s += seconds
 
     def came(self, sample: Any) -> None:
-        """A sample of a stream: the first few are told from those of other workers."""
-        if len(self._checksums) < _CHECKSUMS:
+        """A sample of a stream: the first ones are told from those of other workers."""
+        if self._summed < _CHECKSUMS:
+            self._summed += 1
             try:
-                self._checksums.append(checksum(sample))
+                self._checksums.append(checksums(sample))
             except Exception:
-                self._checksums.append(-1)
+                self._checksums.append([-1])
 
-    def failed(self, stage: str, index: Any, problem: BaseException) -> None:
+    def failed(self, stage: str, index: Any, problem: BaseException, again: Callable[[], Any] | None = None) -> None:
+        """An error; `again` does the same once more, to tell a bad sample from an error that comes and goes."""
         self._failures += 1
         if self._failures > _FAILURES:
             return
-        last = problem.__traceback__
-        while last is not None and last.tb_next is not None:
-            last = last.tb_next
-        raised = "" if last is None else f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
-        self.log.write(
-            {
-                "failed": stage,
-                "sample": safe_repr(index),
-                "name": "" if index is None else sample_name(self._dataset, index),
-                "error": f"{type(problem).__name__}: {str(problem)[:500]}",
-                "place": raised,
-            }
-        )
+        line = {
+            "failed": stage,
+            "sample": safe_repr(index),
+            "name": "" if index is None else sample_name(self._dataset, index),
+            "error": f"{type(problem).__name__}: {str(problem)[:500]}",
+            "place": raised_at(problem),
+            "mistake": isinstance(problem, _MISTAKES),
+        }
+        self._look_at_files()
+        self.log.write(line)
+        if again is not None and self._failures == 1 and not line["mistake"]:
+            with kept_generators():
+                try:
+                    again()
+                except Exception:
+                    return
+            self.log.write({"again": line["sample"]})
+
+    def _look_at_files(self) -> None:
+        used = self._inherited.used(self._dataset) if self._inherited is not None else []
+        if used:
+            self.log.write({"inherited": used})
+            self._inherited = None
 
     def end(self, samples: int) -> None:
         """A batch is made."""
@@ -89,8 +114,13 @@ class Recorder:
         }
         if self._batches == 0:
             line["generators"] = generators(self._dataset, "dataset")
+            line["globals"] = global_generators()
+            line["states"] = self._states
+        if self._batches < _LOOKS:
+            self._look_at_files()
         if self._checksums:
             line["checksums"] = self._checksums
+            self._checksums = []
         if self._snapshots.due(ended_s):
             line["snapshot"] = self._snapshots.take()
         self._batches += 1
@@ -120,7 +150,7 @@ class TimedSamples:
         try:
             return read(index)
         except Exception as problem:
-            self._recorder.failed("dataset", index, problem)
+            self._recorder.failed("dataset", index, problem, again=lambda: read(index))
             raise
         finally:
             self._recorder.sample(index, time.monotonic() - began_s, whole_batch=whole_batch)

@@ -92,13 +92,16 @@ def safe_repr(value: object) -> str:
 _STACKS: list[TextIO] = []  # faulthandler keeps the number of a file, not the file
 
 
-def arm(folder: str) -> None:
+def arm(folder: str, *, fatal: bool = False) -> None:
     """From now on DUMP_SIGNAL has this process, and those forked from it, append all Python stacks to a file.
 
-    The signal's handler needs no GIL: it works while a thread holds it and does not let go.
+    The signal's handler needs no GIL: it works while a thread holds it and does not let go. With `fatal`, SIGSEGV and
+    the like leave the stack of their thread there, too, if the program has not asked faulthandler for it.
     """
     file = open(os.path.join(folder, f"stacks-{os.getpid()}.txt"), "a", encoding="utf-8")  # noqa: SIM115 (kept open)
     faulthandler.register(DUMP_SIGNAL, file=file, all_threads=True, chain=False)
+    if fatal and not faulthandler.is_enabled():
+        faulthandler.enable(file, all_threads=False)
     for old in _STACKS:
         old.close()
     _STACKS[:] = [file]

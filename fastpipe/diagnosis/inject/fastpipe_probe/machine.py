@@ -1,13 +1,20 @@
-"""This process -> its memory, threads and time on a CPU."""
+"""This process -> its memory, threads and time on a CPU.
+
+Note [memory in use]: a process can grow although it keeps nothing. glibc leaves holes that the next tensor does not fit
+into, for a hundred batches or more. So what malloc has given out and not got back is looked at, too, with the small
+objects, which Python keeps in memory of its own, and with the batches, which lie in shared memory.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
 from typing import Any
 
+_SMALL_OBJECT = 64  # bytes of one of Python's, about
 _PART = 20  # looking at the memory may take a twentieth of the time
 
 
@@ -25,7 +32,10 @@ class Snapshots:
         """Bytes that are this process's alone, threads, and what its libraries' pools are set to."""
         began_s = time.thread_time()
         cv2, torch = sys.modules.get("cv2"), sys.modules.get("torch")
-        found: dict[str, Any] = {"private": private_bytes(), "threads": threads()}
+        private, shared = private_bytes()
+        found: dict[str, Any] = {"private": private, "threads": threads(), "files": open_files()}
+        allocated = _allocated_bytes()
+        found["used"] = None if allocated is None else allocated + shared
         with contextlib.suppress(Exception):
             found["torch"] = None if torch is None else torch.get_num_threads()
             found["cv2"] = None if cv2 is None else cv2.getNumThreads()
@@ -33,12 +43,33 @@ class Snapshots:
         return found
 
 
-def private_bytes() -> int | None:
-    """Memory that this process shares with no other and has written; None where the kernel does not say. proc(5)."""
+def private_bytes() -> tuple[int | None, int]:
+    """Memory that this process shares with no other and has written, and its part of shared memory; proc(5).
+
+    None and 0 where the kernel does not say.
+    """
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/smaps_rollup") as file:
-        for line in file:
-            if line.startswith("Private_Dirty:"):
-                return int(line.split()[1]) * 1024
+        fields = {words[0]: words[1] for line in file if len(words := line.split()) > 2}
+        return int(fields["Private_Dirty:"]) * 1024, int(fields.get("Pss_Shmem:", 0)) * 1024
+    return None, 0
+
+
+_COUNTS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
+class _Mallinfo(ctypes.Structure):
+    """struct mallinfo2; mallinfo(3)."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _COUNTS)
+
+
+def _allocated_bytes() -> int | None:
+    """Memory that is in use, by malloc and by Python's small objects; None where the C library does not say."""
+    with contextlib.suppress(AttributeError, OSError):
+        tell = ctypes.CDLL(None).mallinfo2
+        tell.restype = _Mallinfo
+        told = tell()
+        return int(told.uordblks + told.hblkhd) + _SMALL_OBJECT * sys.getallocatedblocks()
     return None
 
 
@@ -46,6 +77,13 @@ def threads() -> int | None:
     """Threads of this process; None where the system does not say."""
     with contextlib.suppress(OSError):
         return len(os.listdir("/proc/self/task"))
+    return None
+
+
+def open_files() -> int | None:
+    """Open files of this process; None where the system does not say."""
+    with contextlib.suppress(OSError):
+        return len(os.listdir("/proc/self/fd"))
     return None
 
 

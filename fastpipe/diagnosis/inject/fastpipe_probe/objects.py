@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dis
 import functools
 import inspect
 import os
@@ -14,11 +16,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from .own import is_own
+
 _MOST_OBJECTS = 5000
 _MOST_DEPTH = 6
 _ITEMS = 32
 _LEAST_HEAVY = 10_000
 _LOOKED_AT = 100
+_PARTS = 4
 _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), types.ModuleType, type)
 _NAMED = ("samples", "imgs", "files", "paths", "filenames", "image_paths", "images")
 
@@ -58,6 +63,58 @@ def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{path}.{key}", item
 
 
+def reached(root: object, name: str = "dataset") -> Iterator[tuple[str, Any]]:
+    """What an object holds, and the global variables that the user's own code in it names, such as an open file."""
+    seen: set[int] = set()
+    waiting: deque[tuple[str, Any]] = deque([(name, root)])
+    codes: set[int] = set()
+    while waiting and len(codes) < _ITEMS:
+        path, value = waiting.popleft()
+        for inner, item in walk(value, path):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            yield inner, item
+            for function in _functions(item):
+                if id(function.__code__) not in codes and is_own(function.__code__.co_filename):
+                    codes.add(id(function.__code__))
+                    waiting.extend(_variables(function))
+
+
+def _functions(value: Any) -> Iterator[types.FunctionType]:
+    """A function, or the methods of an object's class that read samples, and what they are made of."""
+    if isinstance(value, types.FunctionType):
+        yield value
+    elif not isinstance(value, (*_PLAIN, dict, list, tuple, set, frozenset)):
+        for base in type(value).__mro__[:4]:
+            yield from (each for each in vars(base).values() if isinstance(each, types.FunctionType))
+
+
+def _variables(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """What a function's code has from around it: global variables by name, and those of the function outside of it."""
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        codes.extend(inner for inner in code.co_consts if isinstance(inner, types.CodeType))
+        names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+        for name in sorted(names):  # co_names has those of attributes, too
+            value = function.__globals__.get(name)
+            if value is not None and not isinstance(value, (types.ModuleType, type)):
+                yield name, value
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):
+            yield name, cell.cell_contents
+
+
+def own_place(root: object, name: str) -> str:
+    """The user's own class or function in a dataset or collate_fn that is nearest to it; "" where all are installed."""
+    for _, value in walk(root, name):
+        found = "" if isinstance(value, (dict, list, tuple, set)) else place(value)
+        if is_own(found.rpartition(":")[0]):
+            return found
+    return ""
+
+
 def place(value: Any) -> str:
     """Where a function, class or object's class is written: file:line; "" where that is not known."""
     value = getattr(value, "__wrapped__", value)
@@ -70,10 +127,11 @@ def place(value: Any) -> str:
     code = getattr(value, "__code__", None)
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}"
-    for name in ("__getitem__", "__iter__", "__call__", "__init__"):
-        method = next((vars(base)[name] for base in value.__mro__ if name in vars(base)), None)
-        if isinstance(method, types.FunctionType):
-            return place(method)
+    methods = ("__getitem__", "__getitems__", "__iter__", "__call__", "__init__")
+    found = [next((vars(base)[name] for base in value.__mro__ if name in vars(base)), None) for name in methods]
+    places = [place(method) for method in found if isinstance(method, types.FunctionType)]
+    if places:  # torch's Dataset has a __getitem__ that a stream does not write
+        return next((each for each in places if is_own(each.rpartition(":")[0])), places[0])
     try:
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
     except (OSError, TypeError):
@@ -133,10 +191,40 @@ def _size(value: Any, depth: int) -> int:
     return size
 
 
+def global_generators() -> dict[str, int]:
+    """The global generators of random, NumPy and torch -> a checksum of the state of each."""
+    found = {"random": zlib.crc32(repr(random.getstate()).encode())}
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    with contextlib.suppress(Exception):
+        if numpy is not None:
+            _, key, at, *more = numpy.random.get_state()
+            found["np.random"] = zlib.crc32(repr((at, more)).encode(), zlib.crc32(key.tobytes()))
+        if torch is not None:
+            found["torch"] = zlib.crc32(torch.random.get_rng_state().numpy().tobytes())
+    return found
+
+
+@contextlib.contextmanager
+def kept_generators() -> Iterator[None]:
+    """Puts the global generators of random, NumPy and torch back at the end."""
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    python = random.getstate()
+    legacy = None if numpy is None else numpy.random.get_state()
+    tensor = None if torch is None else torch.random.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(legacy)
+        if torch is not None:
+            torch.random.set_rng_state(tensor)
+
+
 def generators(root: object, name: str) -> dict[str, int]:
-    """The random generators that an object holds -> a checksum of the state of each."""
+    """The random generators that an object holds, and those in global variables -> a checksum of the state of each."""
     found = {}
-    for path, value in walk(root, name):
+    for path, value in reached(root, name):
         try:
             if isinstance(value, random.Random):
                 state: object = value.getstate()
@@ -179,6 +267,12 @@ def batch_bytes(batch: Any) -> int:
         if isinstance(size, int):
             total += size
     return total
+
+
+def checksums(sample: Any) -> list[int]:
+    """That of a sample, and those of its first parts: an augmented image differs where its name or number does not."""
+    parts = list(sample.values()) if isinstance(sample, dict) else sample if isinstance(sample, (list, tuple)) else []
+    return [checksum(sample), *(checksum(part) for part in islice(parts, _PARTS))]
 
 
 def checksum(sample: Any) -> int:

@@ -8,16 +8,17 @@ import importlib.machinery
 import json
 import os
 import sys
-import sysconfig
 from collections.abc import Sequence
-from types import FrameType, ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from .files import Log, arm, note
+from .own import main_line, own_line, raised_at
 
 FOLDER = "FASTPIPE_WATCH"  # the variable that names the folder
+STOPPING = "stopping"  # a file in the folder: the program was asked to end
 _WATCHED = "torch.utils.data.dataloader"
-_MOST_LOADERS = 32
+_MOST_LOADERS = 256
 
 
 def install() -> None:
@@ -29,6 +30,27 @@ def install() -> None:
     with open(os.path.join(folder, f"process-{os.getpid()}.json"), "w", encoding="utf-8") as file:
         json.dump({"pid": os.getpid(), "python": sys.version.split()[0]}, file)
     sys.meta_path.insert(0, _Finder(folder))
+    _note_the_end(folder)
+
+
+def _note_the_end(folder: str) -> None:
+    """Notes the error that ends this program; and keeps a program quiet that was asked to end, and ends for that."""
+    tell = sys.excepthook
+
+    def told(kind: type[BaseException], problem: BaseException, traceback: TracebackType | None) -> None:
+        stopping = os.path.exists(os.path.join(folder, STOPPING))
+        try:
+            if not stopping and os.path.isdir(folder):
+                ended = Log(os.path.join(folder, f"ended-{os.getpid()}.jsonl"))
+                line = {"error": f"{kind.__name__}: {str(problem)[:4000]}", "place": raised_at(problem)}
+                ended.write(line)
+                ended.close()
+        except Exception as trouble:
+            note(folder, trouble)
+        if not (stopping and kind.__name__ in ("KeyboardInterrupt", "SignalException")):
+            tell(kind, problem, traceback)
+
+    sys.excepthook = told
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -67,7 +89,7 @@ def patch(module: Any, folder: str) -> None:
 
     @functools.wraps(make)
     def watched_make(self: Any, *arguments: Any, **options: Any) -> None:
-        made_at = _caller()
+        made_at = own_line(sys._getframe(1)) or _line(sys._getframe(1))
         self.__dict__["_fastpipe_made_at"] = made_at
         try:
             make(self, *arguments, **options)
@@ -81,7 +103,7 @@ def patch(module: Any, folder: str) -> None:
     def watched_begin(self: Any) -> Any:
         watch = self.__dict__.get("_fastpipe_watch")
         if watch is not None and watch.here() and self._iterator is not None:
-            watch.began()  # with the workers that it has; without, it makes an iterator, as below
+            watch.began(own_line(sys._getframe(1)))  # with the workers that it has; else it makes an iterator, as below
         return begin(self)
 
     @functools.wraps(get_iterator)
@@ -93,11 +115,14 @@ def patch(module: Any, folder: str) -> None:
             note(folder, problem)
         if watch is None:
             return get_iterator(self)
-        watch.began()
+        line = own_line(sys._getframe(1))
+        watch.began(line)
         try:
             iterator = watch.iterator(self, get_iterator)
         except BaseException as problem:
-            watch.failed(problem)
+            if (main := main_line(sys._getframe(1))) and "bootstrapping" in str(problem):
+                _unguarded(folder, main)
+            watch.failed(problem, None, line)
             raise
         iterator._fastpipe_watch = watch
         return iterator
@@ -114,7 +139,8 @@ def patch(module: Any, folder: str) -> None:
             watch.ended()
             raise
         except BaseException as problem:
-            watch.failed(problem)
+            if not os.path.exists(os.path.join(folder, STOPPING)):
+                watch.failed(problem, self, own_line(sys._getframe(1)))
             raise
         watch.came(batch)
         return batch
@@ -147,16 +173,12 @@ def _watch_of(loader: Any, folder: str) -> Any:
     return watch
 
 
-def _caller() -> str:
-    """The line of the user's own that makes a DataLoader: the innermost outside of installed packages."""
-    own = os.path.dirname(__file__)
-    installed = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")} | {own})
-    frame: FrameType | None = sys._getframe(2)
-    first = ""
-    while frame is not None:
-        line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        first = first or line
-        if not frame.f_code.co_filename.startswith(installed):
-            return line
-        frame = frame.f_back
-    return first
+def _line(frame: Any) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _unguarded(folder: str, line: str) -> None:
+    """A worker that was spawned runs the main script once more, and comes to a line that starts workers."""
+    log = Log(os.path.join(folder, f"unguarded-{os.getpid()}.jsonl"))
+    log.write({"pid": os.getpid(), "place": line})
+    log.close()

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import shutil
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from .files import Log, State
+from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
-from .objects import batch_bytes, heavy, place, unpicklable
+from .objects import batch_bytes, heavy, own_place, place, reached, unpicklable
+from .own import raised_at
 from .worker import WorkerWatch, watch_without_workers
 
 SHARED_MEMORY = "/dev/shm"
 _count = 0
+_EXIT_S = 1.0
+_GONE = (RuntimeError, EOFError, OSError)  # by which torch tells that a worker is gone
 
 
 class LoaderWatch:
@@ -39,13 +45,22 @@ class LoaderWatch:
         self._snapshots = Snapshots()
         self._epoch = -1
         self._number = 0
-        self._log.write({**facts(loader, made_at), "step": step})
+        self._loader = weakref.ref(loader)
+        self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
+        told = facts(loader, made_at)
+        self._forked = told["method"] == "fork"
+        self._log.write({**told, "step": step})
+        _note_threads_at_forks()
 
     def iterator(self, loader: Any, get_iterator: Callable[[Any], Any]) -> Any:
         """What `get_iterator(loader)` gives, with workers that are watched. Afterwards the loader is as it was."""
         self._state.set("starting")
         init = loader.worker_init_fn
-        loader.worker_init_fn = WorkerWatch(self._folder, self.key, init)
+        watch = WorkerWatch(self._folder, self.key, init, forked=self._forked)
+        self.starting = watch.starting
+        loader.worker_init_fn = watch
+        if self._forked and loader.num_workers:
+            self._note_locks(loader)
         try:
             iterator = get_iterator(loader)
         finally:
@@ -55,12 +70,23 @@ class LoaderWatch:
             watch_without_workers(self._folder, self.key, fetcher, loader.dataset)
         return iterator
 
-    def began(self) -> None:
-        """An epoch is asked for."""
+    def _note_locks(self, loader: Any) -> None:
+        """The locks of multiprocessing that this process holds while it starts workers, which wait for them."""
+        held = [
+            path
+            for path, value in reached(loader.dataset)
+            if (held_lock(value) or "").startswith("multi") and value._semlock._is_mine()
+        ]
+        if held:
+            self._log.write({"holds": held})
+
+    def began(self, line: str = "") -> None:
+        """An epoch is asked for, by a line of the program."""
         self._epoch += 1
         self._number = 0
         self._state.set("starting")
-        self._log.write({"epoch": self._epoch, "at": time.monotonic()})
+        loader = self._loader()
+        self._log.write({"epoch": self._epoch, "at": time.monotonic(), "place": line, "sampler": _sampler(loader)})
 
     def asked(self) -> None:
         """A batch is asked for."""
@@ -88,9 +114,16 @@ class LoaderWatch:
         self._log.write({"ended": self._epoch, "at": time.monotonic()})
         self._state.set("ended")
 
-    def failed(self, problem: BaseException) -> None:
-        """Asking for a batch ended in an error."""
-        self._log.write({"error": f"{type(problem).__name__}: {str(problem)[:4000]}", "at": time.monotonic()})
+    def failed(self, problem: BaseException, iterator: Any = None, line: str = "") -> None:
+        """Asking for a batch, by a line of the program, ended in an error."""
+        self._log.write(
+            {
+                "error": f"{type(problem).__name__}: {str(problem)[:4000]}",
+                "at": time.monotonic(),
+                "place": raised_at(problem) or line,
+                "exits": exits(iterator) if isinstance(problem, _GONE) else [],
+            }
+        )
         self._state.set("failed")
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
@@ -100,6 +133,37 @@ class LoaderWatch:
     def here(self) -> bool:
         """Whether this is the process that made it: a forked child has a copy."""
         return os.getpid() == self._process
+
+
+def exits(iterator: Any) -> list[list[int]]:
+    """The workers of an iterator that ended with an error: number, process, exit code."""
+    workers = getattr(iterator, "_workers", None) or []
+    until_s = time.monotonic() + _EXIT_S
+    while True:
+        codes = [[number, worker.pid, worker.exitcode] for number, worker in enumerate(workers)]
+        found = [each for each in codes if each[2]]
+        if found or not workers or time.monotonic() > until_s:
+            return found
+        time.sleep(0.02)  # one that has just died has an exit code soon
+
+
+def _sampler(loader: Any) -> dict[str, Any] | None:
+    """The epoch that a sampler with set_epoch is at, if it shuffles."""
+    for owner in (loader, getattr(loader, "batch_sampler", None)):
+        sampler: Any = getattr(owner, "sampler", None)
+        shuffles = callable(getattr(sampler, "set_epoch", None)) and getattr(sampler, "shuffle", True)
+        if shuffles and isinstance(getattr(sampler, "epoch", None), int):
+            return {"name": type(sampler).__name__, "epoch": sampler.epoch}
+    return None
+
+
+_hooked: list[bool] = []
+
+
+def _note_threads_at_forks() -> None:
+    if not _hooked and hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=note_threads)
+        _hooked.append(True)
 
 
 def facts(loader: Any, made_at: str) -> dict[str, Any]:
@@ -116,11 +180,15 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "class": type(loader).__name__,
         "made_at": made_at,
         "dataset": type(dataset).__name__,
-        "dataset_place": place(dataset),
+        "dataset_place": own_place(dataset, "dataset") or made_at,
         "collate": getattr(collate, "__qualname__", type(collate).__name__),
-        "collate_place": place(collate),
+        "collate_place": own_place(collate, "collate_fn") or made_at,
         "init": loader.worker_init_fn is not None,
+        "init_place": place(loader.worker_init_fn) if loader.worker_init_fn is not None else "",
+        "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
+        "open_files": _open_files_limit(),
         "stream": isinstance(dataset, torch.utils.data.IterableDataset),
+        "shuffled": not isinstance(loader.sampler, torch.utils.data.SequentialSampler),
         "length": _length(dataset),
         "batches": _length(loader),
         "batch_size": loader.batch_size,
@@ -139,6 +207,14 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "pid": os.getpid(),
         "torch": str(torch.__version__),
     }
+
+
+def _open_files_limit() -> int | None:
+    with contextlib.suppress(ImportError, OSError):
+        import resource
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None
 
 
 def _length(of: Any) -> int | None:

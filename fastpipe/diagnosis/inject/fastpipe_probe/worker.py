@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
 import os
 import time
 from collections.abc import Callable
@@ -9,8 +10,9 @@ from typing import Any
 
 from .fetching import Recorder, watch_fetcher
 from .files import Log, State, arm, note
+from .inherited import Inherited
 from .machine import Snapshots
-from .objects import generators
+from .objects import generators, global_generators
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -21,37 +23,64 @@ class WorkerWatch:
     It is pickled to workers that are spawned. What goes wrong in here is noted and never reaches the worker.
     """
 
-    def __init__(self, folder: str, loader: str, init: Callable[[int], Any] | None) -> None:
+    def __init__(self, folder: str, loader: str, init: Callable[[int], Any] | None, *, forked: bool) -> None:
         self._folder = folder
         self._loader = loader
         self._init = init
+        self._forked = forked
+        self.starting: list[Any] = []  # the processes that it was pickled for
+
+    def __getstate__(self) -> dict[str, Any]:
+        process = getattr(multiprocessing.context, "get_spawning_popen", lambda: None)()
+        if process is not None:
+            self.starting.append(process)
+        return {**self.__dict__, "starting": []}
 
     def __call__(self, worker_id: int) -> None:
-        log = state = None
+        log = state = inherited = None
         try:
             name = os.path.join(self._folder, f"worker-{self._loader}-{worker_id}-{os.getpid()}")
             log, state = Log(f"{name}.jsonl"), State(f"{name}.state")
             state.set("worker_init_fn")
-            arm(self._folder)
+            arm(self._folder, fatal=True)
             log.write({"id": worker_id, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
+            inherited = _inherited(log) if self._forked else None
         except Exception as problem:
             note(self._folder, problem)
         if self._init is not None:
             self._init(worker_id)
         if log is not None and state is not None:
             try:
-                _watch_this_worker(log, state)
+                _watch_this_worker(log, state, inherited)
             except Exception as problem:
                 note(self._folder, problem)
 
 
-def _watch_this_worker(log: Log, state: State) -> None:
+def _inherited(log: Log) -> Inherited | None:
+    from torch.utils.data import get_worker_info
+
+    worker = get_worker_info()
+    if worker is None:
+        return None
+    inherited = Inherited(worker.dataset)
+    if inherited.locks:
+        log.write({"locks": inherited.locks, "threads": inherited.threads})
+    return inherited
+
+
+def _watch_this_worker(log: Log, state: State, inherited: Inherited | None) -> None:
     from torch.utils.data import _DatasetKind, get_worker_info
 
     worker = get_worker_info()
     dataset = None if worker is None else worker.dataset
-    log.write({"generators": generators(dataset, "dataset"), "snapshot": Snapshots().take()})
-    recorder = Recorder(log, state, dataset)
+    log.write(
+        {
+            "generators": generators(dataset, "dataset"),
+            "globals": global_generators(),
+            "snapshot": Snapshots().take(),
+        }
+    )
+    recorder = Recorder(log, state, dataset, inherited)
     create_fetcher = _DatasetKind.create_fetcher
 
     def create_and_watch(*arguments: Any) -> Any:
@@ -70,7 +99,7 @@ def watch_without_workers(folder: str, loader: str, fetcher: Any, dataset: Any) 
     name = os.path.join(folder, f"worker-{loader}--1-{os.getpid()}")
     log = Log(f"{name}.jsonl")
     log.write({"id": -1, "pid": os.getpid(), "at": time.monotonic(), "variables": _variables()})
-    watch_fetcher(fetcher, Recorder(log, State(f"{name}.state"), dataset))
+    watch_fetcher(fetcher, Recorder(log, State(f"{name}.state"), dataset, None))
     return log
 
 

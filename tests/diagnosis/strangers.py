@@ -1,0 +1,396 @@
+"""Training scripts as strangers write them: each with one fault, at the line that ends in `# here`; and sound ones."""
+
+from __future__ import annotations
+
+import textwrap
+
+_BEGIN = """
+import os, random, sqlite3, sys, threading, time, zipfile
+import multiprocessing as mp
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 640
+
+    def __getitem__(self, number):
+        return torch.full((8,), float(number)), number
+
+def train(loader, epochs=1, step_s=0.01):
+    for epoch in range(epochs):
+        for batch in loader:
+            time.sleep(step_s)
+"""
+
+# Name of the finding -> the script. Every loader has workers that are forked, if it does not say otherwise.
+_FAULTY = {
+    "shared-file zip": """
+        with zipfile.ZipFile("photos.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for number in range(400):
+                archive.writestr(f"{number}.txt", f"{number} " * 2000)
+
+        class Photos(Numbers):
+            def __init__(self):
+                self.archive = zipfile.ZipFile("photos.zip")  # here
+                self.names = self.archive.namelist()
+
+            def __len__(self):
+                return len(self.names)
+
+            def __getitem__(self, number):
+                return len(self.archive.read(self.names[number]))
+
+        train(DataLoader(Photos(), 16, shuffle=True, num_workers=2), epochs=4)
+    """,
+    "shared-file raw": """
+        np.arange(640 * 256, dtype=np.int32).tofile("records.bin")
+        RECORDS = open("records.bin", "rb")  # here
+
+        class Records(Numbers):
+            def __getitem__(self, number):
+                RECORDS.seek(1024 * number)
+                return torch.frombuffer(bytearray(RECORDS.read(1024)), dtype=torch.int32)
+
+        train(DataLoader(Records(), 16, shuffle=True, num_workers=2))
+    """,
+    "shared-file sqlite": """
+        base = sqlite3.connect("labels.db")
+        base.execute("CREATE TABLE labels (number INT, label INT)")
+        base.executemany("INSERT INTO labels VALUES (?, ?)", [(number, number % 7) for number in range(640)])
+        base.commit()
+
+        class Labels(Numbers):
+            def __init__(self):
+                self.base = sqlite3.connect("labels.db", check_same_thread=False)  # here
+
+            def __getitem__(self, number):
+                return self.base.execute("SELECT label FROM labels WHERE number = ?", (number,)).fetchone()[0]
+
+        train(DataLoader(Labels(), 16, num_workers=2))
+    """,
+    "open-files": """
+        import resource
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+        kept = []
+        for images, labels in DataLoader(Numbers(), 8, num_workers=2):  # here
+            kept.append((images, labels))
+    """,
+    "iterator-each-step": """
+        loader = DataLoader(Numbers(), 16, shuffle=True, num_workers=2)
+        for step in range(12):
+            images, labels = next(iter(loader))  # here
+    """,
+    "iterator-each-step new": """
+        for step in range(12):
+            for images, labels in DataLoader(Numbers(), 16, shuffle=True, num_workers=1):  # here
+                break
+    """,
+    "same-random-numbers workers": """
+        def seed(worker):
+            np.random.seed(42)  # here
+
+        class Noisy(Numbers):
+            def __getitem__(self, number):
+                return number + np.random.normal()
+
+        train(DataLoader(Noisy(), 16, num_workers=2, worker_init_fn=seed))
+    """,
+    "same-random-numbers epochs": """
+        def seed(worker):
+            random.seed(worker)  # here
+
+        class Noisy(Numbers):
+            def __getitem__(self, number):
+                return number + random.random()
+
+        train(DataLoader(Noisy(), 64, num_workers=2, worker_init_fn=seed), epochs=3)
+    """,
+    "same-random-numbers samples": """
+        class Noisy(Numbers):
+            def __getitem__(self, number):
+                torch.manual_seed(0)  # here
+                return number + torch.rand(())
+
+        train(DataLoader(Noisy(), 16, num_workers=2))
+    """,
+    "same-random-numbers global": """
+        RNG = np.random.default_rng(3)
+
+        class Noisy(Numbers):
+            def __getitem__(self, number):  # here
+                return number + RNG.normal()
+
+        train(DataLoader(Noisy(), 16, num_workers=2))
+    """,
+    "every-sample-per-worker": """
+        class Stream(IterableDataset):
+            def __iter__(self):  # here
+                order = list(range(640))
+                random.shuffle(order)
+                for number in order:
+                    yield torch.rand(3, 4, 4), number
+
+        train(DataLoader(Stream(), 16, num_workers=2))
+    """,
+    "same-order-each-epoch": """
+        from torch.utils.data.distributed import DistributedSampler
+        sampler = DistributedSampler(Numbers(), num_replicas=2, rank=0, shuffle=True)
+        loader = DataLoader(Numbers(), 32, sampler=sampler, num_workers=1)
+        for epoch in range(3):
+            for images, labels in loader:  # here
+                time.sleep(0.005)
+    """,
+    "no-main-guard": """
+        loader = DataLoader(Numbers(), 64, num_workers=2, multiprocessing_context="spawn")
+        for images, labels in loader:  # here
+            time.sleep(0.01)
+    """,
+    "small-shared-memory": """
+        class Full(Numbers):
+            def __getitem__(self, number):
+                raise RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left (28)")
+
+        loader = DataLoader(Full(), 16, num_workers=2)  # here
+        train(loader)
+    """,
+    "stuck lock": """
+        class Cached(Numbers):
+            def __init__(self):
+                self.lock = threading.Lock()
+                threading.Thread(target=self.refresh, daemon=True, name="refresher").start()
+
+            def refresh(self):
+                with self.lock:
+                    time.sleep(3600)
+
+            def __getitem__(self, number):
+                with self.lock:  # here
+                    return number
+
+        dataset = Cached()
+        while not dataset.lock.locked():
+            time.sleep(0.01)
+        train(DataLoader(dataset, 16, num_workers=1))
+    """,
+    "stuck queue": """
+        class Telling(Numbers):
+            def __init__(self, queue):
+                self.queue = queue
+
+            def __getitem__(self, number):
+                self.queue.put(number)  # here
+                return number
+
+        train(DataLoader(Telling(mp.Queue(maxsize=20)), 16, num_workers=1))
+    """,
+    "worker-killed": """
+        class Large(Numbers):
+            def __getitem__(self, number):  # here
+                if number == 200:
+                    os.kill(os.getpid(), 9)
+                return number
+
+        train(DataLoader(Large(), 16, num_workers=2))
+    """,
+    "worker-killed segv": """
+        import ctypes
+
+        class Wild(Numbers):
+            def __getitem__(self, number):
+                if number == 200:
+                    ctypes.string_at(0)  # here
+                return number
+
+        train(DataLoader(Wild(), 16, num_workers=2))
+    """,
+    "bad-sample": """
+        import io
+        from PIL import Image
+        good = io.BytesIO()
+        Image.fromarray(np.random.randint(0, 255, (64, 64, 3), np.uint8)).save(good, "JPEG")
+
+        class Photos(Numbers):
+            def __getitem__(self, number):
+                data = good.getvalue()[: 900 if number == 333 else None]
+                image = Image.open(io.BytesIO(data)).convert("RGB")  # here
+                return np.asarray(image).copy()
+
+        train(DataLoader(Photos(), 16, num_workers=2))
+    """,
+    "passing-error": """
+        class Remote(Numbers):
+            tried = 0
+
+            def __getitem__(self, number):
+                if number == 333 and not self.tried:
+                    self.tried = 1
+                    raise OSError("connection reset by peer")  # here
+                return number
+
+        train(DataLoader(Remote(), 16, num_workers=2))
+    """,
+    "slow-epoch-start": """
+        def load(worker):
+            time.sleep(2)
+
+        loader = DataLoader(Numbers(), 32, num_workers=2, worker_init_fn=load)  # here
+        train(loader, epochs=3)
+    """,
+    "memory-grows worker": """
+        class Caching(Numbers):
+            def __init__(self):
+                self.cache = {}
+
+            def __len__(self):
+                return 100_000
+
+            def __getitem__(self, number):
+                image = np.full((160, 160, 3), number % 255, np.uint8)
+                self.cache[number] = image  # here
+                return image
+
+        train(DataLoader(Caching(), 16, num_workers=2), step_s=0.03)
+    """,
+    "memory-grows loop": """
+        model = torch.nn.Sequential(torch.nn.Linear(8, 20_000), torch.nn.ReLU(), torch.nn.Linear(20_000, 1))
+        losses, seen = [], 0
+        for images, labels in DataLoader(Numbers(), 8, num_workers=2):
+            loss = model(images).mean()
+            losses.append(loss)  # here
+            seen += len(labels)
+            time.sleep(0.02)
+    """,
+    "error": """
+        for images, labels in DataLoader(Numbers(), 32, num_workers=2):
+            if 320 in labels:
+                images @ labels  # here
+    """,
+}
+
+_SOUND = {
+    "files of their own": """
+        np.arange(640 * 256, dtype=np.int32).tofile("records.bin")
+
+        class Records(Numbers):
+            def __init__(self):
+                self.file = None
+                self.pread = open("records.bin", "rb")  # os.pread moves nothing
+                self.map = np.memmap("records.bin", np.int32)
+                self.bases = {os.getpid(): sqlite3.connect("labels.db")}
+
+            def __getitem__(self, number):
+                if self.file is None:
+                    self.file = open("records.bin", "rb")
+                if os.getpid() not in self.bases:
+                    self.bases[os.getpid()] = sqlite3.connect("labels.db")
+                self.bases[os.getpid()].execute("SELECT 1").fetchone()
+                self.file.seek(1024 * number)
+                os.pread(self.pread.fileno(), 1024, 1024 * number)
+                return torch.frombuffer(bytearray(self.file.read(1024)), dtype=torch.int32)
+
+        train(DataLoader(Records(), 16, shuffle=True, num_workers=2), step_s=0.03)
+    """,
+    "one worker with an open file": """
+        open("labels.txt", "w").write("label\\n" * 10_000)
+
+        class Labels(Numbers):
+            def __init__(self):
+                self.file = open("labels.txt")
+
+            def __getitem__(self, number):
+                self.file.seek(6 * number)
+                return self.file.readline()
+
+        train(DataLoader(Labels(), 16, num_workers=1), step_s=0.03)
+    """,
+    "seeds as torch recommends": """
+        def seed(worker):
+            np.random.seed(torch.initial_seed() % 2**32)
+            random.seed(torch.initial_seed())
+
+        class Noisy(Numbers):
+            def __getitem__(self, number):
+                return number + np.random.normal() + random.random() + float(torch.rand(()))
+
+        train(DataLoader(Noisy(), 32, num_workers=2, worker_init_fn=seed), epochs=4, step_s=0.03)
+    """,
+    "a stream in parts": """
+        class Stream(IterableDataset):
+            def __iter__(self):
+                worker = get_worker_info()
+                order = list(range(2000))[worker.id :: worker.num_workers]
+                random.shuffle(order)
+                for number in order:
+                    yield torch.rand(3, 4, 4), number, number % 10
+
+        train(DataLoader(Stream(), 32, num_workers=2), step_s=0.03)
+    """,
+    "a stream of noise": """
+        class Noise(IterableDataset):
+            def __iter__(self):
+                while True:
+                    yield torch.rand(3, 4, 4), int(torch.randint(10, ()))
+
+        train(DataLoader(Noise(), 32, num_workers=2), step_s=0.03)
+    """,
+    "memory that is taken once": """
+        class Images(Numbers):
+            def __len__(self):
+                return 3000
+
+            def __init__(self):
+                self.recent = {}
+
+            def __getitem__(self, number):
+                self.recent[number % 64] = np.full((64, 64, 3), number % 255, np.uint8)
+                return self.recent[number % 64]
+
+        held, losses = [], []
+        for number, images in enumerate(DataLoader(Images(), 16, shuffle=True, num_workers=2, persistent_workers=True)):
+            if number < 25:  # 75 MB: what a library takes until it is warm
+                held.append(np.ones(3 << 20, np.uint8))
+            losses.append(float(images.float().mean()))
+            time.sleep(0.03)
+    """,
+    "tensors without workers": """
+        loader = DataLoader(TensorDataset(torch.randn(5000, 16), torch.arange(5000)), 64, shuffle=True)
+        model = torch.nn.Linear(16, 4)
+        optimizer = torch.optim.Adam(model.parameters())
+        for epoch in range(3):
+            for number, (images, labels) in enumerate(loader):
+                optimizer.zero_grad()
+                model(images).pow(2).mean().backward()
+                optimizer.step()
+            shown = next(iter(loader))
+    """,
+    "set_epoch": """
+        from torch.utils.data.distributed import DistributedSampler
+        sampler = DistributedSampler(Numbers(), num_replicas=2, rank=0, shuffle=True)
+        loader = DataLoader(Numbers(), 32, sampler=sampler, num_workers=1, persistent_workers=True)
+        for epoch in range(5):
+            sampler.set_epoch(epoch)
+            train(loader, step_s=0.03)
+    """,
+    "locks, threads, lambdas": """
+        class Locked(Numbers):
+            def __init__(self):
+                self.lock, self.counter = threading.Lock(), mp.Value("i", 0)
+                self.transform = lambda value: value
+
+            def __getitem__(self, number):
+                with self.lock, self.counter.get_lock():
+                    self.counter.value += 1
+                return self.transform(number)
+
+        stop = threading.Event()
+        thread = threading.Thread(target=stop.wait)
+        thread.start()
+        train(DataLoader(Locked(), 16, num_workers=2, collate_fn=lambda numbers: torch.tensor(numbers)), step_s=0.03)
+        stop.set()
+    """,
+}
+
+FAULTY = {name: _BEGIN + textwrap.dedent(text) for name, text in _FAULTY.items()}
+SOUND = {name: _BEGIN + textwrap.dedent(text) for name, text in _SOUND.items()}

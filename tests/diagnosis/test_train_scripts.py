@@ -1,0 +1,140 @@
+"""`fastpipe doctor --train-script` on scripts of strangers: the fault comes first, with the user's line; or nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import slowdown
+from strangers import FAULTY, SOUND
+
+from fastpipe.diagnosis.command import Watched, watch_command
+from fastpipe.diagnosis.findings import Finding
+from fastpipe.diagnosis.stacks import children
+from fastpipe.diagnosis.surroundings import Surroundings
+
+
+def watched(source: str, folder: Path, **limits: Any) -> Watched:
+    script = folder / "train.py"
+    script.write_text(source)
+    limits = {"batches": 60, "seconds": 60.0, "stall_timeout": 4.0 * slowdown(), "output": 2, **limits}
+    return watch_command(f"env -C {folder} {sys.executable} {script}", **limits)
+
+
+def findings(found: Watched) -> list[Finding]:
+    return [*found.refused, *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings)]
+
+
+@pytest.fixture(autouse=True)
+def _fork_and_many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    monkeypatch.setattr("fastpipe.diagnosis.command.surroundings", lambda: Surroundings(8, None, 0))
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_the_fault_is_among_the_first_two_findings(name: str, tmp_path: Path) -> None:
+    before = set(children(os.getpid()))
+    found = watched(FAULTY[name], tmp_path)
+    assert found.trouble == ""
+    first = {finding.name: finding for finding in findings(found)[:2]}
+    assert name.split()[0] in first, [finding.as_dict() for finding in findings(found)]
+    lines = FAULTY[name].splitlines()
+    line = 1 + next(number for number, text in enumerate(lines) if text.endswith("# here"))
+    assert first[name.split()[0]].where == f"{tmp_path / 'train.py'}:{line}"
+    assert set(children(os.getpid())) <= before
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_nothing_is_found_in_a_sound_script(name: str, tmp_path: Path) -> None:
+    found = watched(SOUND[name], tmp_path, batches=100)
+    assert found.trouble == ""
+    # A machine that is busy with other work delays batches: that is not told from the loader's doing.
+    assert {finding.name for finding in findings(found)} <= {"slow-dataset", "slow-transfer"}, findings(found)
+
+
+def test_whose_lock_it_was(tmp_path: Path) -> None:
+    first = findings(watched(FAULTY["stuck lock"], tmp_path))[0]
+    text = FAULTY["stuck lock"].splitlines()
+    line = 1 + text.index("        with self.lock:")
+    assert (
+        f"dataset.lock was held by the main process's thread refresher (at {tmp_path / 'train.py'}:{line + 1})"
+        in first.why
+    )
+    assert "forkserver" not in first.change  # pickle takes no lock
+    assert "get_worker_info().dataset.lock = threading.Lock()" in first.change
+
+
+def test_a_full_queue_is_called_so(tmp_path: Path) -> None:
+    first = findings(watched(FAULTY["stuck queue"], tmp_path))[0]
+    assert first.why.startswith("the queue is full")
+    assert "forkserver" not in first.change
+
+
+def test_a_lock_that_the_loop_holds(tmp_path: Path) -> None:
+    source = FAULTY["stuck queue"].partition("class Telling")[0] + (
+        "class Counting(Numbers):\n"
+        "    def __init__(self):\n"
+        "        self.lock = mp.Lock()\n"
+        "    def __getitem__(self, number):\n"
+        "        with self.lock:\n"
+        "            return number\n"
+        "dataset = Counting()\n"
+        "with dataset.lock:\n"
+        "    train(DataLoader(dataset, 16, num_workers=2))\n"
+    )
+    first = findings(watched(source, tmp_path))[0]
+    assert "the main process held dataset.lock" in first.why
+    assert first.where.endswith(f":{1 + source.splitlines().index('        with self.lock:')}")
+
+
+def test_the_signal_and_the_sample_of_a_worker_that_is_killed(tmp_path: Path) -> None:
+    first = findings(watched(FAULTY["worker-killed"], tmp_path))[0]
+    assert "was ended by SIGKILL, at sample 200" in first.what
+    assert "OOM killer" in first.why
+    assert "was ended by SIGSEGV, at sample 200" in findings(watched(FAULTY["worker-killed segv"], tmp_path))[0].what
+
+
+def test_workers_are_counted_for_next_iter(tmp_path: Path) -> None:
+    first = findings(watched(FAULTY["iterator-each-step"], tmp_path))[0]
+    assert first.what.startswith("12 iterators for 12 batches: 24 worker processes started")
+
+
+def test_a_report_for_one_line_not_for_each_loader(tmp_path: Path) -> None:
+    source = SOUND["set_epoch"].partition("from torch.utils.data.distributed")[0]
+    source += "for epoch in range(8):\n    train(DataLoader(Numbers(), 64, num_workers=1), step_s=0.02)\n"
+    (diagnosis,) = watched(source, tmp_path, batches=1000).diagnoses
+    assert diagnosis.stages is not None
+    assert diagnosis.stages.batches == 80
+
+
+def test_ranks_that_have_the_same_loader_have_one_report(tmp_path: Path) -> None:
+    source = SOUND["set_epoch"].partition("from torch.utils.data.distributed")[0]
+    source += (
+        "if len(sys.argv) == 1:\n"
+        "    import subprocess\n"
+        "    ranks = [subprocess.Popen([sys.executable, __file__, str(rank)]) for rank in range(2)]\n"
+        "    sys.exit(max(rank.wait() for rank in ranks))\n"
+        "train(DataLoader(Numbers(), 64, num_workers=1), step_s=0.02)\n"
+    )
+    assert len(watched(source, tmp_path).diagnoses) == 1
+
+
+def test_a_program_that_is_stopped_ends_without_a_traceback(tmp_path: Path) -> None:
+    """One that is interrupted otherwise has its own."""
+    script = tmp_path / "train.py"
+    script.write_text(SOUND["tensors without workers"].replace("range(3)", "range(100_000)"))
+    doctor = "from fastpipe.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", doctor, "doctor", "--batches", "20", "--train-script", f"{sys.executable} {script}"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "stopping the command: after" in ended.stderr
+    assert "Traceback" not in ended.stderr + ended.stdout
+    assert "KeyboardInterrupt" not in ended.stderr + ended.stdout
