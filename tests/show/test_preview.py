@@ -135,7 +135,7 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
     (tmp_path / "beside.py").write_text("P = 1.0")
     sheets = []
     for name in ("none", f"{program}:build", f"{program}:listed", f"{program}:alone"):
-        succeeded("preview", large, "--augment", name, "--out", out, "--rows", 3)
+        succeeded("preview", large, "--augment", name, "--out", out, "--rows", 3, "--overwrite")
         sheets.append(cell(read(out), 1, 3).astype(int))
     assert np.abs(255 - sheets[0] - sheets[1]).max() <= 1
     assert np.array_equal(sheets[1], sheets[2])
@@ -155,7 +155,7 @@ def test_the_command_takes_a_function_of_a_file(large: Path, tmp_path: Path) -> 
 
 def test_the_size_is_that_of_the_training(large: Path, tmp_path: Path) -> None:
     for size in (40, 400):
-        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png")
+        succeeded("preview", large, "--size", size, "--out", tmp_path / "a.png", "--overwrite")
         drawn = cell(read(tmp_path / "a.png"), 0, 2) != 250
         assert drawn.any(axis=(1, 2)).sum() == min(size, SIZE)
 
