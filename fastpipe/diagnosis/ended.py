@@ -17,6 +17,7 @@ from fastpipe.diagnosis.surroundings import kills
 
 _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_CODE = re.compile(r"exit code (\d+)")
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")
 _SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS", "Aborted": "SIGABRT"}
 _SIGNALS |= {"Terminated": "SIGTERM", "Floating point exception": "SIGFPE", "Illegal instruction": "SIGILL"}
@@ -76,7 +77,7 @@ def _timed_out(seen: Observation, text: str, folder: Path | None) -> Finding:
     return Finding(
         "stuck",
         Severity.STUCK,
-        f"{text.splitlines()[0][:200]}{f'; workers were at sample {at}' if at else ''}",
+        f"{text.splitlines()[0].removeprefix('RuntimeError: ')[:200]}{f'; workers were at sample {at}' if at else ''}",
         "a sample took longer than the timeout of the DataLoader",
         "look at what these samples wait for; a larger timeout= if they only are slow",
         str(seen.facts["dataset_place"]),
@@ -110,7 +111,7 @@ def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder:
             else ""
         )
         change = "look at `dmesg -T | grep -i kill` and the job's memory limit; fewer num_workers, prefetch_factor=1"
-    elif code > 0 or "exit code" in how:
+    elif code > 0:
         why = "the program or a library called exit in the worker"
         change = "look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more"
     else:
@@ -133,6 +134,8 @@ def _dead(ending: Ending) -> tuple[int, str, int]:
     for word, name in _SIGNALS.items():
         if f"signal: {word}" in ending.text:
             return pid, f"was ended by {name}", -1
+    if exit_code := _CODE.search(ending.text):
+        return pid, f"ended with exit code {exit_code[1]}", int(exit_code[1])
     return pid, f"is gone: {ending.text.splitlines()[0][:300]}", 0
 
 
