@@ -14,6 +14,7 @@ from fastpipe.diagnosis.observation import Observation
 from fastpipe.diagnosis.stages import Stages, stages, steps_s
 from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import count, milliseconds
+from fastpipe.errors import readable
 
 _MOST_WAITING = 0.2
 _LEAST_WAIT_S = 5e-3
@@ -158,14 +159,15 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
         name, place = "slow-dataset", str(seen.facts["dataset_place"])
         if found.collate_s > found.dataset_s:
             name, place = "slow-collate", str(seen.facts["collate_place"])
-        if delayed > _CROWDED:
+        computing = found.on_cpu / max(1 - min(delayed, 0.99), 0.01)  # of the time in which it had a CPU
+        if delayed > _CROWDED and seen.num_workers >= around.cpus:
             why = "more threads are ready to run than there are CPUs"
             change = (
                 f"fewer workers or fewer threads for the {count(around.cpus, 'CPU')} granted: OMP_NUM_THREADS=1, "
                 "cv2.setNumThreads(0) in worker_init_fn"
             )
             section = 2
-        elif found.on_cpu > 0.5 and seen.num_workers >= around.cpus:
+        elif computing > 0.5 and seen.num_workers >= around.cpus:
             why = (
                 f"all {count(around.cpus, 'CPU')} granted are in use: making samples needs more CPU time than there is"
             )
@@ -173,9 +175,12 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
                 f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} faster, at this line (decode smaller "
                 "images, move augmentation to the GPU), or use fastpipe.loader"
             )
-        elif found.on_cpu > 0.5:
-            why, place = "a worker uses at most one CPU, and there are more CPUs", seen.made_at
-            change = f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers}"
+        elif computing > 0.5:
+            why = "a worker uses at most one CPU, and there are more CPUs"
+            change = (
+                f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers} ({readable(seen.made_at)}); or make "
+                "this line faster"
+            )
         else:
             why = "workers spend more time on waiting for the disk, the network or a lock than on computing"
             change = (
