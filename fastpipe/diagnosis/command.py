@@ -125,7 +125,10 @@ def watch_command(
         return Watched(
             _shown(diagnoses),
             why,
-            (*_refused(folder), *(_program(ending) for pid, ending in endings.items() if pid not in children)),
+            (
+                *_refused(folder),
+                *(_program(endings[pid]) for pid in endings if endings[pid].place and pid not in children),
+            ),
             any(folder.glob("process-*.json")),
             trouble.read_text(errors="replace")[:2000] if trouble.exists() else "",
         )

@@ -7,13 +7,17 @@ import signal
 from pathlib import Path
 
 from fastpipe.diagnosis.causes import cause_of, caused
+from fastpipe.diagnosis.code import assigned_at
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
+from fastpipe.diagnosis.inject.fastpipe_probe.own import is_own
 from fastpipe.diagnosis.observation import Ending, Observation
 from fastpipe.diagnosis.stacks import dumped
 from fastpipe.diagnosis.surroundings import kills
 
 _GONE = ("killed by signal", "exited unexpectedly", "ConnectionResetError", "EOFError", "BrokenPipeError")
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+_CODE = re.compile(r"exit code (\d+)")
 _PID = re.compile(r"\(pid(?:\(s\))? (\d+)")
 _SIGNALS = {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS", "Aborted": "SIGABRT"}
 _SIGNALS |= {"Terminated": "SIGTERM", "Floating point exception": "SIGFPE", "Illegal instruction": "SIGILL"}
@@ -35,17 +39,50 @@ def ended(seen: Observation, ending: Ending, kills_before: int | None, folder: P
     """
     if any(worker.failures for worker in seen.workers):
         return []  # samples.failures tells it
-    where = ending.place or seen.made_at
+    where, text = _inside(ending)
+    where = where or ending.place or seen.made_at
+    if "timed out after" in text:
+        return [_timed_out(seen, text, folder)]
     if is_gone(ending):
         return [_killed(seen, ending, kills_before, folder)]
-    cause = cause_of(ending.text)
+    cause = cause_of(text)
     if cause is None:
-        what = f"the loader ended with {ending.text[:1000]}"
+        what = f"the loader ended with {text[:500]}"
         return [Finding("error", Severity.BAD, what, "the loader does not run", "correct this line first", where)]
     if cause.name == "not-picklable" and seen.facts["unpicklable"]:
         first = seen.facts["unpicklable"][0]
-        return [caused(cause, f"{first['path']} cannot be pickled: {ending.text[:1000]}", first["place"])]
-    return [caused(cause, f"the loader ended with {ending.text[:1000]}", where)]
+        return [caused(cause, f"{first['path']} cannot be pickled: {text[:500]}", first["place"])]
+    if cause.name == "not-picklable" and ending.refused:
+        first = ending.refused[0]
+        where = assigned_at(first["path"], first["place"]) or where
+        return [caused(cause, f"{first['path']} cannot be pickled: {first['kind']}", where)]
+    return [caused(cause, f"the loader ended with {text[:500]}", where)]
+
+
+def _inside(ending: Ending) -> tuple[str, str]:
+    """The user's line in a worker's traceback, which torch puts into the error's text; and the error without it."""
+    head, found, trace = ending.text.partition("Original Traceback (most recent call last):")
+    if not found:
+        return "", ending.text
+    lines = [(file, line) for file, line in _FRAME.findall(trace) if is_own(file)]
+    last = next((line for line in reversed(trace.splitlines()) if line and not line.startswith(" ")), "")
+    return (":".join(lines[-1]) if lines else ""), last or head
+
+
+def _timed_out(seen: Observation, text: str, folder: Path | None) -> Finding:
+    """The loader's own timeout: the samples at which its workers were."""
+    paths = folder.glob(f"worker-{seen.key}-*.state") if folder is not None else ()
+    states = [state for path in paths if (state := read_state(str(path))) is not None and state[1] == "dataset"]
+    at = ", ".join(sorted({state[2] for state in states}))
+    return Finding(
+        "stuck",
+        Severity.STUCK,
+        f"{text.splitlines()[0].removeprefix('RuntimeError: ')[:200]}{f'; workers were at sample {at}' if at else ''}",
+        "a sample took longer than the timeout of the DataLoader",
+        "look at what these samples wait for; a larger timeout= if they only are slow",
+        str(seen.facts["dataset_place"]),
+        13,
+    )
 
 
 def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder: Path | None) -> Finding:
@@ -74,7 +111,7 @@ def _killed(seen: Observation, ending: Ending, kills_before: int | None, folder:
             else ""
         )
         change = "look at `dmesg -T | grep -i kill` and the job's memory limit; fewer num_workers, prefetch_factor=1"
-    elif code > 0 or "exit code" in how:
+    elif code > 0:
         why = "the program or a library called exit in the worker"
         change = "look for sys.exit and os._exit in the dataset; run it with num_workers=0 to see more"
     else:
@@ -97,6 +134,8 @@ def _dead(ending: Ending) -> tuple[int, str, int]:
     for word, name in _SIGNALS.items():
         if f"signal: {word}" in ending.text:
             return pid, f"was ended by {name}", -1
+    if exit_code := _CODE.search(ending.text):
+        return pid, f"ended with exit code {exit_code[1]}", int(exit_code[1])
     return pid, f"is gone: {ending.text.splitlines()[0][:300]}", 0
 
 

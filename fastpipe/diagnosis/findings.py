@@ -50,7 +50,16 @@ class Finding:
 
 
 # What ends a training, then what makes its samples wrong: the rest costs time or memory.
-_FIRST = ("no-main-guard", "worker-killed", "small-shared-memory", "open-files", "shared-file", "bad-sample", "error")
+_FIRST = (
+    "no-main-guard",
+    "worker-killed",
+    "small-shared-memory",
+    "open-files",
+    "shared-file",
+    "bad-sample",
+    "error",
+    "too-many-workers",  # makes all else slow
+)
 
 
 def ordered(findings: list[Finding]) -> list[Finding]:

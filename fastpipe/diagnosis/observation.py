@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ class Batch:
         asked_s, came_s: when it was asked for and when it was there.
         size_bytes: of its tensors.
         stepped_s: when the step ended that got it; None where that was not seen.
+        sampler_s: seconds that the sampler took since the batch before, in the process that iterates.
     """
 
     epoch: int
@@ -28,6 +29,7 @@ class Batch:
     came_s: float
     size_bytes: int
     stepped_s: float | None = None
+    sampler_s: float = 0.0
 
     @property
     def wait_s(self) -> float:
@@ -120,12 +122,14 @@ class Epoch:
         place: the user's line that asked; "" where that is not known.
         sampler: name and epoch of a sampler that shuffles by its epoch; None of others.
         made: which of the DataLoaders made at the same line it is of.
+        changed: attributes of the dataset that have another value than when workers that persist were started.
     """
 
     at_s: float
     place: str = ""
     sampler: dict[str, Any] | None = None
     made: int = 0
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,11 +140,13 @@ class Ending:
         text: type and message.
         place: the user's line that it came through; "" where there is none.
         exits: workers that had ended with an error: number, process, exit code.
+        refused: attributes of the dataset that pickle refuses, where it refused.
     """
 
     text: str
     place: str = ""
     exits: tuple[tuple[int, int, int], ...] = ()
+    refused: tuple[dict[str, str], ...] = ()
 
 
 @dataclass
@@ -194,15 +200,18 @@ def observation(path: Path) -> Observation | None:
     seen = Observation(path.stem.removeprefix("loader-"), facts)
     for line in lines:
         if "batch" in line:
-            batch = Batch(line["epoch"], line["batch"], line["asked"], line["came"], line["bytes"])
+            batch = Batch(
+                line["epoch"], line["batch"], line["asked"], line["came"], line["bytes"], sampler_s=line["sampler"]
+            )
             seen.batches.append(batch)
             if "snapshot" in line:
                 seen.snapshots.append(_snapshot(len(seen.batches) - 1, line["snapshot"]))
         elif "stepped" in line:
-            last = seen.batches[-1]
-            seen.batches[-1] = Batch(last.epoch, last.number, last.asked_s, last.came_s, last.size_bytes, line["at"])
+            seen.batches[-1] = replace(seen.batches[-1], stepped_s=line["at"])
         elif "epoch" in line:
-            seen.epochs.append(Epoch(line["at"], line["place"], line["sampler"]))
+            seen.epochs.append(
+                Epoch(line["at"], line["place"], line["sampler"], changed=tuple(line.get("changed", ())))
+            )
         elif "error" in line:
             seen.errors.append(ending(line))
         elif "holds" in line:
@@ -217,7 +226,7 @@ def observation(path: Path) -> Observation | None:
 def ending(line: dict[str, Any]) -> Ending:
     """From the line of a file."""
     exits = tuple((number, pid, code) for number, pid, code in line.get("exits", ()))
-    return Ending(line["error"], line["place"], exits)
+    return Ending(line["error"], line["place"], exits, tuple(line.get("refused", ())))
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:

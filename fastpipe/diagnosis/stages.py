@@ -65,7 +65,7 @@ def stages(seen: Observation) -> Stages | None:
     # The first batch of each worker comes when the worker has started: that is the start of the epoch.
     later = [batch for batch in batches if batch.number >= max(seen.num_workers, 1)]
     wait_s = _mean([batch.wait_s for batch in later]) if later else 0.0
-    steps = _steps(batches) if seen.facts["step"] else []
+    steps = steps_s(batches) if seen.facts["step"] else []
     step_s = _mean(steps) if steps and statistics.median(steps) > _LEAST_STEP_S else None
     firsts = [batch for batch in batches if batch.number == 0]
     starts = [batch.came_s - seen.epochs[batch.epoch].at_s for batch in firsts if batch.epoch < len(seen.epochs)]
@@ -93,7 +93,7 @@ def _mean(values: list[float] | list[int]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-def _steps(batches: list[Batch]) -> list[float]:
+def steps_s(batches: list[Batch]) -> list[float]:
     """Seconds of each step whose end was seen: by itself, or by the asking for the next batch."""
     found = []
     for batch, after in zip(batches, [*batches[1:], None], strict=True):

@@ -99,7 +99,7 @@ def wait_of(seen: Observation, worker: Worker, stack: Stack) -> Wait | None:
     in_lock = any("multiprocessing/synchronize.py" in each.file and each.function == "__enter__" for each in inner)
     if in_lock or (_LOCKS.search(text) and not inner):
         return _lock(seen, worker, text)
-    for frame in inner:
+    for frame in reversed(inner):  # the call that the user's line makes tells more than what it is made of
         for file, functions, why, change in _CALLS:
             if file in frame.file and frame.function in functions:
                 return Wait(why, change, 1)

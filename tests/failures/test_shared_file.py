@@ -12,7 +12,7 @@ import fastpipe
 
 def test_workers_read_from_each_others_position() -> None:
     script = """
-        import json, os, sys, tempfile
+        import json, os, sys, tempfile, time
         import numpy as np
         from torch.utils.data import DataLoader, Dataset
 
@@ -22,12 +22,13 @@ def test_workers_read_from_each_others_position() -> None:
                 self.file = open(path, "rb", buffering=0) if early else None
 
             def __len__(self):
-                return 20_000
+                return 4_000
 
             def __getitem__(self, number):
                 if self.file is None:
                     self.file = open(self.path, "rb", buffering=0)
                 self.file.seek(8 * number)
+                time.sleep(1e-4)  # what a slower disk needs
                 return int(np.frombuffer(self.file.read(8), np.int64)[0]) == number
 
         def wrong(early):
@@ -36,7 +37,7 @@ def test_workers_read_from_each_others_position() -> None:
 
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "records")
-            np.arange(20_000).tofile(path)
+            np.arange(4_000).tofile(path)
             print(json.dumps([wrong(early=True), wrong(early=False)]))
     """
     early, late = run(script).figures()

@@ -23,6 +23,7 @@ def check(seen: Observation) -> Iterator[Finding]:
     fresh = list(_fresh_iterators(seen))
     yield from fresh
     yield from _set_epoch(seen)
+    yield from _stale(seen)
     found = stages(seen)
     if found is not None and not fresh:
         yield from _slow_start(seen, found)
@@ -78,6 +79,24 @@ def _set_epoch(seen: Observation) -> Iterator[Finding]:
         "sampler.set_epoch(epoch) before this line, in each epoch",
         epochs[-1].place or seen.made_at,
         17,
+    )
+
+
+def _stale(seen: Observation) -> Iterator[Finding]:
+    """A dataset that the program changes, and of which workers that persist have a copy."""
+    changed = [epoch for epoch in seen.epochs if epoch.changed]
+    if not changed or seen.num_workers == 0:
+        return
+    name = f"dataset.{changed[0].changed[0]}"
+    yield Finding(
+        "stale-dataset",
+        Severity.BAD,
+        f"{name} has another value than when the workers were started",
+        "persistent_workers=True: each worker keeps the copy of the dataset of its start, and sees no change",
+        "persistent_workers=False, or pass the value to the workers by torch.tensor(...).share_memory_() or "
+        "multiprocessing.Value",
+        changed[0].place or seen.made_at,
+        14,
     )
 
 

@@ -17,10 +17,26 @@ _MOST_OF_SHARED_MEMORY = 0.8
 
 def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     """Options that do nothing, or more than is good."""
+    yield from _no_batches(seen)
     yield from _without_workers(seen)
     yield from _pinning(seen)
     yield from _workers(seen, around)
     yield from _made_ahead(seen, around)
+
+
+def _no_batches(seen: Observation) -> Iterator[Finding]:
+    if seen.facts["batches"] == 0 and not seen.batches:
+        left_out = bool(seen.facts["length"]) and seen.facts["drop_last"]
+        yield Finding(
+            "no-batches",
+            Severity.BAD,
+            f"the dataset has {seen.facts['length']} samples, and an epoch has no batch",
+            f"drop_last=True leaves out the only batch: it has less than batch_size={seen.facts['batch_size']} samples"
+            if left_out
+            else "len(dataset) or len(sampler) is 0",
+            "a smaller batch_size, or drop_last=False" if left_out else "look at how the dataset lists its samples",
+            seen.made_at,
+        )
 
 
 def _without_workers(seen: Observation) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.observation import Fetch, Observation
 from fastpipe.diagnosis.stages import stages
 from fastpipe.diagnosis.words import milliseconds
+from fastpipe.errors import readable
 
 _TIMES_MEDIAN = 10
 _LEAST_S = 0.05
@@ -77,7 +78,7 @@ def failures(seen: Observation) -> Iterator[Finding]:
     if not found or shared(seen):
         return
     first = found[0]
-    where = first["place"] or str(seen.facts["dataset_place" if first["failed"] == "dataset" else "collate_place"])
+    where = first["place"] or str(seen.facts["dataset_place"])
     name = f" ({first['name']})" if first["name"] else ""
     reading = f"reading sample {first['sample']}{name}" if first["failed"] == "dataset" else "collate_fn"
     what = f"{reading} raised {first['error']}"
@@ -100,7 +101,19 @@ def failures(seen: Observation) -> Iterator[Finding]:
             13,
         )
         return
-    mistake = bool(first.get("mistake")) or first["failed"] != "dataset"
+    mistake = bool(first.get("mistake"))
+    if first["failed"] == "collate":
+        yield Finding(
+            "unequal-samples" if "equal size" in first["error"] else "bad-collate",
+            Severity.BAD,
+            what,
+            "collate_fn makes a batch of samples that do not fit together",
+            "return samples of the same shape, type and number of parts (resize or pad them), or give DataLoader "
+            f"({readable(seen.made_at)}) a collate_fn that takes them as they are",
+            where,
+            13,
+        )
+        return
     yield Finding(
         "bad-sample",
         Severity.BAD,

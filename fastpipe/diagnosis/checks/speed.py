@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.observation import Observation
-from fastpipe.diagnosis.stages import Stages, stages
+from fastpipe.diagnosis.stages import Stages, stages, steps_s
 from fastpipe.diagnosis.surroundings import Surroundings
 from fastpipe.diagnosis.words import count, milliseconds
+from fastpipe.errors import readable
 
 _MOST_WAITING = 0.2
 _LEAST_WAIT_S = 5e-3
@@ -30,10 +31,30 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     found = stages(seen)
     if found is None:
         return
-    if found.step_s is not None and not _keeps_up(seen, found) and not _others_work(seen, found, around):
-        yield from _waiting(seen, found, around)
+    if found.step_s is not None and not _keeps_up(seen, found):
+        if (sampler_s := _sampler_s(seen)) > max(found.wait_s / 2, _LEAST_WAIT_S):
+            yield _slow_sampler(seen, found, sampler_s)
+        elif not _others_work(seen, found, around):
+            yield from _waiting(seen, found, around)
     elif seen.num_workers == 0 and found.step_s is None and found.fetch_s > _LEAST_ALONE_S:
         yield _no_workers(seen, found, around, Severity.NOTE)
+
+
+def _sampler_s(seen: Observation) -> float:
+    """Seconds that the sampler takes for a batch."""
+    return statistics.fmean([batch.sampler_s for batch in seen.batches])
+
+
+def _slow_sampler(seen: Observation, found: Stages, sampler_s: float) -> Finding:
+    return Finding(
+        "slow-sampler",
+        Severity.BAD,
+        f"the sampler takes {milliseconds(sampler_s)} for a batch, and the loop waits {milliseconds(found.wait_s)}",
+        "the sampler runs in the process of the training loop, between two batches",
+        "draw the numbers of a whole epoch at once, at the start of the sampler's __iter__",
+        str(seen.facts["sampler_place"]),
+        6,
+    )
 
 
 def bottleneck(seen: Observation, found: Stages) -> str:
@@ -69,7 +90,8 @@ def _others_work(seen: Observation, found: Stages, around: Surroundings) -> bool
     delayed = found.delayed or 0.0
     if delayed < _CROWDED or seen.num_workers > around.cpus or found.on_cpu > 1:
         return False
-    return found.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < (found.step_s or 0.0)
+    short_s = statistics.quantiles([*steps_s(seen.batches), 0.0], n=10)[1]  # of a step that nobody delayed
+    return found.fetch_s * (1 - delayed) / max(seen.num_workers, 1) < short_s
 
 
 def _late(seen: Observation, found: Stages) -> float:
@@ -137,14 +159,15 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
         name, place = "slow-dataset", str(seen.facts["dataset_place"])
         if found.collate_s > found.dataset_s:
             name, place = "slow-collate", str(seen.facts["collate_place"])
-        if delayed > _CROWDED:
+        computing = found.on_cpu / max(1 - min(delayed, 0.99), 0.01)  # of the time in which it had a CPU
+        if delayed > _CROWDED and seen.num_workers >= around.cpus:
             why = "more threads are ready to run than there are CPUs"
             change = (
                 f"fewer workers or fewer threads for the {count(around.cpus, 'CPU')} granted: OMP_NUM_THREADS=1, "
                 "cv2.setNumThreads(0) in worker_init_fn"
             )
             section = 2
-        elif found.on_cpu > 0.5 and seen.num_workers >= around.cpus:
+        elif computing > 0.5 and seen.num_workers >= around.cpus:
             why = (
                 f"all {count(around.cpus, 'CPU')} granted are in use: making samples needs more CPU time than there is"
             )
@@ -152,9 +175,12 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
                 f"make {'collate_fn' if name == 'slow-collate' else 'a sample'} faster, at this line (decode smaller "
                 "images, move augmentation to the GPU), or use fastpipe.loader"
             )
-        elif found.on_cpu > 0.5:
-            why, place = "a worker uses at most one CPU, and there are more CPUs", seen.made_at
-            change = f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers}"
+        elif computing > 0.5:
+            why = "a worker uses at most one CPU, and there are more CPUs"
+            change = (
+                f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers} ({readable(seen.made_at)}); or make "
+                "this line faster"
+            )
         else:
             why = "workers spend more time on waiting for the disk, the network or a lock than on computing"
             change = (

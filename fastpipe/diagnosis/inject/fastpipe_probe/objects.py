@@ -7,6 +7,7 @@ import dis
 import functools
 import inspect
 import os
+import pickle
 import random
 import sys
 import types
@@ -150,6 +151,33 @@ def unpicklable(root: object, name: str) -> list[dict[str, str]]:
                 kind += "function" if isinstance(value, types.FunctionType) else "class"
             found.append({"path": path, "kind": kind, "place": place(value)})
     return found[:_ITEMS]
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+def refused_by_pickle(root: Any, name: str) -> list[dict[str, str]]:
+    """The attributes of an object that pickle refuses, such as a lock, a generator or an open file."""
+    found = []
+    for key, value in list(getattr(root, "__dict__", {}).items())[:_ITEMS]:
+        try:
+            pickle.Pickler(_Nowhere()).dump(value)
+        except Exception as problem:
+            found.append({"path": f"{name}.{key}", "kind": str(problem)[:200], "place": place(root)})
+    return found
+
+
+def plain_values(root: Any) -> dict[str, str]:
+    """The numbers, words and truth values that an object has as attributes, and that its methods read."""
+    plain = (str, int, float, bool, type(None))
+    items = list(getattr(root, "__dict__", {}).items())[: 4 * _ITEMS]
+    methods = [each for each in _functions(root) if each.__name__ != "__init__" and is_own(each.__code__.co_filename)]
+    read = {step.argval for each in methods for step in dis.get_instructions(each) if step.opname == "LOAD_ATTR"}
+    return {key: repr(value)[:100] for key, value in items if isinstance(value, plain) and key in read}
 
 
 def heavy(root: object, name: str) -> list[dict[str, Any]]:

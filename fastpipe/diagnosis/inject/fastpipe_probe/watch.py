@@ -14,7 +14,7 @@ from typing import Any
 from .files import Log, State
 from .inherited import held_lock, is_lock, note_threads
 from .machine import Snapshots
-from .objects import batch_bytes, heavy, own_place, place, reached, unpicklable
+from .objects import batch_bytes, heavy, own_place, place, plain_values, reached, refused_by_pickle, unpicklable
 from .own import raised_at
 from .worker import WorkerWatch, watch_without_workers
 
@@ -46,6 +46,8 @@ class LoaderWatch:
         self._epoch = -1
         self._number = 0
         self._loader = weakref.ref(loader)
+        self._values: dict[str, str] = {}
+        self._indices = _TimedIndices(iter(()))
         self.starting: list[Any] = []  # processes of workers that pickle is, or was, at work for
         told = facts(loader, made_at)
         self._forked = told["method"] == "fork"
@@ -59,6 +61,7 @@ class LoaderWatch:
         watch = WorkerWatch(self._folder, self.key, init, forked=self._forked)
         self.starting = watch.starting
         loader.worker_init_fn = watch
+        self._values = plain_values(loader.dataset)
         if self._forked and loader.num_workers:
             self._note_locks(loader)
         try:
@@ -68,6 +71,8 @@ class LoaderWatch:
         fetcher = getattr(iterator, "_dataset_fetcher", None)
         if fetcher is not None:
             watch_without_workers(self._folder, self.key, fetcher, loader.dataset)
+        if type(iterator).__module__ == "torch.utils.data.dataloader":
+            iterator._sampler_iter = self._indices = _TimedIndices(iterator._sampler_iter)
         return iterator
 
     def _note_locks(self, loader: Any) -> None:
@@ -86,7 +91,11 @@ class LoaderWatch:
         self._number = 0
         self._state.set("starting")
         loader = self._loader()
-        self._log.write({"epoch": self._epoch, "at": time.monotonic(), "place": line, "sampler": _sampler(loader)})
+        told = {"epoch": self._epoch, "at": time.monotonic(), "place": line, "sampler": _sampler(loader)}
+        if self._values and loader is not None and loader.persistent_workers:
+            now = plain_values(loader.dataset)
+            told["changed"] = [key for key, value in self._values.items() if now.get(key, value) != value]
+        self._log.write(told)
 
     def asked(self) -> None:
         """A batch is asked for."""
@@ -98,6 +107,7 @@ class LoaderWatch:
         came_s = time.monotonic()
         line: dict[str, Any] = {"batch": self._number, "epoch": self._epoch, "asked": self._asked_s, "came": came_s}
         line["bytes"] = batch_bytes(batch)
+        line["sampler"], self._indices.seconds = self._indices.seconds, 0.0
         if self._snapshots.due(came_s):
             line["snapshot"] = self._snapshots.take()
         self._number += 1
@@ -122,9 +132,16 @@ class LoaderWatch:
                 "at": time.monotonic(),
                 "place": raised_at(problem) or line,
                 "exits": exits(iterator) if isinstance(problem, _GONE) else [],
+                "refused": self._refused(problem),
             }
         )
         self._state.set("failed")
+
+    def _refused(self, problem: BaseException) -> list[dict[str, str]]:
+        loader = self._loader()
+        if loader is None or "pickle" not in f"{type(problem).__name__}: {problem}".lower():
+            return []
+        return refused_by_pickle(loader.dataset, "dataset")
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         """A copy of a watched loader, in another process or not, has no watch."""
@@ -133,6 +150,24 @@ class LoaderWatch:
     def here(self) -> bool:
         """Whether this is the process that made it: a forked child has a copy."""
         return os.getpid() == self._process
+
+
+class _TimedIndices:
+    """A sampler's iterator, and how long it took for its numbers."""
+
+    def __init__(self, indices: Any) -> None:
+        self._own = indices
+        self.seconds = 0.0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        began_s = time.monotonic()
+        try:
+            return next(self._own)
+        finally:
+            self.seconds += time.monotonic() - began_s
 
 
 def exits(iterator: Any) -> list[list[int]]:
@@ -183,6 +218,8 @@ def facts(loader: Any, made_at: str) -> dict[str, Any]:
         "dataset_place": own_place(dataset, "dataset") or made_at,
         "collate": getattr(collate, "__qualname__", type(collate).__name__),
         "collate_place": own_place(collate, "collate_fn") or made_at,
+        "sampler_place": own_place([loader.batch_sampler, loader.sampler], "sampler") or made_at,
+        "drop_last": loader.drop_last,
         "init": loader.worker_init_fn is not None,
         "init_place": place(loader.worker_init_fn) if loader.worker_init_fn is not None else "",
         "locks": [path for path, value in reached(dataset) if is_lock(value)][:4],
