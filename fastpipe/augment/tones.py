@@ -62,25 +62,28 @@ def equalize(images: Tensor) -> Tensor:
     """Evens out how often each tone of 256 occurs in each channel; Pillow's rule."""
     count, channels, height, width = images.shape
     pixels = height * width
-    tones = images.mul(256 - 1e-3).to(torch.int64).view(count, channels, pixels)
+    tones = images.mul_(256 - 1e-3).to(torch.int64).view(count, channels, pixels)
     histogram = _histogram(tones)
-    before = histogram.cumsum(2).sub_(histogram)
+    up_to = histogram.cumsum(2)
     # Pillow leaves the last tone that occurs out of the count: from there on the sum is all pixels.
-    step = (histogram.add_(before) % pixels).amax(2, keepdim=True) // 255
-    table = before.add_(step // 2).div_(step.clamp_min(1), rounding_mode="floor").clamp_max_(255)
+    step = (up_to % pixels).amax(2, keepdim=True) // 255
+    table = up_to.sub_(histogram).add_(step // 2).div_(step.clamp_min(1), rounding_mode="floor").clamp_max_(255)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
-    return table.mul(1 / 255).gather(2, tones).view_as(images)
+    torch.gather(table.mul(1 / 255), 2, tones, out=images.view(count, channels, pixels))
+    return images
 
 
 def _histogram(tones: Tensor) -> Tensor:
-    """(n, 3, pixels) of 256 tones -> (n, 3, 256) int64, how often each occurs.
+    """(n, 3, pixels) of 256 tones -> (n, 3, 256), how often each occurs.
 
     On a GPU, neighbouring pixels count in tables of their own: in a flat image all of them would add to one number, one
     after the other.
     """
     count, channels, pixels = tones.shape
-    lanes = 1 if placement.on_cpu(tones.device) else math.gcd(pixels, _LANES)
-    index = tones.view(count, channels, pixels // lanes, lanes)
-    histogram = torch.zeros((count, channels, 256, lanes), dtype=torch.int32, device=tones.device)
+    shape: tuple[int, ...] = (count, channels, 256)
+    if not placement.on_cpu(tones.device):
+        lanes = math.gcd(pixels, _LANES)
+        shape, tones = (*shape, lanes), tones.view(count, channels, pixels // lanes, lanes)
     one = torch.ones((), dtype=torch.int32, device=tones.device)
-    return histogram.scatter_add_(2, index, one.expand_as(index)).sum(3)
+    histogram = torch.zeros(shape, dtype=torch.int32, device=tones.device).scatter_add_(2, tones, one.expand_as(tones))
+    return histogram if histogram.ndim == 3 else histogram.sum(3)
