@@ -11,9 +11,9 @@ its draws belong to the batch, as asked for.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from fastpipe.augment import kornia_modules
+from fastpipe.augment import kornia_modules, placement
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
+from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
 
 GROUPS = 2  # calls a batch of a module that draws something once a call
 POLICY_GROUPS = 16  # and of a module that chooses among other modules
-_LARGEST = 2**13  # numbers a sample; a larger parameter is made on the device
+CPU_BYTES = 2**24  # of float32 images that a CPU does at once: two to four times as fast as 256 of 224 x 224
 _WORD = 2**64 - 1
-_CPU, _META = torch.device("cpu"), torch.device("meta")
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class Call:
     """One call of the module.
 
     Attributes:
-        rows: numbers in the batch of the images that it changes; None: all of them. One image comes twice, because
-            modules draw for one image as they draw once for a batch.
+        rows: numbers in the batch of the images that it changes, one image twice; None: all of them.
         seed: of its draws that are not by sample.
         leaves, tree: its parameters; None: made on the device.
     """
@@ -51,21 +51,6 @@ class Call:
     seed: int
     leaves: list[Any] | None
     tree: TreeSpec | None
-
-
-@dataclass(frozen=True)
-class _Nature:
-    """What a module does with images of a size: found out once, with two images.
-
-    Attributes:
-        draws_once: it draws something once a call.
-        whole_maps: parameters are as large as images.
-        size: (height, width) of its results.
-    """
-
-    draws_once: bool
-    whole_maps: bool
-    size: tuple[int, int]
 
 
 class Kornia(Operation):
@@ -83,7 +68,7 @@ class Kornia(Operation):
         kornia_modules.keep_apart(self, module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
         self._row_by_row = kornia_modules.draws_row_by_row(module)
-        self._natures: dict[tuple[int, int], _Nature] = {}
+        self._natures: dict[tuple[int, int], Nature] = {}
         self._on_device: list[int] | None = None
 
     @torch.no_grad()
@@ -91,9 +76,9 @@ class Kornia(Operation):
         """Host: its calls. Arrays: a call's rows, and its parameters; or the samples' seeds."""
         kornia_modules.place(self.module, _CPU)
         nature = self._nature(size)
-        seeds = draws.sample_bits(Stream.MODULE, position).view(np.int64)
+        seeds = _at_least_two(draws.sample_bits(Stream.MODULE, position).view(np.int64))
         calls, arrays = [], {}
-        for number, (group, rows) in enumerate(self._parts(draws, position, seeds, size, nature)):
+        for number, (group, rows) in enumerate(self._grouped(draws, position, seeds, size, nature)):
             seed = draws.group_seed(Stream.MODULE, position, group)
             chosen = seeds if rows is None else seeds[rows]
             leaves, tree = None, None
@@ -118,45 +103,51 @@ class Kornia(Operation):
     def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
         """Carries its calls out; raises ConfigError where it returns no batch."""
         kornia_modules.place(self.module, images.device)
+        alone = len(images) == 1
+        if alone:
+            images = images.repeat(2, 1, 1, 1)
         for number, call in enumerate(host):
             prefix = f"{number}."
             given = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-            part = images if call.rows is None else images.index_select(0, given["rows"])
-            result = checked_result(self.module, self._called(part, call, given), len(part))
-            if call.rows is None:
-                images = result
-            elif len(images) == 1:
-                images = result[:1]
-            else:
-                images = images.index_copy_(0, given["rows"], result.to(images.dtype))
-        return images
+            rows, parts = given.get("rows"), self._in_parts(images, call)
+            for begin, end in parts:
+                part = images[begin:end] if rows is None else images.index_select(0, rows[begin:end])
+                made = checked_result(self.module, self._called(part, call, given, begin, end), len(part))
+                if rows is not None:
+                    images.index_copy_(0, rows[begin:end], made.to(images.dtype))
+                elif len(parts) > 1:
+                    images[begin:end] = made
+                else:
+                    images = made
+        return images[:1] if alone else images
 
-    def _nature(self, size: tuple[int, int]) -> _Nature:
+    def _nature(self, size: tuple[int, int]) -> Nature:
         if size not in self._natures:
-            with torch.no_grad(), BySample(torch.arange(2), generator=torch.Generator().manual_seed(0)) as mode:
-                parameters = self.module.forward_parameters(torch.Size((2, 3, *size)))
-            leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
-            after = size
-            if self._single and self.module.p == self.module.p_batch == 1:
-                with torch.no_grad():
-                    after = tuple(self.module(torch.zeros(2, 3, *size), params=parameters).shape[2:])
-            large = any(leaf.numel() > 2 * _LARGEST for leaf in leaves)
-            self._natures[size] = _Nature(mode.others > 0, large, after)
+            self._natures[size] = nature_of(self.module, size)
         return self._natures[size]
 
-    def _parts(
-        self, draws: Draws, position: int, seeds: NDArray[np.int64], size: tuple[int, int], nature: _Nature
+    def _in_parts(self, images: Tensor, call: Call) -> list[tuple[int, int]]:
+        """Which rows of a call are done at once: (first, row after the last); a CPU does as many as CPU_BYTES says."""
+        count = len(images) if call.rows is None else len(call.rows)
+        pieces = 1
+        if placement.on_cpu(images.device) and self._nature((images.shape[2], images.shape[3])).by_row is not None:
+            pieces = max(1, count // max(2, CPU_BYTES // (4 * images[0].numel())))
+        bounds = np.linspace(0, count, pieces + 1).astype(int).tolist()
+        return list(pairwise(bounds))
+
+    def _grouped(
+        self, draws: Draws, position: int, seeds: NDArray[np.int64], size: tuple[int, int], nature: Nature
     ) -> list[tuple[int | None, NDArray[np.int64] | None]]:
         """The groups of a batch, and the rows of each that are changed; None: all rows."""
         rows = self._changed(seeds, draws.group_seed(Stream.MODULE, position, None), size)
         groups: list[int | None] = [None]
         if nature.draws_once and not self._by_batch and not self._row_by_row:
             groups = list(range(GROUPS if self._single else POLICY_GROUPS))
-        if groups == [None] and len(rows) == len(seeds) > 1:
+        if groups == [None] and len(rows) == len(seeds):
             return [(None, None)]
-        of_row = draws.group_of(Stream.MODULE_GROUP, position, len(groups))[rows]
+        of_row = _at_least_two(draws.group_of(Stream.MODULE_GROUP, position, len(groups)))[rows]
         parts = [(group, rows[of_row == number]) for number, group in enumerate(groups)]
-        return [(group, np.resize(mine, max(2, len(mine)))) for group, mine in parts if len(mine)]
+        return [(group, _at_least_two(mine)) for group, mine in parts if len(mine)]
 
     @property
     def _by_batch(self) -> bool:
@@ -168,10 +159,9 @@ class Kornia(Operation):
         count, module = len(seeds), self.module
         if not self._single or module.p == module.p_batch == 1:
             return np.arange(count)
-        shape = (max(2, count), 3, *size)
-        with self._draws(np.resize(seeds, shape[0]), seed):
-            chosen = module.__batch_prob_generator__(shape, module.p, module.p_batch, module.same_on_batch)
-        return np.flatnonzero(chosen.numpy()[:count] > 0.5)
+        with self._draws(seeds, seed):
+            chosen = module.__batch_prob_generator__((count, 3, *size), module.p, module.p_batch, module.same_on_batch)
+        return np.flatnonzero(chosen.numpy() > 0.5)
 
     def _drawn(self, seeds: NDArray[np.int64], seed: int, size: tuple[int, int]) -> Any:
         if self._row_by_row:
@@ -193,45 +183,28 @@ class Kornia(Operation):
     def _draws(self, seeds: NDArray[np.int64], seed: int) -> BySample:
         return BySample(torch.from_numpy(seeds), generator=torch.Generator().manual_seed(seed))
 
-    def _called(self, images: Tensor, call: Call, given: Mapping[str, Tensor]) -> object:
+    def _called(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> object:
+        """Calls the module with images that belong to the rows from begin to end of a call."""
         if call.leaves is None or call.tree is None:
             generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
-            with BySample(given["seeds"], generator=generator.manual_seed(call.seed), onto=images.device):
+            with BySample(given["seeds"][begin:end], generator=generator.manual_seed(call.seed), onto=images.device):
                 parameters = self.module.forward_parameters(images.shape)
             return self.module(images, params=parameters)
         leaves = list(call.leaves)
-        if images.device != _CPU:
+        if images.device != _CPU and self._single:
             if self._on_device is None:
-                self._on_device = self._wanted_there(images, call.leaves, call.tree)
+                self._on_device = computed_with(self.module, images, call.leaves, call.tree)
             for place in self._on_device:
                 leaves[place] = given[str(place)]
+        for place in self._nature((images.shape[2], images.shape[3])).by_row or ():
+            leaves[place] = leaves[place][begin:end]
         return self.module(images, params=tree_unflatten(leaves, call.tree))
 
     def _tensors(self, leaves: list[Any]) -> list[int]:
         """The places of the parameters that may go to the device; those of a module that chooses others stay."""
         return [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)] if self._single else []
 
-    def _wanted_there(self, images: Tensor, leaves: list[Any], tree: TreeSpec) -> list[int]:
-        """The places of the parameters that it only computes with: found out once, on tensors without data.
 
-        A module that asks for the value of a parameter on a device would wait for it there.
-        """
-        module = copy.deepcopy(self.module)
-        kornia_modules.place(module, _META)
-        images = torch.empty_like(images, device=_META)
-        places = self._tensors(leaves)
-
-        def works(wanted: list[int]) -> bool:
-            trial = [leaf.to(_META) if place in wanted else leaf for place, leaf in enumerate(leaves)]
-            try:
-                module(images, params=tree_unflatten(trial, tree))
-            except Exception:  # kornia has many for tensors of two devices, and torch for values that are not there
-                return False
-            return True
-
-        if works(places):
-            return places
-        wanted: list[int] = []
-        for place in places:
-            wanted += [place] if works([*wanted, place]) else []
-        return wanted
+def _at_least_two(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same, or the one row twice: a module's draws for one image look like draws for a whole batch."""
+    return np.resize(rows, max(2, len(rows)))

@@ -155,3 +155,22 @@ def test_generators_are_never_drawn_from() -> None:
     for name in CASES:
         Augment(CASES[name](), mean=None, std=None)(photos(3, *SIZE))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_how_a_batch_is_cut_on_a_cpu_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = photos(11, *SIZE)
+    expected = {name: Augment(make(), mean=None, std=None)(images, batch=1) for name, make in CASES.items()}
+    monkeypatch.setattr(kornia_operation, "CPU_BYTES", 4 * images[0].numel() * 3)
+    calls: list[int] = []
+    brightness = k.RandomBrightness((0.5, 1.5))
+    apply = brightness.apply_transform
+
+    def note(images: Tensor, *rest: Any, **more: Any) -> Tensor:
+        calls.append(len(images))
+        return apply(images, *rest, **more)
+
+    monkeypatch.setattr(brightness, "apply_transform", note)
+    for name, make in CASES.items():
+        module = brightness if name == "RandomBrightness" else make()
+        assert torch.equal(Augment(module, mean=None, std=None)(images, batch=1), expected[name]), name
+    assert calls == [2, 3, 4, 4]  # two images are tried first

@@ -1,0 +1,88 @@
+"""A module of kornia, tried once -> what it draws, what size it returns, and which parameters it only computes with."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
+
+from fastpipe.augment import kornia_modules
+from fastpipe.augment.by_sample import BySample
+
+_LARGEST = 2**13  # numbers a sample; a module with a larger parameter draws it on the device
+_META = torch.device("meta")
+
+
+@dataclass(frozen=True)
+class Nature:
+    """What a module does with images of a size.
+
+    Attributes:
+        draws_once: it draws something once a call.
+        whole_maps: parameters are as large as images.
+        size: (height, width) of its results.
+        by_row: the places of the parameters with a row for each image; None: it has to be called with all of them.
+    """
+
+    draws_once: bool
+    whole_maps: bool
+    size: tuple[int, int]
+    by_row: frozenset[int] | None
+
+
+@torch.no_grad()
+def nature_of(module: Any, size: tuple[int, int]) -> Nature:
+    """Draws parameters for two images of `size`; and for three, to see which of them have a row an image."""
+    parameters, others = _drawn(module, 2, size)
+    leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
+    large = any(leaf.numel() > 2 * _LARGEST for leaf in leaves)
+    if getattr(module, "p_batch", None) != 1:  # it chooses among other modules, or changes a batch or leaves it
+        return Nature(others > 0, large, size, None)
+    after: tuple[int, int] = size
+    by_row: frozenset[int] | None = None
+    if module.p == 1:
+        height, width = module(torch.zeros(2, 3, *size), params=parameters).shape[2:]
+        after = (height, width)
+    # One number is that of an image: RandomMotionBlur takes this image's kernel for all.
+    if after == size and not any(leaf.shape == (1,) for leaf in leaves):
+        more = leaves if large else tree_flatten(_drawn(module, 3, size)[0])[0]
+        pairs = enumerate(zip(leaves, more, strict=True))
+        by_row = frozenset(place for place, (two, three) in pairs if len(two) != len(three))
+    return Nature(others > 0, large, after, by_row)
+
+
+def computed_with(module: torch.nn.Module, images: Tensor, leaves: list[Any], tree: TreeSpec) -> list[int]:
+    """The places of the parameters that it only computes with, tried on tensors without data.
+
+    A module that asks for the value of a parameter on a device would wait for it there.
+    """
+    module = copy.deepcopy(module)
+    kornia_modules.place(module, _META)
+    images = torch.empty_like(images, device=_META)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+    def works(wanted: list[int]) -> bool:
+        trial = [leaf.to(_META) if place in wanted else leaf for place, leaf in enumerate(leaves)]
+        try:
+            module(images, params=tree_unflatten(trial, tree))
+        except Exception:  # kornia has many for tensors of two devices, and torch for values that are not there
+            return False
+        return True
+
+    if works(places):
+        return places
+    wanted: list[int] = []
+    for place in places:
+        wanted += [place] if works([*wanted, place]) else []
+    return wanted
+
+
+def _drawn(module: Any, count: int, size: tuple[int, int]) -> tuple[Any, int]:
+    """Parameters for some images, and how many draws were not by sample."""
+    with BySample(torch.arange(count), generator=torch.Generator().manual_seed(0)) as mode:
+        parameters = module.forward_parameters(torch.Size((count, 3, *size)))
+    return parameters, mode.others
