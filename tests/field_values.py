@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ def rows(dataset: Path, values: str, offsets: str) -> list[NDArray[Any]]:
     flat = column(dataset, values)
     assert bounds[0] == 0
     assert bounds[-1] == len(flat)
-    return [flat[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [flat[start:stop] for start, stop in itertools.pairwise(bounds)]
 
 
 def stored_files(dataset: Path, name: str) -> list[bytes | None]:

@@ -93,53 +93,56 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
     assert digests(tmp_path / "1") == digests(tmp_path / "4")
 
 
-@pytest.mark.parametrize("key", [True, False])
-def test_an_interrupted_writer_goes_on(tmp_path: Path, key: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def add_all(writer: fastpipe.Writer, stop: int | None = None) -> None:
-        for number in range(SAMPLES):
-            if number == stop:
-                raise RuntimeError("stopped")
-            values = sample(number)
-            if not key:
-                values.pop("key")
-            writer.add(**values)
+def add_all(destination: Path, *, stop: bool = False, **changes: Any) -> fastpipe.Writer:
+    """Adds all samples, and fails before the end. One after the other, so that there are finished shards then.
 
-    with fastpipe.Writer(tmp_path / "whole", fields=FIELDS, shard_size=100_000) as writer:
-        add_all(writer)
+    Args:
+        changes: values that all samples get in place of their own.
+    """
+    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1) as writer:
+        for number in range(SAMPLES):
+            values = {**sample(number), **changes}
+            writer.add(**{name: value(number) if callable(value) else value for name, value in values.items()})
+        if stop:
+            raise RuntimeError("stopped")
+    return writer
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+
+
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("changes", [{}, {"key": None}])
+def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) -> None:
+    add_all(tmp_path / "whole", **changes)
     packed = tmp_path / "packed"
-    with pytest.raises(RuntimeError), fastpipe.Writer(packed, FIELDS, shard_size=100_000, workers=1) as writer:
-        writer._ahead._most = 1  # type: ignore[attr-defined]
-        monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
-        add_all(writer, stop=SAMPLES - 1)
-    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True, **changes)
     assert not (packed / "dataset.json").exists()
-    assert len(list(packed.glob("shard-*.tar"))) >= 2
+    assert len(list(packed.glob("shard-*.tar"))) >= 1
     with pytest.raises(fastpipe.DatasetError, match="unfinished"):
         Index(packed)
-    with fastpipe.Writer(packed, FIELDS, shard_size=100_000) as writer:
-        add_all(writer)
-    assert (writer.summary.resumed > 0) == key
-    assert (writer.summary.files < SAMPLES) == key
+    summary = add_all(packed, **changes).summary
+    assert (summary.resumed > 0) == (not changes)  # without keys it begins anew
+    assert (summary.files < SAMPLES) == (not changes)
     assert digests(packed) == digests(tmp_path / "whole")
 
 
-def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+@pytest.mark.usefixtures("one_by_one")
+def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
-    options: dict[str, Any] = {"fields": FIELDS, "shard_size": 100_000, "workers": 1}
-    with pytest.raises(RuntimeError), fastpipe.Writer(packed, **options) as writer:  # noqa: PT012
-        for number in range(SAMPLES):
-            writer.add(**sample(number))
-        raise RuntimeError
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True)
     before = digests(packed)
-    with pytest.raises(PackError, match=r"expected the same keys and labels"):  # noqa: SIM117
-        with fastpipe.Writer(packed, **options) as writer:
-            for number in range(SAMPLES):
-                writer.add(**{**sample(number), "key": f"other-{number}"})
-    with pytest.raises(PackError, match=r"0 samples were added"), fastpipe.Writer(packed, **options):
-        pass
-    with pytest.raises(PackError, match="other sources, fields or options"), fastpipe.Writer(packed):
-        pass
+    for change in ({"key": lambda number: f"other-{number}"}, {"label": 2}):
+        with pytest.raises(PackError, match="expected the same keys and labels"):
+            add_all(packed, **change)
+    with pytest.raises(PackError, match="0 samples were added"):
+        write(packed, 0)
+    with pytest.raises(PackError, match="other sources, fields or options"):
+        write(packed, 0, fields={"caption": "text"})
     assert digests(packed) == before
     write(packed, overwrite=True)
     write(tmp_path / "whole")
