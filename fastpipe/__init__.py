@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
     from fastpipe.monitoring.monitor import monitor
+    from fastpipe.packing.api import pack
+    from fastpipe.packing.writer import Writer
     from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
     from fastpipe.samples.dataset import Dataset
     from fastpipe.show.preview import preview
@@ -47,11 +49,13 @@ __all__ = [
     "Resize",
     "SampleError",
     "Stats",
+    "Writer",
     "__version__",
     "diagnose",
     "loader",
     "monitor",
     "open",
+    "pack",
     "preview",
 ]
 
@@ -68,7 +72,9 @@ _MODULES = {
     "diagnose": "diagnosis",
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",
+    "Writer": "packing.writer",
     "open": "format.index",
+    "pack": "packing.api",
     "preview": "show.preview",
 }
 

@@ -32,11 +32,13 @@ PUBLIC = {
     "Resize",
     "SampleError",
     "Stats",
+    "Writer",
     "__version__",
     "diagnose",
     "loader",
     "monitor",
     "open",
+    "pack",
     "preview",
 }
 

@@ -32,11 +32,12 @@ LAYERS: dict[str, str] = {
     "prometheus": "",
     "show": "cv2 torch",
     "diagnosis": "torch",
-    "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "packing/source": "",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
+    "packing/fields": "PIL",
     "packing/output": "",
-    "packing": "",
+    "packing": "PIL",
+    "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "verify": "",
     "doctor": "cv2 torch",
     "bench": "cv2 turbojpeg webdataset PIL torch",
