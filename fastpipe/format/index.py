@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.fields import read_fields
 from fastpipe.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
+    FIELDS_VERSION,
     INDEX_FILE,
+    NO_LABEL,
     WORK_FOLDER,
     sample_key,
 )
@@ -48,6 +51,8 @@ class Index:
         shard_starts: (shards,) int64: number of the first sample of each shard.
         records: one record per sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
         fingerprint: hex digest that identifies the content and order of this dataset.
+        fields: what samples carry besides image and label, by name.
+        least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
@@ -59,6 +64,8 @@ class Index:
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
+            self.fields = read_fields(info)
+            self.least_label = NO_LABEL if info["version"] == FIELDS_VERSION else 0
             self.jpeg_bytes = count(info["jpeg_bytes"])
             self.shards = columns.of(self.path, info["shards"])
             samples = count(info["samples"])
@@ -167,7 +174,7 @@ class Index:
         # A block of 8 x 8 pixels takes two bits at least: no memory is made for a picture that cannot be there.
         blocks = (width + 7) // 8 * ((height + 7) // 8)
         real = (width > 0) & (height > 0) & (blocks <= 4 * records["size"].astype(np.int64))
-        labelled = (records["label"] >= 0) & (records["label"] < len(self.classes))
+        labelled = (records["label"] >= self.least_label) & (records["label"] < len(self.classes))
         good = placed & real & labelled
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
@@ -247,9 +254,10 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    if info.get("version") != DATASET_VERSION:
+    if info.get("version") not in (DATASET_VERSION, FIELDS_VERSION):
         raise DatasetError(
-            f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
+            f"{file} has format version {info.get('version')!r}; this fastpipe reads versions {DATASET_VERSION} and "
+            f"{FIELDS_VERSION}. "
             f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
     return info

@@ -6,6 +6,7 @@ import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
 DATASET_VERSION = 1
+FIELDS_VERSION = 2  # of datasets with fields, or with samples that have no label
 
 DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
@@ -20,12 +21,13 @@ INDEX_DTYPE = np.dtype(
         ("size", "<u4"),  # of the JPEG, in bytes
         ("width", "<u2"),  # of the picture, in pixels
         ("height", "<u2"),
-        ("label", "<i8"),  # position in dataset.json's list of classes
+        ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL in version 2: none
         ("xxh3_64", "<u8"),  # XXH3-64 of the JPEG's bytes, seed 0
     ]
 )
 
 MAX_SAMPLE_BYTES = 2**32 - 1
+NO_LABEL = -1
 
 
 def shard_name(number: int) -> str:
