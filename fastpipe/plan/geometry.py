@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,18 +62,18 @@ def geometry_of(
     """
     output = np.array(size[::-1])
     pictures = np.stack([widths, heights], axis=1)
-    before = np.ones((len(flips), 2))
-    left_top = np.zeros((len(flips), 2))
+    before: NDArray[Any] = np.ones((len(flips), 2))
+    left_top: NDArray[Any] = np.zeros((len(flips), 2))
+    cut: NDArray[Any] = pictures
     if isinstance(crop, CenterCrop):
         assert crop.resize is not None
         resized, left_top = centered(crop.resize, size, widths, heights)
         before, cut = resized / pictures, np.broadcast_to(output, pictures.shape)
     elif isinstance(crop, RandomResizedCrop):
         left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers
-    else:
-        cut = pictures
-    single = [each.astype(np.float32) for each in (before, left_top, cut, output / cut)]
-    return Geometry(*single, flips, (size[1], size[0]))
+    after = output / cut
+    first, corner, extent, last = (each.astype(np.float32) for each in (before, left_top, cut, after))
+    return Geometry(first, corner, extent, last, flips, (size[1], size[0]))
 
 
 def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> Float32s:
