@@ -15,6 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
+from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, FIELDS_VERSION
 
 
@@ -33,6 +34,31 @@ def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path
         described[field.name] = describe_field(Field(**{**vars(field), "files": hashes}))
     (dataset / DATASET_FILE).write_text(json.dumps(info | {"version": FIELDS_VERSION, "fields": described}))
     return dataset
+
+
+def values_of(index: Index) -> list[tuple[Field, list[Any]]]:
+    """A field of each kind, with values that tell which sample they are of; every third sample has no boxes."""
+    rng = np.random.default_rng(4)
+    records = np.asarray(index.records)
+    boxes, joints = [], []
+    for sample, (width, height) in enumerate(zip(records["width"], records["height"], strict=True)):
+        count = sample % 3
+        corners = np.sort(rng.random((count, 2, 2)) * (width, height), axis=1)
+        boxes.append((corners.reshape(-1, 4).astype(np.float32), sample * 10 + np.arange(count)))
+        seen = rng.integers(0, 3, (count, 4, 1))
+        joints.append(np.concatenate([rng.random((count, 4, 2)) * (width, height), seen], axis=2))
+    everyone = range(len(index))
+    return [
+        (Field("caption", "text"), [f"sample {n} ü" for n in everyone]),
+        (Field("boxes", "boxes", labelled=True), boxes),
+        (Field("plain", "boxes"), [value for value, _ in boxes]),
+        (Field("joints", "keypoints", points=4), joints),
+        (Field("count", "int"), [n * 10**15 for n in everyone]),
+        (Field("gaze", "floats", width=2), [(n, -n / 3) for n in everyone]),
+        (Field("tags", "classes", classes=6), [sorted({n % 6, n // 5 % 6}) for n in everyone]),
+        (Field("notes", "json"), [{"n": n} if n % 2 else None for n in everyone]),
+        (Field("sound", "bytes"), [bytes([n]) * n for n in everyone]),
+    ]
 
 
 def columns(field: Field, values: Sequence[Any]) -> list[NDArray[Any]]:

@@ -14,7 +14,6 @@ from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, Layout, chosen_na
 from fastpipe.plan.batch import Recipe
 
 LAYOUTS = ("list", "flat", "pad")
-_NOT_LOADED = ("mask", "image")
 
 
 def field_reader(
@@ -53,8 +52,6 @@ def field_reader(
             "fastpipe.Dataset(data, fields=...)"
         )
     for name, kind in kinds.items():
-        if kind in _NOT_LOADED:
-            raise ConfigError(f"fields: {name!r} is of kind {kind!r}, which the loader does not give; leave it out")
         if kind == "keypoints" and pairs is None and recipe.flip > 0:
             raise ConfigError(
                 f"fields: {name!r} has points, and hflip mirrors images: a left eye would become a right eye. Pass "

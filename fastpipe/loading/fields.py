@@ -20,6 +20,7 @@ from fastpipe.plan.batch import BatchPlan, Recipe
 from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
 
 OWN = ("image", "label", "id", "key", "valid")
+NOT_LOADED = ("mask", "image")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
 
 
@@ -105,18 +106,28 @@ def keys_of(name: str, field: Field | None, layout: str) -> Iterable[str]:
             yield f"{name}_offsets" if layout == "flat" else f"{name}_counts"
 
 
-def chosen_names(index: Index, fields: object, layout: str) -> tuple[str, ...]:
+def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...] = OWN) -> tuple[str, ...]:
     """Checks the names of fields.
+
+    Args:
+        index: of the dataset.
+        fields: as a user gave them.
+        layout: of boxes, since their companions are names, too.
+        own: names that are no fields of the dataset.
 
     Raises:
         ConfigError: there is no such field, one is there twice, or it is no sequence of names.
     """
-    known = (*OWN, *index.fields)
+    known = (*own, *index.fields)
     if isinstance(fields, str) or not isinstance(fields, (tuple, list)) or not fields:
         raise ConfigError(f"fields: expected names, for example {known[:2]!r}, got {fields!r}")
     for name in fields:
         if name not in known:
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}")
+        if name in index.fields and index.fields[name].kind in NOT_LOADED:
+            raise ConfigError(
+                f"fields: {name!r} is of kind {index.fields[name].kind!r}, which is not loaded; leave it out"
+            )
     keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
     for key in keys:
         if keys.count(key) > 1:
