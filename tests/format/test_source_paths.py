@@ -54,12 +54,13 @@ def test_paths_are_those_of_the_pictures(data: Path) -> None:
 
 def test_few_shards_are_open_at_a_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_paths, "_MOST_OPEN", 2)
-    before = len(os.listdir("/proc/self/fd"))
     index = Index(data)
-    paths = SourcePaths(index)
     numbers = np.random.default_rng(1).permutation(COUNT)
-    assert len(paths.of(numbers, index.read(numbers))) == COUNT
-    assert len(os.listdir("/proc/self/fd")) == before + 3  # the index, too
+    records = index.read(numbers)
+    paths = SourcePaths(index)
+    before = len(os.listdir("/proc/self/fd"))
+    assert len(paths.of(numbers, records)) == COUNT
+    assert len(os.listdir("/proc/self/fd")) == before + 2
 
 
 def test_a_program_may_change_its_folder(data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
