@@ -171,7 +171,7 @@ class _Places:
         self._rows = Rows(offsets, first_byte, _OFFSET_DTYPE)
         self._item_bytes = item_bytes
         first, last = self._rows.of(np.array([0, len(index)])).tolist()
-        if (first, last) != (0, self.count):
+        if (first, last) != (0, self.count) or (self.count and not item_bytes):
             raise DatasetError(
                 f"{self._path}: expected offsets from 0 to {self.count}, the number of values in "
                 f"{self.values.path.name}, got {first} to {last}. The files do not belong together: {_REPAIR}"
@@ -183,7 +183,7 @@ class _Places:
         order = np.argsort(samples, kind="stable")
         before, behind = order[:-1], order[1:]
         good = (begins >= 0) & (begins <= ends) & (ends <= self.count)
-        good &= ends - begins <= MOST_VALUE_BYTES // self._item_bytes
+        good &= (ends - begins) * self._item_bytes <= MOST_VALUE_BYTES
         # No value belongs to two samples: all that a batch reads is in the file.
         good[behind] &= (samples[before] == samples[behind]) | (ends[before] <= begins[behind])
         if not good.all():
@@ -201,6 +201,8 @@ def _flat(
 ) -> NDArray[Any]:
     """The rows of a file from begins[i] on, counts[i] of them, one range after the other."""
     some = np.flatnonzero(counts)
+    if not len(some):
+        return np.empty((0, *dtype.shape), dtype=dtype.base)
     starts = first_byte + begins[some] * dtype.itemsize
     data, places = file.gather(starts, starts + counts[some] * dtype.itemsize)
     lengths = counts[some]
@@ -224,10 +226,11 @@ def _value_dtype(field: Field) -> np.dtype[Any]:
 
 
 def _floats(field: Field, shape: tuple[int, ...]) -> np.dtype[Any]:
-    if not 1 <= math.prod(shape) <= MOST_VALUE_BYTES // 4:
+    least = 0 if field.kind == "keypoints" else 1  # where no sample has points, nobody knows how many they are
+    if not least <= math.prod(shape) <= MOST_VALUE_BYTES // 4:
         raise DatasetError(
-            f"field {field.name!r}: expected values of 1 to {MOST_VALUE_BYTES // 4:,} numbers, got the shape {shape} "
-            f"in dataset.json. It is damaged: {_REPAIR}"
+            f"field {field.name!r}: expected values of {least} to {MOST_VALUE_BYTES // 4:,} numbers, got the shape "
+            f"{shape} in dataset.json. It is damaged: {_REPAIR}"
         )
     return np.dtype(("<f4", shape))
 

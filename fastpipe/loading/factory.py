@@ -15,7 +15,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.loading.field_options import field_reader
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.loading.options import check_labelled, checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
@@ -155,6 +155,8 @@ def loader(
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     index = Index(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    if augmentation is not None:
+        check_labelled(index, augmentation)
     reader = field_reader(
         index,
         recipe,

@@ -146,7 +146,7 @@ def test_a_flipped_bit_is_an_error_or_another_value(dataset: Path, copied: Copy,
         path = copy / FIELDS_FOLDER / file
         whole = path.read_bytes()
         errors = 0
-        for at, bit in flips(min(len(whole), 700)):
+        for at, bit in flips(min(len(whole), 400)):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
             with contextlib.suppress(DatasetError):
                 open_column(index, index.fields[name]).take(everyone)
