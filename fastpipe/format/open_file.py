@@ -82,7 +82,7 @@ class OpenFile:
         """
         if not len(starts):
             return b"", np.empty(0, dtype=np.int64)
-        order = np.argsort(starts, kind="stable")
+        order = np.argsort(starts)
         first, end = starts[order], np.maximum.accumulate(stops[order])
         far = np.concatenate([[True], first[1:] - end[:-1] > _NEAR_BYTES])  # begins a read
         heads = np.flatnonzero(far)
