@@ -55,10 +55,7 @@ class Given:
 
     def read_values(self) -> list[tuple[str, str, Any]]:
         """Name, kind and value of each field."""
-        return [
-            (name, kind, read_file(value) if kind in ("mask", "image") and isinstance(value, str) else value)
-            for name, kind, value in self.values
-        ]
+        return [(name, kind, _read(name, kind, value)) for name, kind, value in self.values]
 
 
 def given(
@@ -154,6 +151,15 @@ def _label(label: object, classes: Mapping[str, int] | None) -> int:
     if not 0 <= number < most:
         raise ImageError(f"label: expected 0 to {most - 1:,}, got {label!r}")
     return number
+
+
+def _read(name: str, kind: str, value: Any) -> Any:
+    if kind not in ("mask", "image") or not isinstance(value, str):
+        return value
+    try:
+        return read_file(value)
+    except ImageError as problem:
+        raise ImageError(f"field {name}: {problem}") from None
 
 
 def _size(picture: str | bytes | NDArray[Any]) -> int:

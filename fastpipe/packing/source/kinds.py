@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.folders import list_flat_folder, list_folder
@@ -20,7 +21,8 @@ from fastpipe.packing.source.tars import list_archives, list_dataset
 __all__ = ["Listing", "Source", "list_sources", "read_source", "read_start"]
 
 _EXPECTED = (
-    "expected a folder with one folder of images for each class, a folder of images, a tar file, or a folder of tars"
+    "expected a folder with one folder of images for each class, a tar file, a folder of tar files, or a folder of "
+    "images without classes"
 )
 _START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
@@ -72,7 +74,7 @@ def _list(root: Path, *, with_fields: bool) -> Listing:
         ours = is_dataset(described)
     except OSError as problem:
         raise PackError(f"cannot read {described}: {problem.strerror}") from problem
-    damaged = not folders and described.name in others and not is_foreign(described)
+    damaged = set(folders) <= {FIELDS_FOLDER} and described.name in others and not is_foreign(described)
     if ours or damaged or WORK_FOLDER in folders:
         return list_dataset(root)
     if folders:

@@ -183,7 +183,7 @@ class _Sample:
             if isinstance(label, int):
                 if self.others and _add(gathered, tar, archive, path, member, seen, label):
                     gathered.members[len(gathered.sources) - 1] = self.others
-                    gathered.endings.update(self.others)
+                    gathered.endings.update(self.others.keys())
                 elif not self.others:
                     _add(gathered, tar, archive, path, member, seen, label)
                 return
