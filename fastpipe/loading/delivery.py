@@ -112,5 +112,5 @@ class Delivery:
         position.batches += 1
         position.valid = staged.valid
         self._stats.batches += 1
-        self._stats.samples += len(batch[0])
+        self._stats.samples += len(staged.valid)
         return batch
