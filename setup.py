@@ -96,7 +96,13 @@ def extension() -> Pybind11Extension:
         include_dirs=["csrc"],
         cxx_std=17,
         # A product and a sum made into one operation would round differently: the same weights on every machine.
-        extra_compile_args=[*pkg_config("--cflags", *LIBRARIES), *warnings, *compile_args, "-ffp-contract=off", "-pthread"],
+        extra_compile_args=[
+            *pkg_config("--cflags", *LIBRARIES),
+            *warnings,
+            *compile_args,
+            "-ffp-contract=off",
+            "-pthread",
+        ],
         extra_link_args=[*(flag for name in LIBRARIES for flag in to_link(name)), *link_args, "-pthread"],
     )
 

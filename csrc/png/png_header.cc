@@ -151,6 +151,7 @@ Status parse_png(std::uint8_t* data, std::size_t size, std::int64_t max_pixels, 
   if (header.color == PngColor::palette && parts->palette == nullptr) {
     return error(Code::png_corrupt, "it has no palette");
   }
+  if (parts->deflated == nullptr) return error(Code::png_corrupt, "it has no pixels");
   parts->deflated_bytes = static_cast<std::size_t>(deflated_end - parts->deflated);
   if (header.inflated_bytes() / kMostInflation > parts->deflated_bytes) {
     return error(Code::png_corrupt, "%d x %d pixels cannot be in %zu compressed bytes", header.size.width,

@@ -58,11 +58,20 @@ def of_size(crop: Crop, size: tuple[int, int]) -> Crop:
     return crop
 
 
-def differing(v2: Any, shape: tuple[int, int], size: tuple[int, int], crop: Crop, number: int, dtype: type) -> int:
+def differing(
+    v2: Any,
+    shape: tuple[int, int],
+    size: tuple[int, int],
+    crop: Crop,
+    number: int,
+    dtype: type = np.uint8,
+    crops: Crops | None = None,
+) -> int:
     crop, flip = of_size(crop, size), number % 2 == 1
     mask = numbered(*shape, dtype)
-    sides = np.array([shape[1]]), np.array([shape[0]])
-    crops = plan_crops(crop, size, *sides, seed=3, epoch=0, samples=np.array([number]))
+    if crops is None:
+        sides = np.array([shape[1]]), np.array([shape[0]])
+        crops = plan_crops(crop, size, *sides, seed=3, epoch=0, samples=np.array([number]))
     mine = _engine.resize_mask(mask, *size, tuple(crops.boxes[0].tolist()), tuple(crops.bounds[0].tolist()), flip)
     expected = torchvisions(v2, mask, crop, size, crops, flip)
     assert mine.dtype == expected.dtype == dtype
@@ -74,18 +83,31 @@ def test_no_pixel_differs_in_ten_thousand_cases(v2: Any) -> None:
     random = np.random.default_rng(0)
     sides = np.exp(random.uniform(0, math.log(400), (CASES, 4))).astype(int)
     sides[::5, 2:] = np.maximum(sides[::5, :2] // 2, 1)  # exactly half, which torch has a way of its own for
+    # Planned at once, which is quicker: their draws and boxes do not depend on the size of the output.
+    height_width = sides[::3, :2]
+    many = plan_crops(
+        RandomResizedCrop(),
+        (1, 1),
+        height_width[:, 1],
+        height_width[:, 0],
+        seed=3,
+        epoch=0,
+        samples=np.arange(len(height_width)),
+    )
     wrong = 0
     for number, (height, width, out_height, out_width) in enumerate(sides.tolist()):
         crop: Crop = (RandomResizedCrop(), CenterCrop(resize=int(random.integers(1, 400))), Resize())[number % 3]
         dtype = (np.uint8, np.int32)[number // 3 % 2]
-        wrong += differing(v2, (height, width), (out_height, out_width), crop, number, dtype)
+        one = slice(number // 3, number // 3 + 1)
+        crops = Crops(many.boxes[one], many.bounds[one]) if number % 3 == 0 else None
+        wrong += differing(v2, (height, width), (out_height, out_width), crop, number, dtype, crops)
     assert wrong == 0
 
 
 SIDE = st.integers(1, 700)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     shape=st.tuples(SIDE, SIDE),
     size=st.tuples(SIDE, SIDE),
@@ -95,7 +117,7 @@ SIDE = st.integers(1, 700)
 def test_no_pixel_differs_for_any_shape(
     v2: Any, shape: tuple[int, int], size: tuple[int, int], crop: Crop, number: int
 ) -> None:
-    assert differing(v2, shape, size, crop, number, np.uint8) == 0
+    assert differing(v2, shape, size, crop, number) == 0
 
 
 @pytest.mark.parametrize("shape", [(1, 30_000), (30_000, 1), (1, 65_535)])
@@ -104,8 +126,8 @@ def test_long_masks_are_torchvisions(v2: Any, shape: tuple[int, int], crop: Crop
     """float32 has no room for every product of their lengths: the rounding is torch's."""
     if isinstance(crop, CenterCrop):
         shape = max(shape[0] // 300, 1), max(shape[1] // 300, 1)
-    assert differing(v2, shape, (224, 3), crop, 1, np.uint8) == 0
-    assert differing(v2, shape, (3, 224), crop, 2, np.uint8) == 0
+    assert differing(v2, shape, (224, 3), crop, 1) == 0
+    assert differing(v2, shape, (3, 224), crop, 2) == 0
 
 
 def test_ids_are_never_averaged() -> None:
