@@ -208,12 +208,11 @@ def png_of(deflated: bytes, width: int, height: int) -> bytes:
     [
         (65_535, 65_535, "larger than the size limit: 65535 x 65535"),
         (2**31 - 1, 2**31 - 1, "larger than the size limit"),
-        (13_000, 13_000, "13000 x 13000 pixels cannot be in 12 compressed bytes"),
+        (13_000, 13_000, "13000 x 13000 pixels cannot be in 11 compressed bytes"),
     ],
 )
 def test_a_mask_that_lies_about_its_size_makes_no_memory(width: int, height: int, words: str) -> None:
     data = png_of(zlib.compress(bytes(20)), width, height)
-    assert len(zlib.compress(bytes(20))) < 13
     refused_at_a_look(lambda: _engine.decode_mask(data), words)
 
 

@@ -1,4 +1,4 @@
-"""Tests of masks and second pictures as rows of a batch: cropped and mirrored as the picture is, whatever fails named."""
+"""Tests of masks and second pictures as rows of a batch: cropped as the picture is, and what fails is named."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Fields:
             self.records[number] = (sizes[shard], len(made[0]) + lie, *sides, bits, made[1], digest)
             sizes[shard] += len(made[0])
         shards = [
-            types.SimpleNamespace(name=shard.name, size_bytes=size)
+            types.SimpleNamespace(name=shard.name, path=dataset / shard.name, size_bytes=size)
             for shard, size in zip(self.index.shards, sizes, strict=True)
         ]
         self.index.shards = shards  # type: ignore[assignment]
@@ -200,7 +200,7 @@ def test_records_that_lie_are_named_errors(textured: Path, copied: Callable[[Pat
 )
 def test_slots_of_another_kind_are_refused(textured: Path, copied: Callable[[Path], Path], out: NDArray[Any]) -> None:
     fields = Fields(copied(textured), as_mask())
-    with pytest.raises(ValueError, match="uint8 or int32 .rows, height, width. for masks"):
+    with pytest.raises(ValueError, match=r"uint8 or int32 \(rows, height, width\) for masks"):
         fields.run(fields.plan(Resize()), out)
 
 
