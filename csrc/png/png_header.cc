@@ -2,6 +2,7 @@
 
 #include <libdeflate.h>
 
+#include <cinttypes>
 #include <cstring>
 
 namespace fastpipe {
@@ -94,7 +95,7 @@ Status read_header(const Chunk& chunk, std::int64_t max_pixels, PngHeader* heade
                  bytes[8], bytes[10], bytes[11], bytes[12]);
   }
   if (static_cast<std::int64_t>(width) > max_pixels / static_cast<std::int64_t>(height)) {
-    return error(Code::too_large, "%u x %u", width, height);
+    return error(Code::too_large, "%u x %u is over %" PRId64 " pixels", width, height, max_pixels);
   }
   if (bytes[12] != 0) return error(Code::png_unsupported, "it is interlaced");
   header->size = {static_cast<int>(width), static_cast<int>(height)};

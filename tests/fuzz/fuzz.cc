@@ -1,5 +1,5 @@
-// Damages JPEGs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is named by the seed and
-// its number, whatever ran before it.
+// Damages JPEGs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is named by the
+// seed and its number, whatever ran before it.
 //
 //     fuzz [--seed N] [--first N] [--count N] [--seconds N] [--most-seconds N] [--most-mb N] [--write FILE] FOLDER...
 //
