@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from checkout import ROOT
 from faults.packs import place, programs  # noqa: F401 (fixtures)
+from field_columns import add_fields, values_of
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 from PIL import Image
@@ -177,6 +178,19 @@ def many_shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packed = _pack(source, PackOptions(workers=1, shard_size=100_000))
     assert len(Index(packed).shards) >= 8
     return packed
+
+
+@pytest.fixture(scope="session")
+def fielded(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flat pictures with a field of each kind that a column holds."""
+    copy = Path(shutil.copytree(flat, tmp_path_factory.mktemp("fielded") / "packed"))
+    return add_fields(copy, values_of(Index(copy)))
+
+
+@pytest.fixture(scope="session")
+def values(fielded: Path) -> dict[str, list[Any]]:
+    """By field: the value of each sample of `fielded`."""
+    return {field.name: made for field, made in values_of(Index(fielded))}
 
 
 @pytest.fixture

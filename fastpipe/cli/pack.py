@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import re
 import warnings
 from enum import StrEnum
 from pathlib import Path
@@ -15,14 +14,13 @@ import typer
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import count
-from fastpipe.errors import ConfigError, readable
+from fastpipe.errors import readable
 from fastpipe.format.layout import REJECTED_FILE
+from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job import Summary
-from fastpipe.packing.job import pack as run_pack
-from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.pack_progress import pack_progress
-from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
+from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 
 class OnError(StrEnum):
@@ -44,16 +42,6 @@ class Exif(StrEnum):
 
     IGNORE = "ignore"
     APPLY = "apply"
-
-
-def _bytes(text: str) -> int:
-    """A size such as 256MB, 1GiB or 1000000, in bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower())
-    if match is None:
-        raise typer.BadParameter(f"expected a size such as 256MB or 1GiB, got {text!r}")
-    number, prefix, binary = match.groups()
-    unit: int = 1024 if binary else 1000
-    return round(float(number) * float(unit) ** "_kmgt".index(prefix or "_"))
 
 
 def pack(
@@ -119,37 +107,31 @@ def pack(
     JPEGs keep their exact pixels. If the command is interrupted, run it again: it continues where it stopped.
     """
     with exit_codes():
-        if quality is not None and max_size is None:
-            raise ConfigError(
-                "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
-                "all others stay unchanged"
-            )
-        encode = EncodeOptions(
-            max_size=max_size,
-            quality=90 if quality is None else quality,
-            apply_exif=exif is Exif.APPLY,
-            keep_metadata=keep_metadata,
-            max_pixels=max_pixels,
-            max_scans=max_scans,
-            tile=tile,
-            damaged=damaged.value,
-        )
-        options = PackOptions(
-            encode=encode,
-            shard_size=_bytes(shard_size),
-            seed=seed,
-            shuffle=not no_shuffle,
-            fail_fast=on_error is OnError.FAIL,
-            overwrite=overwrite,
-            workers=workers,
-        )
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
-                summary = run_pack(src, dst, options, on_progress=progress)
+                summary = run_pack(
+                    src,
+                    dst,
+                    workers=workers,
+                    max_size=max_size,
+                    quality=quality,
+                    tile=tile,
+                    shard_size=shard_size,
+                    seed=seed,
+                    shuffle=not no_shuffle,
+                    on_error=on_error.value,
+                    damaged=damaged.value,
+                    exif=exif.value,
+                    keep_metadata=keep_metadata,
+                    max_pixels=max_pixels,
+                    max_scans=max_scans,
+                    overwrite=overwrite,
+                    on_progress=progress,
+                )
         except KeyboardInterrupt:
             err.print("fastpipe: finished shards are kept; run the same command again to continue")
             raise

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
+
+
+@dataclass(frozen=True)
+class HostFields:
+    """What a batch that is a dict has besides images and labels.
+
+    Attributes:
+        names: the keys of the batch, in order, "image" and "label" among them.
+        arrays: what goes to the device, by key.
+        counts: of the keys that become one tensor a sample: how many rows each sample has.
+        lists: what stays on the host, by key.
+    """
+
+    names: tuple[str, ...]
+    arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
+    counts: dict[str, list[int]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+
+    def batch(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """The batch, made of the arrays, images and labels as they are on the device."""
+        found: dict[str, Any] = {**tensors, **self.lists}
+        for name, counts in self.counts.items():
+            found[name] = list(torch.split(tensors[name], counts))  # views
+        return {name: found[name] for name in self.names}
 
 
 @dataclass(frozen=True)
@@ -17,9 +44,10 @@ class HostBatch:
     Attributes:
         number: of the batch in its epoch.
         epoch: the epoch's number.
-        plan: of its n rows.
+        plan: of its n rows. A bad sample may have been replaced; the draws of the augmentation stay the plan's.
         images: (N, height, width, 3) uint8, N >= n, a slot of a SlotRing.
         labels: (n,) int64.
+        fields: what else the batch has; None: it is (images, labels).
     """
 
     number: int
@@ -27,3 +55,4 @@ class HostBatch:
     plan: BatchPlan
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+    fields: HostFields | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 
-Batch = tuple[torch.Tensor, torch.Tensor]
+Batch = Any  # (images, labels); or a dict, where fields were asked for
 
 HostMemory = tuple[NDArray[np.uint8], ...]
 
@@ -34,10 +35,12 @@ class StagedBatch:
     """A batch whose way to the device, and what is done with it there, is queued.
 
     Attributes:
-        images, labels, valid: on the device; to be used after `ready` only.
+        batch: what the loop gets, on the device; to be used after `ready` only.
+        images, labels, valid: of it.
         ready: when they hold what they should.
     """
 
+    batch: Batch
     images: torch.Tensor
     labels: torch.Tensor
     valid: torch.Tensor
@@ -95,6 +98,8 @@ class Transfer:
             size = (batch.images.shape[1], batch.images.shape[2])
             plan = self._augment.plan(batch.plan.samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
             arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
+        if batch.fields is not None:
+            arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
         with self._stream.work():
             first = self._stream.mark()
@@ -103,23 +108,28 @@ class Transfer:
             copied = time.perf_counter()
             labels, valid = tensors.pop("labels"), tensors.pop("valid")
             if self._augment is not None and plan is not None:
-                drawn = {name.removeprefix("augment."): tensor for name, tensor in tensors.items()}
+                drawn = {name: tensors[f"augment.{name}"] for name in plan.arrays}
                 images, labels = self._augment.carry_out(images, labels, plan, drawn, num_classes=self._classes)
+            made: Batch = (images, labels)
+            if batch.fields is not None:
+                fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
+                made = batch.fields.batch({"image": images, "label": labels, "valid": valid, **fields})
             ready = self._stream.mark()
         self._working.append((first, ready))
         self._stats.transfer_s += copied - planned
         self._stats.augment_s += planned - started + time.perf_counter() - copied
-        return StagedBatch(images, labels, valid, ready)
+        return StagedBatch(made, images, labels, valid, ready)
 
     def hand_over(self, staged: StagedBatch) -> Batch:
         """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
 
         A loop that queues work faster than the device does it waits here, for the step of some batches ago.
         """
+        # The fields are in the memory of `valid`.
         self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
         if len(self._users) > _MOST_UNDONE:
             self._wait(self._users.popleft())
-        return staged.images, staged.labels
+        return staged.batch
 
     def _wait(self, step: Mark) -> None:
         started = time.perf_counter()

@@ -61,13 +61,18 @@ class Field:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
+def is_name(name: object) -> bool:
+    """Whether a field may have this name."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in RESERVED
+
+
 def check_name(name: object) -> str:
     """Checks a field's name.
 
     Raises:
         ValueError: it is none.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
+    if not isinstance(name, str) or not is_name(name):
         raise ValueError(
             f"expected a field's name of small letters, digits and _, a letter first, at most 64 characters, and none "
             f"of {', '.join(sorted(RESERVED))}; got {name!r}"

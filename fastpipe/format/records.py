@@ -1,24 +1,20 @@
-"""index.npy -> its records: all of them mapped, or the records of some samples, copied from the file."""
+"""index.npy -> its records: all of them mapped, or the records of some samples, copied from the file; other rows."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe import _engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.format.read_at import read_at
-
-# Rows that lie closer to one another are read in one go: 5 kB more of memory cost less than one more system call.
-_NEAR = 128
+from fastpipe.format.open_file import OpenFile
 
 
-class Records:
-    """An open index.npy, for rows here and there.
+class Rows:
+    """An open file of rows of one size, for rows here and there.
 
     Note [records of the index]
     Loaders and `fastpipe.Dataset` read rows from the file, not from a map of it. A file that has become too short, or a
@@ -29,6 +25,44 @@ class Records:
     Threads and forked children may use the same one: nothing in it changes.
 
     Args:
+        file: that has them.
+        first_byte: where the first row begins.
+        dtype: of a row.
+    """
+
+    def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:
+        self._file = file
+        self._first_byte = first_byte
+        self._dtype = dtype
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file, as long as this object lives."""
+        return self._file.descriptor
+
+    def of(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+        """Some rows.
+
+        Args:
+            numbers: of rows that the file has, of any shape.
+
+        Returns:
+            The rows, of the same shape.
+
+        Raises:
+            DatasetError: the file cannot be read, or has become too short.
+        """
+        size = self._dtype.itemsize
+        starts = self._first_byte + numbers.ravel() * size
+        data, places = self._file.gather(starts, starts + size)
+        rows: NDArray[Any] = np.frombuffer(data, dtype=self._dtype)[places.reshape(numbers.shape) // size]
+        return rows
+
+
+class Records(Rows):
+    """An open index.npy.
+
+    Args:
         file: index.npy.
         first_byte: where its first record begins.
 
@@ -37,62 +71,7 @@ class Records:
     """
 
     def __init__(self, file: Path, first_byte: int) -> None:
-        self._file = file
-        self._first_byte = first_byte
-        try:
-            self._descriptor = _engine.Descriptor(os.open(file, os.O_RDONLY | os.O_CLOEXEC))  # closes itself
-        except OSError as problem:
-            raise DatasetError(
-                f"{file} cannot be opened: {problem.strerror}; check that it exists, and check the disk and the limit "
-                "on open files (ulimit -n)"
-            ) from problem
-
-    @property
-    def descriptor(self) -> int:
-        """Of the file, as long as this object lives."""
-        return self._descriptor.number()
-
-    def of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """The records of some samples.
-
-        Args:
-            samples: sample numbers in [0, samples of the dataset), of any shape.
-
-        Returns:
-            Their records, of the same shape and dtype INDEX_DTYPE.
-
-        Raises:
-            DatasetError: the file cannot be read, or has become too short.
-        """
-        numbers, where = np.unique(samples, return_inverse=True)
-        if not len(numbers):
-            return np.empty(samples.shape, dtype=INDEX_DTYPE)
-        cuts = np.flatnonzero(np.diff(numbers) > _NEAR) + 1
-        firsts = numbers[np.concatenate([[0], cuts])]
-        counts = numbers[np.concatenate([cuts - 1, [-1]])] - firsts + 1
-        joined = b"".join(map(self._read, firsts.tolist(), counts.tolist()))
-        before = np.cumsum(counts) - counts - firsts  # from a sample's number to its place in what was read
-        places = numbers + np.repeat(before, np.diff(np.concatenate([[0], cuts, [len(numbers)]])))
-        records: NDArray[np.void] = np.frombuffer(joined, dtype=INDEX_DTYPE)[places[where.reshape(samples.shape)]]
-        return records
-
-    def _read(self, first: int, count: int) -> bytes:
-        offset = self._first_byte + first * INDEX_DTYPE.itemsize
-        wanted = count * INDEX_DTYPE.itemsize
-        try:
-            data = read_at(self.descriptor, wanted, offset)
-        except OSError as problem:
-            raise DatasetError(
-                f"{self._file} cannot be read: {problem.strerror}, for {wanted:,} bytes at byte {offset:,}; check the "
-                "disk or the network, or copy the dataset to another disk"
-            ) from problem
-        if len(data) < wanted:
-            raise DatasetError(
-                f"{self._file} was truncated after it was opened: expected {wanted:,} bytes at byte {offset:,}, got "
-                f"{len(data):,}. Restore it (fastpipe verify DATA --repair SRC). While a dataset is in use, pack into "
-                "another folder"
-            )
-        return data
+        super().__init__(OpenFile(file), first_byte, INDEX_DTYPE)
 
 
 def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], np.dtype[np.void]]:

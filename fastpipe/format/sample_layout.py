@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from fastpipe.format import tar_writer as tar
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg.
 BEFORE_BYTES = 3 * tar.BLOCK
+
+
+class Stored(NamedTuple):
+    """The value of a field as it stands in a shard; without note and member the sample has none.
+
+    Attributes:
+        note: the entry of KEY.json.
+        member: the bytes of a member of its own.
+    """
+
+    note: Any = None
+    member: bytes | None = None
 
 
 def before_jpeg(key: str, label: int, jpeg_bytes: int) -> bytes:
@@ -19,3 +33,8 @@ def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
     """The padding of KEY.jpg, and KEY.json with the note."""
     json = tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
     return tar.padding(jpeg_bytes) + json
+
+
+def field_member(key: str, ending: str, data: bytes) -> tuple[bytes, bytes]:
+    """What stands before and after the bytes of KEY.ENDING, a field's member."""
+    return tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))

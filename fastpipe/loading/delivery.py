@@ -119,7 +119,7 @@ class Delivery:
         position.batches += 1
         position.valid = staged.valid
         self._stats.batches += 1
-        self._stats.samples += len(batch[0])
+        self._stats.samples += len(staged.valid)
         return batch
 
     def _stage(self, works: EpochWorks) -> None:

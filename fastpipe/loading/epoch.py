@@ -16,6 +16,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
+from fastpipe.loading.fields import FieldReader
 from fastpipe.plan.batch import BatchPlan, EpochPlan
 
 _REPLACE_ATTEMPTS = 16
@@ -26,6 +27,7 @@ class EpochWorks:
 
     Args:
         first: the batch to begin with; those before it are neither planned nor decoded.
+        fields: reads what else samples carry; None: batches are (images, labels).
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class EpochWorks:
         exact: bool,
         replace_bad: bool,
         watchdog: Watchdog,
+        fields: FieldReader | None = None,
     ) -> None:
         self._index = index
         self._plan = plan
@@ -51,6 +54,7 @@ class EpochWorks:
         self._exact = exact
         self._replace_bad = replace_bad
         self._watchdog = watchdog
+        self._fields = fields
         self._first = first
         self._submitted = self._taken = first  # up to these batches
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
@@ -93,14 +97,15 @@ class EpochWorks:
         if room > 0 and self._follow is not None:
             self._follow(room)
         self._wait(job)
-        labels = plan.labels
+        shown = plan
         errors = job.errors()
         if errors:
             self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
-            self._handle(plan, images, labels, errors)
+            shown = self._handle(plan, images, errors)
+        fields = None if self._fields is None else self._fields.read(shown)
         self._works.popleft()
         self._taken += 1
-        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, labels)
+        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, shown.labels, fields)
 
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
@@ -136,27 +141,27 @@ class EpochWorks:
         self,
         plan: BatchPlan,
         images: NDArray[np.uint8],
-        labels: NDArray[np.int64],
         errors: list[tuple[int, str]],
-    ) -> None:
-        """Raises for the first bad row, or fills all bad rows with other samples."""
+    ) -> BatchPlan:
+        """Raises for the first bad row, or fills all bad rows with other samples; the plan of what is there then."""
         self._check_memory(plan, errors)
         first_row, reason = errors[0]
         rows = np.array([row for row, _ in errors], dtype=np.int64)
         wanted = len(rows)
+        shown = plan
         attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
         for attempt in range(attempts):
             others = self._plan.replacements(plan.samples[rows], attempt)
             job = self._engine.submit(others, images, exact=self._exact, rows=rows)
             self._wait(job)
             self._engine.check_usable()
-            labels[rows] = others.labels
+            shown = shown.replaced(rows, others)
             errors = job.errors()
             self._check_memory(others, errors)
             rows = rows[[row for row, _ in errors]]
             if not len(rows):
                 self._stats.replaced += wanted
-                return
+                return shown
         if attempts:
             reason += f" (and {attempts} other samples that could replace it failed too)"
         elif self._replace_bad:

@@ -13,8 +13,9 @@ from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
+from fastpipe.loading.field_options import field_reader
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.loading.options import check_labelled, checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
@@ -59,6 +60,11 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
+    fields: Sequence[str] | None = None,
+    boxes: str = "list",
+    min_box_size: float = 1.0,
+    min_box_area: float = 0.0,
+    flip_pairs: Sequence[tuple[int, int]] | None = None,
     max_pixels: int = MAX_PIXELS,
     rank: int | None = None,
     world_size: int | None = None,
@@ -96,6 +102,17 @@ def loader(
             for a sample, the loader always raises an EngineError.
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
+        fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
+            number), "key" (the path of its source), "valid" (see `Loader.valid`), and names of the dataset's fields.
+            Boxes and points are cropped, resized and mirrored with the image, as torchvision's v2 does it. None: a
+            batch is (images, labels).
+        boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
+            NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
+        min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in
+            pixels. With 0, and min_box_area=0, no box is dropped: a box outside the crop has no area.
+        min_box_area: boxes are dropped if their area in the output is smaller, in pixels.
+        flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
+            right eye with the numbers 1 and 2; []: there are none. Mirrored points need it.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;
@@ -109,7 +126,7 @@ def loader(
             times as long the loader raises an EngineError.
 
     Returns:
-        A Loader: iterate over it to get (images, labels).
+        A Loader: iterate over it to get (images, labels), or a dict of the fields.
 
     Raises:
         ConfigError: an argument is wrong.
@@ -137,8 +154,21 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
+    index = Index(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    if augmentation is not None:
+        check_labelled(index, augmentation)
+    reader = field_reader(
+        index,
+        recipe,
+        augmentation,
+        fields,
+        boxes=boxes,
+        min_box_size=min_box_size,
+        min_box_area=min_box_area,
+        flip_pairs=flip_pairs,
+    )
     return Loader(
-        Index(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535)),
+        index,
         recipe,
         num_workers=whole(
             "num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT
@@ -151,6 +181,7 @@ def loader(
         on_error=choice("on_error", on_error, ("raise", "replace")),
         stall_timeout_s=positive("stall_timeout", stall_timeout),
         verify=flag("verify", verify),
+        fields=reader,
     )
 
 

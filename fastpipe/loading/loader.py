@@ -22,6 +22,7 @@ from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.fields import FieldReader
 from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
@@ -32,9 +33,10 @@ class Loader:
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
-    RGB, 0 to 255; labels int64 of shape (N,). With `augment`, they are the output of the augmentation. Both are on
-    `device`, ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's
-    memory again while a tensor refers to it.
+    RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
+    augmentation. With `fields`, a batch is a dict of these and of what else was asked for. Tensors are on `device`,
+    ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's memory again
+    while a tensor refers to it.
 
     A loader is a context manager: leaving it ends the threads. `close`, deleting the loader and the end of the program
     also end them.
@@ -54,6 +56,7 @@ class Loader:
         on_error: str,
         stall_timeout_s: float,
         verify: bool,
+        fields: FieldReader | None = None,
     ) -> None:
         if len(index) == 0:
             raise ConfigError(f"{index.path} has no samples; pack a source that contains images")
@@ -98,6 +101,7 @@ class Loader:
                 exact=full_size,
                 replace_bad=on_error == "replace",
                 watchdog=watchdog,
+                fields=fields,
             )
 
         def snapshot() -> Stats:

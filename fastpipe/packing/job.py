@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import shard_name
+from fastpipe.errors import PackError
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart, check_ours, plan_run
-from fastpipe.packing.output.files import cannot_write
-from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
-from fastpipe.packing.output.publish import publish_dataset
-from fastpipe.packing.output.shard_writer import ShardWriter
-from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.output.journal import Journal, Tally
+from fastpipe.packing.output.publish import origin_of, publish_dataset
 from fastpipe.packing.pipeline import converted
+from fastpipe.packing.shard_series import ShardSeries, disk_errors
 from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.unchanged import unchanged_since
 
 
@@ -87,12 +83,11 @@ def pack(
     options = options or PackOptions()
     check_apart(source, destination)
     listing = list_sources(source, options.seed, shuffle=options.shuffle)
-    shaping = options.shaping()
+    shaping = options.shaping(listing.kinds)
     workers = options.workers or granted_cpus()
-    tally = Tally()
-    with _disk_errors(destination):
+    with disk_errors(destination):
         check_ours(destination)
-    with _disk_errors(destination), Journal(destination) as journal:
+    with disk_errors(destination), Journal(destination) as journal:
         done = plan_run(
             journal,
             listing,
@@ -104,96 +99,48 @@ def pack(
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
             return Summary(
-                done.info, tally, 0, time.monotonic() - started, listing.stray, listing.dropped, already_packed=True
+                done.info, Tally(), 0, time.monotonic() - started, listing.stray, listing.dropped, already_packed=True
             )
-        shards = journal.finished()
-        for shard in shards:
-            tally.add(shard.tally)
-        resumed = len(shards)
-        files = len(listing.sources) - (shards[-1].next_source if shards else 0)
-        _pack_shards(journal, listing, options, shards, tally, on_progress)
-        if not shards:
-            raise PackError(_nothing_packed(listing, tally))
-        info = publish_dataset(journal, shards, listing, tally, shaping)
+        series = ShardSeries(
+            journal,
+            options.shard_size,
+            fail_fast=options.fail_fast,
+            kinds=listing.kinds,
+            sources=listing.digest_with_times,
+            root=listing.root,
+        )
+        resumed = len(series.shards)
+        files = len(listing.sources) - series.next_source
+        _pack_shards(series, listing, options, workers, on_progress)
+        if not series.shards:
+            raise PackError(_nothing_packed(listing, series.tally))
+        tally = series.tally
+        info = publish_dataset(journal, series.shards, origin_of(listing), tally, shaping, series.fields)
         journal.clear()
     return Summary(info, tally, files, time.monotonic() - started, listing.stray, listing.dropped, resumed)
 
 
 def _pack_shards(
-    journal: Journal,
+    series: ShardSeries,
     listing: Listing,
     options: PackOptions,
-    shards: list[ShardEntry],
-    total: Tally,
+    workers: int,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
-    """Packs what is left of the sources; appends to `shards` and adds to `total`."""
-    start = shards[-1].next_source if shards else 0
+    """Packs what is left of the sources."""
+    start = series.next_source
     total_bytes = sum(source.size_bytes for source in listing.sources)
     done_bytes = sum(source.size_bytes for source in listing.sources[:start])
-    writer: ShardWriter | None = None
-    tally = Tally()  # since the last whole shard
-
-    def finish(next_source: int) -> None:
-        nonlocal writer, tally
-        assert writer is not None
-        sources = listing.digest_with_times(shards[-1].next_source if shards else 0, next_source + 1)
-        shards.append(journal.publish_shard(len(shards), writer.finish(), next_source, sources, tally))
-        total.add(tally)
-        writer, tally = None, Tally()
-
-    def write(position: int, source: Source, packed: Packed) -> None:
-        nonlocal writer
-        writer = writer or _new_writer(journal, shards, options)
-        if not writer.add(packed, source.label, source.path):
-            finish(position)
-            writer = _new_writer(journal, shards, options)
-            writer.add(packed, source.label, source.path)
-
-    def disk() -> contextlib.AbstractContextManager[None]:
-        return _disk_errors(journal.destination / shard_name(len(shards)), "write")
-
-    pictures = converted(listing.root, listing.sources, start, options.encode, options.workers or granted_cpus())
+    pictures = converted(listing, listing.sources, start, options.encode, workers)
     try:
         for position, source, outcome in pictures:
-            if isinstance(outcome, str):
-                if options.fail_fast:
-                    raise PackError(
-                        f"{readable(str(listing.root / source.path))} cannot be packed: {outcome}. Repair or remove "
-                        "it, or pack without --on-error fail to leave out such files"
-                    )
-                tally.rejected.append((source.path, outcome))
-            else:
-                with disk():
-                    write(position, source, outcome)
-                tally.count(outcome)
-            tally.source_bytes += source.size_bytes
+            series.add(position, source.path, source.label, source.size_bytes, outcome)
             done_bytes += source.size_bytes
-            rejected = len(total.rejected) + len(tally.rejected)
-            on_progress(PackProgress(position + 1, len(listing.sources), done_bytes, total_bytes, rejected))
-        if writer is not None:
-            with disk():
-                finish(len(listing.sources))
-        total.add(tally)
+            on_progress(PackProgress(position + 1, len(listing.sources), done_bytes, total_bytes, series.rejected))
+        series.finish(len(listing.sources))
     finally:
         pictures.close()  # now, not when the traceback is let go of: its threads stop
-        if writer is not None:
-            writer.discard()
-
-
-@contextlib.contextmanager
-def _disk_errors(path: Path, verb: str = "use") -> Iterator[None]:
-    """Names the file that the disk refused: `path`, or what is being used of it."""
-    try:
-        yield
-    except OSError as problem:
-        named = (problem.filename2 or problem.filename) if verb == "use" else None
-        raise cannot_write(Path(named or path), problem, verb) from problem
-
-
-def _new_writer(journal: Journal, shards: list[ShardEntry], options: PackOptions) -> ShardWriter:
-    number, first_sample = len(shards), sum(shard.samples for shard in shards)
-    return ShardWriter(journal.folder / shard_name(number), number, first_sample, options.shard_size)
+        series.discard()
 
 
 def _nothing_packed(listing: Listing, tally: Tally) -> str:

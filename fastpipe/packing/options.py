@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastpipe.checks import choice, whole
-from fastpipe.packing.picture.convert import DAMAGED, EncodeOptions
+from fastpipe.checks import choice, flag, whole
+from fastpipe.errors import ConfigError
+from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
+
+EXIF = ("ignore", "apply")
+ON_ERROR = ("report", "fail")
 
 MIN_SHARD_BYTES = 100_000
 DEFAULT_SHARD_BYTES = 256_000_000
@@ -47,6 +53,69 @@ class PackOptions:
         whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
         choice("--damaged", self.encode.damaged, DAMAGED)
 
-    def shaping(self) -> dict[str, Any]:
-        """The options that decide the dataset's bytes."""
-        return {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
+    def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
+        options = {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
+        return {**options, "fields": dict(kinds)} if kinds else options
+
+
+def pack_options(
+    *,
+    workers: int | None = None,
+    max_size: int | None = None,
+    quality: int | None = None,
+    tile: int = TILE,
+    shard_size: int | str = DEFAULT_SHARD_BYTES,
+    seed: int = 0,
+    shuffle: bool = True,
+    on_error: str = "report",
+    damaged: str = "reject",
+    exif: str = "ignore",
+    keep_metadata: bool = False,
+    max_pixels: int = MAX_PIXELS,
+    max_scans: int = MAX_SCANS,
+    overwrite: bool = False,
+) -> PackOptions:
+    """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
+
+    Raises:
+        ConfigError: a value is wrong.
+    """
+    if quality is not None and max_size is None:
+        raise ConfigError(
+            "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
+            "all others stay unchanged"
+        )
+    encode = EncodeOptions(
+        max_size=max_size,
+        quality=90 if quality is None else quality,
+        apply_exif=choice("--exif", exif, EXIF) == "apply",
+        keep_metadata=flag("--keep-metadata", keep_metadata),
+        max_pixels=max_pixels,
+        max_scans=max_scans,
+        tile=tile,
+        damaged=damaged,
+    )
+    return PackOptions(
+        encode=encode,
+        shard_size=size_bytes(shard_size) if isinstance(shard_size, str) else shard_size,
+        seed=seed,
+        shuffle=flag("shuffle", shuffle),
+        fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
+        overwrite=flag("--overwrite", overwrite),
+        workers=workers,
+    )
+
+
+def size_bytes(text: str) -> int:
+    """A size such as 256MB, 1GiB or 1000000, in bytes.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower())
+    if match is None:
+        raise ConfigError(f"--shard-size: expected a size such as 256MB or 1GiB, got {text!r}")
+    number, prefix, binary = match.groups()
+    unit: int = 1024 if binary else 1000
+    return round(float(number) * float(unit) ** "_kmgt".index(prefix or "_"))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 
 import xxhash
 
-from fastpipe.errors import readable
+from fastpipe.errors import ImageError, readable
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.layout import DATASET_FILE, sample_key
+from fastpipe.format.read_at import read_at
+from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.output.publish import read_rejected
-from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.output.stored_sample import StoredSample
+from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.pipeline import converted
-from fastpipe.packing.source.listing import Listing
+from fastpipe.packing.source.listing import Listing, Source
 
 
 def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers: int) -> bool:
@@ -43,15 +49,33 @@ def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers:
         sample += packed
     if sample != len(index):
         return False
-    with closing(converted(listing.root, newer, 0, how, workers)) as pictures:
+    agreement = Agreement.of(index.fields.values())
+    with closing(converted(listing, newer, 0, how, workers)) as pictures:
         for position, source, outcome in pictures:
             number = expected[position]
             if isinstance(outcome, str) or number is None:
                 if isinstance(outcome, str) and number is None:
                     continue
                 return False
-            record = index.records[number]
-            if (record["label"], record["xxh3_64"]) != (source.label, xxhash.xxh3_64_intdigest(outcome.jpeg)):
+            if outcome.values:
+                try:
+                    outcome = replace(outcome, values=tuple(agreement.admit(outcome.values)))
+                except ImageError:
+                    return False
+            if not _as_packed(index, number, source, outcome, listing.kinds):
                 return False
     os.utime(described, ns=(listing.taken_ns, max(listing.taken_ns, listing.last_change_ns())))
     return True
+
+
+def _as_packed(index: Index, number: int, source: Source, packed: Packed, kinds: Mapping[str, str]) -> bool:
+    record = index.records[number]
+    if (record["label"], record["xxh3_64"]) != (source.label, xxhash.xxh3_64_intdigest(packed.jpeg)):
+        return False
+    if not kinds:
+        return True
+    sample = StoredSample(sample_key(number), packed, source.label, source.path, kinds)
+    with open(index.shards[int(record["shard"])].path, "rb", buffering=0) as file:
+        return read_at(file.fileno(), sample.size_bytes, int(record["offset"]) - BEFORE_BYTES) == b"".join(
+            sample.pieces
+        )

@@ -5,6 +5,7 @@ Every random choice is made here, ahead of the engine, as arrays: results cannot
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +73,16 @@ class BatchPlan:
     def labels(self) -> NDArray[np.int64]:
         """(n,) int64, a copy."""
         return self.records["label"].astype(np.int64)
+
+    def replaced(self, rows: NDArray[np.int64], others: BatchPlan) -> BatchPlan:
+        """The same plan with other samples in some rows, (m,), which `others` plans."""
+        plan = deepcopy(self)
+        plan.samples[rows] = others.samples
+        plan.records[rows] = others.records
+        plan.crops.boxes[rows] = others.crops.boxes
+        plan.crops.bounds[rows] = others.crops.bounds
+        plan.flips[rows] = others.flips
+        return plan
 
 
 def partition_of(samples: int, recipe: Recipe) -> Partition:

@@ -159,17 +159,27 @@ def _middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDAr
     return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)
 
 
-def _centered(
+def centered(
     resize: int, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """torchvision's Resize(resize) and CenterCrop(size), as the box of the picture that the cut shows.
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """torchvision's Resize(resize) and CenterCrop(size), in whole pixels.
 
     The longer side is cut to a whole pixel (int), the cut's edge rounded half to even (Python's round), as there.
+
+    Returns:
+        (n, 2): width and height of each resized picture; (n, 2): left and top of the cut in it.
     """
     shorter = np.minimum(widths, heights)
     resized_w = np.where(widths <= heights, resize, resize * widths // shorter)
     resized_h = np.where(widths <= heights, resize * heights // shorter, resize)
-    left = np.rint((resized_w - size[1]) / 2.0)
-    top = np.rint((resized_h - size[0]) / 2.0)
-    scale_x, scale_y = widths / resized_w, heights / resized_h
-    return np.stack([left * scale_x, top * scale_y, size[1] * scale_x, size[0] * scale_y], axis=1)
+    resized = np.stack([resized_w, resized_h], axis=1)
+    return resized, np.rint((resized - size[::-1]) / 2.0).astype(np.int64)
+
+
+def _centered(
+    resize: int, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """`centered`, as the box of the picture that the cut shows."""
+    resized, left_top = centered(resize, size, widths, heights)
+    scale = np.stack([widths, heights], axis=1) / resized
+    return np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)

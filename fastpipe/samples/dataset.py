@@ -1,14 +1,15 @@
-"""A packed dataset -> (image, label) by number, for torch's DataLoader and for inspecting single samples."""
+"""A packed dataset -> (image, label), or a dict of fields, by number: for DataLoader, and for looking at one sample."""
 
 from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import torch.utils.data
 from numpy.typing import NDArray
 
@@ -17,27 +18,36 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index, refuse_other
-from fastpipe.samples.transform import applier
+from fastpipe.loading.fields import chosen_names
+from fastpipe.samples.fields import FieldValues, as_image
+from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
 
 
-class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
+class Dataset(torch.utils.data.Dataset[Any]):
     """Samples of a packed dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
 
     `dataset[n]` is (image, label): the whole image, decoded on the calling thread, and its label, an int. Without a
     transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
     strides of torch.channels_last: resizing is fastest with them, and `image.permute(1, 2, 0).numpy()` copies nothing.
 
+    With `fields`, `dataset[n]` is a dict of these. Where torchvision is installed, the image, boxes and points in it
+    are tv_tensors, so that the transforms of torchvision.transforms.v2 move them together.
+
     You can use it in several threads, in forked children and in DataLoader workers of every start method. Its pickle
-    contains the path, the fingerprint, the transform and max_pixels. Each process opens the files again at its first
-    read.
+    contains the path, the fingerprint, the transform, the fields and max_pixels. Each process opens the files again at
+    its first read.
 
     Args:
         data: the folder that `fastpipe pack` wrote.
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
-            the dataset takes "image" from the returned dict. It may change its input.
+            the dataset takes "image" from the returned dict. It may change its input. With `fields` it is called as
+            transform(sample), with the dict.
+        fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields; see
+            fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K).
+            Without "image" nothing is decoded. None: a sample is (image, label).
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
 
@@ -46,21 +56,38 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         DatasetError: `data` holds no finished dataset.
     """
 
-    def __init__(self, data: str | os.PathLike[str], transform: object = None, *, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(
+        self,
+        data: str | os.PathLike[str],
+        transform: object = None,
+        *,
+        fields: Sequence[str] | None = None,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
         path = Path(os.path.abspath(data))  # it is opened again in other processes, and programs change their folder
         index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
-        self._begin(path, index.fingerprint, transform, max_pixels, index)
+        names = None if fields is None else chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
+        self._begin(path, index.fingerprint, transform, names, max_pixels, index)
 
-    def _begin(self, path: Path, fingerprint: str, transform: object, max_pixels: int, index: Index | None) -> None:
+    def _begin(
+        self,
+        path: Path,
+        fingerprint: str,
+        transform: object,
+        fields: tuple[str, ...] | None,
+        max_pixels: int,
+        index: Index | None,
+    ) -> None:
         self._path = path
         self._max_pixels = max_pixels
         self._fingerprint = fingerprint
         self._transform = transform
-        self._apply = applier(transform)
+        self._fields = fields
+        self._apply: Callable[[Any], Any] = applier(transform) if fields is None else sample_applier(transform)
         self._index = index
-        self._pictures: tuple[int, Pictures] | None = None  # with the process that opened them
+        self._opened_files: tuple[int, Pictures, FieldValues | None] | None = None  # with the process that opened them
 
     @property
     def transform(self) -> Any:
@@ -91,8 +118,8 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         """Number of samples."""
         return len(self._opened())
 
-    def __getitem__(self, sample: int) -> tuple[Any, int]:
-        """(image, label) of a sample; negative numbers count from the end.
+    def __getitem__(self, sample: int) -> Any:
+        """(image, label) of a sample, or a dict of its fields; negative numbers count from the end.
 
         Raises:
             IndexError: there is no such sample.
@@ -101,24 +128,34 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
         """
         return self.__getitems__([sample])[0]
 
-    def __getitems__(self, samples: Sequence[int]) -> list[tuple[Any, int]]:
-        """(image, label) of several samples; DataLoader calls this for its batches. Raises the errors of `dataset[n]`.
+    def __getitems__(self, samples: Sequence[int]) -> list[Any]:
+        """Several samples at once; DataLoader calls this for its batches. Raises the errors of `dataset[n]`.
 
         It reads the index once for all of them. It decodes the images one by one, and calls the transform while the
         image is in the CPU's cache; besides the results, only one image is in memory.
         """
         numbers = np.array([self._number(sample) for sample in samples], dtype=np.int64)
-        pictures = self._own_pictures()
+        pictures, fields = self._own_files()
         records = pictures.records(numbers)
+        if fields is not None:
+            return self._with_fields(pictures, fields, numbers, records)
         return [
-            (self._image(pictures, sample, record), label)
+            (self._applied(pictures.decode(sample, record), sample), label)
             for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
         ]
 
-    def _image(self, pictures: Pictures, sample: int, record: np.void) -> Any:
-        picture = pictures.decode(sample, record)
+    def _with_fields(
+        self, pictures: Pictures, fields: FieldValues, numbers: NDArray[np.int64], records: NDArray[np.void]
+    ) -> list[Any]:
+        def image_of(row: int) -> torch.Tensor:
+            return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
+
+        samples = fields.of(numbers, records, image_of)
+        return [self._applied(sample, number) for number, sample in zip(numbers.tolist(), samples, strict=True)]
+
+    def _applied(self, value: Any, sample: int) -> Any:
         try:
-            return self._apply(picture)
+            return self._apply(value)
         except Exception as problem:
             problem.add_note(f"in the transform of sample {sample} of {self._path}")
             raise
@@ -149,24 +186,30 @@ class Dataset(torch.utils.data.Dataset[tuple[Any, int]]):
             self._index = index
         return self._index
 
-    def _own_pictures(self) -> Pictures:
+    def _own_files(self) -> tuple[Pictures, FieldValues | None]:
         """This process's open files."""
         process = os.getpid()
-        if self._pictures is None or self._pictures[0] != process:
+        if self._opened_files is None or self._opened_files[0] != process:
             keep_to_one_thread()
-            self._pictures = process, Pictures(self._opened())
-        return self._pictures[1]
+            index = self._opened()
+            pictures = Pictures(index)
+            fields = None if self._fields is None else FieldValues(index, self._fields)
+            self._opened_files = process, pictures, fields
+        return self._opened_files[1:]
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "path": os.fspath(self._path),
             "fingerprint": self._fingerprint,
             "transform": self._transform,
+            "fields": self._fields,
             "max_pixels": self._max_pixels,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._begin(Path(state["path"]), state["fingerprint"], state["transform"], state["max_pixels"], None)
+        self._begin(
+            Path(state["path"]), state["fingerprint"], state["transform"], state["fields"], state["max_pixels"], None
+        )
 
     def __repr__(self) -> str:
         return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}): {len(self)} samples"

@@ -30,14 +30,7 @@ def applier(transform: object) -> Callable[[Picture], Any]:
     """
     if transform is None:
         return as_tensor
-    if isinstance(transform, type):
-        raise ConfigError(
-            f"transform: expected an object that can be called with an image, got the class {transform.__name__}; "
-            f"create an object of it: {transform.__name__}(...)"
-        )
-    if not callable(transform):
-        raise ConfigError(f"transform: expected None or a callable, got {transform!r}")
-    function: Callable[..., Any] = transform
+    function = _function(transform)
     if not _takes_image_by_name(transform):
         return lambda picture: function(as_tensor(picture))
 
@@ -52,6 +45,35 @@ def applier(transform: object) -> Callable[[Picture], Any]:
             ) from None
 
     return by_name
+
+
+def sample_applier(transform: object) -> Callable[[dict[str, Any]], Any]:
+    """Checks `transform` and returns the function of a sample with fields, a dict.
+
+    Raises:
+        ConfigError: it cannot be called with one.
+    """
+    if transform is None:
+        return lambda sample: sample
+    function = _function(transform)
+    if _takes_image_by_name(transform):
+        raise ConfigError(
+            "transform: expected a function of the sample, a dict with the fields, got one that takes image=...; pass "
+            "a function that calls it with what it needs: lambda sample: transform(image=sample['image'].permute(1, 2, "
+            "0).numpy(), bboxes=sample['boxes'])"
+        )
+    return function
+
+
+def _function(transform: object) -> Callable[..., Any]:
+    if isinstance(transform, type):
+        raise ConfigError(
+            f"transform: expected an object that can be called with an image, got the class {transform.__name__}; "
+            f"create an object of it: {transform.__name__}(...)"
+        )
+    if not callable(transform):
+        raise ConfigError(f"transform: expected None or a callable, got {transform!r}")
+    return transform
 
 
 def _takes_image_by_name(transform: object) -> bool:

@@ -63,7 +63,7 @@ def index_records_of(index: Index, shard: ShardFacts) -> NDArray[np.void]:
     return np.array(index.records[shard.first_sample : shard.first_sample + shard.samples])
 
 
-def impossible(records: NDArray[np.void], shard: ShardFacts, classes: int) -> NDArray[np.bool_]:
+def impossible(records: NDArray[np.void], shard: ShardFacts, index: Index) -> NDArray[np.bool_]:
     """(samples,) which records cannot be true: of another shard, outside it, or running into the sample before."""
     # No sum of two unsigned numbers that could wrap: offsets up to the size first.
     inside = (records["offset"] >= BEFORE_BYTES) & (records["offset"] <= shard.size_bytes)
@@ -73,18 +73,18 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, classes: int) -> ND
     apart = np.ones(len(records), dtype=np.bool_)
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
     real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
-    labelled = (records["label"] >= 0) & (records["label"] < classes)
+    labelled = (records["label"] >= index.least_label) & (records["label"] < len(index.classes))
     bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
     return bad
 
 
-def impossible_records(records: NDArray[np.void], shard: ShardFacts, classes: int) -> Iterator[Damage]:
+def impossible_records(records: NDArray[np.void], shard: ShardFacts, index: Index) -> Iterator[Damage]:
     """A finding for each record that cannot be true."""
-    for place in np.flatnonzero(impossible(records, shard, classes)).tolist():
+    for place in np.flatnonzero(impossible(records, shard, index)).tolist():
         record = records[place]
         values = ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
         expected = (
             f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
-            f"least 1 x 1 pixels, a label below {classes}"
+            f"least 1 x 1 pixels, a label below {len(index.classes)}"
         )
         yield Damage(INDEX_FILE, "the row has impossible values", expected, values, shard.first_sample + place, 1)

@@ -12,8 +12,10 @@ from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import sample_key
 from fastpipe.format.read_at import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg
-from fastpipe.verify.spans import ShardSpan, size_in_header
+from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member
+from fastpipe.verify.shard_facts import ShardFacts
+from fastpipe.verify.spans import ShardSpan
+from fastpipe.verify.tar_members import ending_in_header, size_in_header
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def check_span(span: ShardSpan) -> Checked:
                 mismatches.append(Mismatch(sample, start, words, of_shard=True))
                 continue
         end = span.last and place == len(span.starts) - 1
-        mismatch = _check(span.shard.number, sample, start, part, span.records[place], with_end=end)
+        mismatch = _check(span.shard, sample, start, part, span.records[place], with_end=end)
         if mismatch is not None:
             mismatches.append(mismatch)
     return Checked(data, unreadable, mismatches)
@@ -84,12 +86,12 @@ def _read(span: ShardSpan, start: int, stop: int) -> bytes:
 
 
 def _check(
-    shard_number: int, sample: int, start: int, data: memoryview, record: Any, *, with_end: bool
+    facts: ShardFacts, sample: int, start: int, data: memoryview, record: Any, *, with_end: bool
 ) -> Mismatch | None:
     """The first thing in a sample that does not fit.
 
     Args:
-        shard_number: the shard's.
+        facts: of the shard.
         sample: its number.
         start: of its bytes in the shard.
         data: they.
@@ -99,9 +101,9 @@ def _check(
     shard, offset, size, width, height, label, digest = record.item()
     key = sample_key(sample)
     jpeg_at = start + BEFORE_BYTES
-    if shard != shard_number:
+    if shard != facts.number:
         return Mismatch(
-            sample, start, "the sample is in a different shard than in the index", f"{shard}", f"{shard_number}"
+            sample, start, "the sample is in a different shard than in the index", f"{shard}", f"{facts.number}"
         )
     if offset != jpeg_at:
         return Mismatch(
@@ -124,7 +126,7 @@ def _check(
     if (width, height) != (size_now := size_of(jpeg)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
         return Mismatch(sample, jpeg_at, "the size of the JPEG differs from the index", *sizes)
-    return _after(sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
+    return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
 
 
 def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
@@ -143,9 +145,11 @@ def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
     return Mismatch(sample, start + place, f"the tar header of {member} does not match the index", *values)
 
 
-def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool) -> Mismatch | None:
-    """What is wrong behind the JPEG; its note is JSON and its bytes are not known beforehand."""
-    name = f"{sample_key(sample)}.json" + (" and the archive's end" if with_end else "")
+def _after(
+    shard: ShardFacts, sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool
+) -> Mismatch | None:
+    """What is wrong behind the JPEG: its note is JSON, and the members of fields follow; their bytes are not known."""
+    key = sample_key(sample)
     at = len(tar.padding(jpeg_bytes))
     note_at = at + tar.BLOCK
     try:
@@ -154,9 +158,18 @@ def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bo
         known = isinstance(told, dict) and isinstance(told.get("path"), str)
     except (ValueError, RecursionError):
         note, known = b"", False
-    expected = after_jpeg(sample_key(sample), jpeg_bytes, note)
+    expected = after_jpeg(key, jpeg_bytes, note)
+    name = f"{key}.json" + (" or a field" if shard.members else "")
+    for endings in shard.members if known else ():
+        ending = _announced(got[len(expected) : len(expected) + tar.BLOCK], key, endings)
+        if ending is not None:
+            content = len(expected) + tar.BLOCK
+            size = size_in_header(got[len(expected) :])
+            head, tail = field_member(key, ending, got[content : content + size])
+            expected += head + got[content : content + size] + tail
     if with_end:
         expected += tar.end(start + BEFORE_BYTES + jpeg_bytes + len(expected))
+        name += " and the archive's end"
     if known and got == expected:
         return None
     places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
@@ -167,3 +180,10 @@ def _after(sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bo
         f"{name}, after the JPEG, has changed since it was packed; image and label are intact",
         of_shard=True,
     )
+
+
+def _announced(head: bytes, key: str, endings: tuple[str, ...]) -> str | None:
+    try:
+        return ending_in_header(head, key, endings)
+    except ValueError:
+        return None

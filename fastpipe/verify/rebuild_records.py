@@ -13,7 +13,7 @@ from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.spans import size_in_header, starts_in_tar
+from fastpipe.verify.tar_members import size_in_header, starts_in_tar
 
 
 def records_of(shard: ShardFacts) -> NDArray[np.void]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.format.layout import DATASET_FILE, DATASET_VERSION, INDEX_FILE, REJECTED_FILE
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.job import PackProgress
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
@@ -23,10 +26,12 @@ from fastpipe.packing.output.publish import index_head, recorded_shaping
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.pipeline import converted
+from fastpipe.packing.shard_series import disk_errors
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
+from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
 from fastpipe.verify.spans import SPAN_BYTES
 
@@ -41,7 +46,7 @@ def repair(
     workers: int | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
-    """Packs the damaged shards again, and puts a damaged index together from the shards.
+    """Packs the damaged shards again, and puts a damaged index and damaged sidecars together from the shards.
 
     Nothing takes the place of a damaged file but one of exactly the hash that dataset.json has.
 
@@ -68,6 +73,8 @@ def repair(
             f"other files; {_ANEW}"
         )
     shards = [shard for shard in said.shards if shard.name in damaged]
+    sidecars = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
+    fields = read_fields(said.info)
     options = _options(path, said.info)
     threads = workers or granted_cpus()
     with Journal(path) as journal:
@@ -76,31 +83,42 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            listing = list_sources(source, options.seed, shuffle=options.shuffle)
+            with_fields = said.info["version"] != DATASET_VERSION
+            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=with_fields)
             sources = _packed_sources(path, said.info, listing)
+            agreement = Agreement.of(fields.values())
             for shard in shards:
-                _repack(journal, shard, listing.root, sources, options, threads, on_progress)
+                _repack(journal, shard, listing, sources, agreement, options, threads, on_progress)
         if INDEX_FILE in damaged:
             _rebuild_index(journal, said.shards, said.info)
-    return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged)
+        if sidecars:
+            with disk_errors(path / FIELDS_FOLDER, "write"):
+                rebuild_sidecars(journal, said.shards, fields, sidecars)
+    return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars
 
 
 def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
-    if not isinstance(said, dict) or said.keys() != ours.keys():
+    if not isinstance(said, dict) or said.keys() - {"fields"} != ours.keys():
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
             "with that version"
         )
-    encode = EncodeOptions(**{field.name: said[field.name] for field in fields(EncodeOptions)})
+    encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions)})
     return PackOptions(encode, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
 
 
 def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
     """The source of each sample, in order."""
     if listing.digest() != info["source"]["xxh3_128"]:
+        if "made_by" in info["source"]:
+            raise PackError(
+                f"{path} was written by {info['source']['made_by']}, so its shards cannot be packed again from a "
+                "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
+                f"{FIELDS_FOLDER} can be repaired if all shards are intact"
+            )
         raise PackError(
             f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. Restore the source, or "
             f"{_ANEW}"
@@ -136,8 +154,9 @@ def _difference(info: dict[str, Any], listing: Listing) -> str:
 def _repack(
     journal: Journal,
     shard: ShardFacts,
-    root: Path,
+    listing: Listing,
     sources: list[Source],
+    agreement: Agreement,
     options: PackOptions,
     threads: int,
     on_progress: Callable[[PackProgress], None],
@@ -150,15 +169,19 @@ def _repack(
     done = 0
     finished: FinishedShard | None = None
     try:
-        writer = ShardWriter(journal.folder / shard.name, shard.number, shard.first_sample, options.shard_size)
+        file = journal.folder / shard.name
+        place = shard.number, shard.first_sample, options.shard_size
+        writer = ShardWriter(file, *place, agreement.kinds, with_parts=False)
         try:
-            with closing(converted(root, ours, 0, options.encode, threads)) as pictures:
+            with closing(converted(listing, ours, 0, options.encode, threads)) as pictures:
                 for position, source, packed in pictures:
                     if isinstance(packed, str):
-                        name = readable(str(root / source.path))
+                        name = readable(str(listing.root / source.path))
                         raise PackError(
                             f"{name} could be packed before, but now it cannot: {packed}. Restore the file, or {_ANEW}"
                         )
+                    if packed.values:
+                        packed = replace(packed, values=tuple(agreement.admit(packed.values)))
                     if not writer.add(packed, source.label, source.path):
                         raise PackError(_other(shard, f"{readable(source.path)} no longer fits into it"))
                     done += source.size_bytes

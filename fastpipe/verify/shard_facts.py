@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import DatasetError
+from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
@@ -36,6 +37,7 @@ class ShardFacts:
         path: of its file.
         first_sample, samples: which samples it holds.
         size_bytes, xxh3_64: of the file; the hash in hex.
+        members: the endings that the member of each field may have, in order.
     """
 
     number: int
@@ -45,6 +47,7 @@ class ShardFacts:
     samples: int
     size_bytes: int
     xxh3_64: str
+    members: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass
@@ -128,6 +131,8 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     """
     shards: list[ShardFacts] = []
     first = 0
+    fields = read_fields(info).values()
+    members = tuple(filter(None, (_endings(field) for field in fields)))
     for number, entry in enumerate(info["shards"]):
         name, samples, size_bytes = entry["name"], entry["samples"], entry["size_bytes"]
         if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
@@ -136,13 +141,19 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
         digest = _digest(entry["xxh3_64"])
-        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest))
+        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members))
         first += samples
     if not isinstance(info["index"]["name"], str):
         raise ValueError(f"index: expected a name, got {info['index']['name']!r}")
     _digest(info["index"]["xxh3_64"])
     _digest(info["index"].get("file_xxh3_64", info["index"]["xxh3_64"]))  # older datasets have none
     return shards
+
+
+def _endings(field: Field) -> tuple[str, ...]:
+    """The endings that a field's member may have; none if it has no member."""
+    found = dict.fromkeys((member(field, JPEG), member(field, PNG)))
+    return tuple(ending for ending in found if ending is not None)
 
 
 def _digest(value: object) -> str:

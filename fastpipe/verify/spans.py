@@ -1,4 +1,4 @@
-"""The records of a shard, or its tar headers if the records are damaged -> where its samples begin and end."""
+"""A shard, and where its samples begin -> the runs of bytes that are read at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format import tar_writer as tar
-from fastpipe.format.layout import sample_key
-from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.shard_facts import ShardFacts
 
 SPAN_BYTES = 4 << 20
-
-_SIZE_FIELD = slice(124, 135)  # of a ustar header: octal digits
 
 
 @dataclass(frozen=True)
@@ -45,34 +40,6 @@ def starts_in_records(records: NDArray[np.void]) -> list[int]:
     """Where samples begin by the index, whose records are possible."""
     starts: list[int] = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
     return starts
-
-
-def starts_in_tar(shard: ShardFacts) -> list[int] | None:
-    """Where samples begin by the headers in the shard; None if they do not lead through it either."""
-    starts: list[int] = []
-    at = 0
-    try:
-        with open(shard.path, "rb", buffering=0) as file:
-            for sample in range(shard.first_sample, shard.first_sample + shard.samples):
-                starts.append(at)
-                for ending in (".cls", ".jpg", ".json"):
-                    head = read_at(file.fileno(), tar.BLOCK, at)
-                    size_bytes = size_in_header(head)
-                    if head != tar.header(sample_key(sample) + ending, size_bytes):
-                        return None
-                    at += tar.BLOCK + tar.padded(size_bytes, tar.BLOCK)
-    except (OSError, ValueError):
-        return None
-    return starts
-
-
-def size_in_header(head: bytes) -> int:
-    """The member's size by its tar header.
-
-    Raises:
-        ValueError: there is no number.
-    """
-    return int(head[_SIZE_FIELD], 8)
 
 
 def shard_spans(

@@ -21,9 +21,11 @@ from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.verify.check_index import check_index, impossible, impossible_records, index_records_of
 from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.verify.check_sidecars import check_sidecars
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records, starts_in_tar
+from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
+from fastpipe.verify.tar_members import starts_in_tar
 
 _AHEAD_PER_WORKER = 2  # spans; a span is a few MB
 
@@ -48,12 +50,13 @@ def verify(
 ) -> Report:
     """Checks a packed dataset.
 
-    dataset.json and index.npy by their hashes and their sense; each shard by its size and hash; in it each sample's tar
-    members, label and hash, and that its JPEG decodes. A changed bit anywhere in these files is found.
+    dataset.json, index.npy and the sidecars of fields by their hashes, the first two also by their sense; each shard by
+    its size and hash; in it each sample's tar members, label and hash, and that its JPEG decodes. A changed bit
+    anywhere in these files is found.
 
     Args:
         path: the dataset's folder.
-        quick: read no shard: their sizes only, and dataset.json and index.npy.
+        quick: read no shard: their sizes only, and dataset.json, index.npy and sidecars.
         workers: threads; None: the CPUs granted to this process.
         on_progress: called now and then, in this thread.
 
@@ -67,13 +70,14 @@ def verify(
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += check_index(said.index, said.info)
+        findings += check_sidecars(path, said.index.fields.values())
     bytes_read = 0
     if quick:
         for shard in said.shards:
             records = None if said.index is None else index_records_of(said.index, shard)
             findings += check_size(shard, records)
             if records is not None and said.index is not None:
-                findings += impossible_records(records, shard, len(said.index.classes))
+                findings += impossible_records(records, shard, said.index)
     else:
         whole_index = not any(found.file == INDEX_FILE for found in findings)
         bytes_read = _check_shards(said.shards, said.index, whole_index, threads, findings, on_progress)
@@ -138,7 +142,7 @@ def _check_shards(
                 known = bool(sizes[span.shard.number])
                 by = index if told_apart else None
                 if index is not None and by is None:
-                    findings += impossible_records(index_records_of(index, span.shard), span.shard, len(index.classes))
+                    findings += impossible_records(index_records_of(index, span.shard), span.shard, index)
                 findings += _judge(span.shard, by, digest.hexdigest(), mismatches, known_bad=known)
             samples += len(span.starts)
             bytes_done += span.stop - span.start
@@ -155,7 +159,7 @@ def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -
             yield from bare_spans(shard, _readable_bytes(shard), nothing)
             continue
         records = index_records_of(index, shard)
-        possible = not impossible(records, shard, len(index.classes)).any()
+        possible = not impossible(records, shard, index).any()
         starts = None if whole_index and possible else starts_in_tar(shard)
         if starts is None and possible:
             starts = starts_in_records(records)

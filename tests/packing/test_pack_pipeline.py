@@ -37,10 +37,10 @@ def listing(tmp_path_factory: pytest.TempPathFactory) -> Listing:
 def test_every_file_comes_once_in_order(
     listing: Listing, workers: int, run_bytes: int, run_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "_RUN_BYTES", run_bytes)
-    monkeypatch.setattr(pipeline, "_RUN_FILES", run_files)
+    monkeypatch.setattr(pipeline, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(pipeline, "RUN_FILES", run_files)
     start = 7
-    found = list(converted(listing.root, listing.sources, start, EncodeOptions(), workers))
+    found = list(converted(listing, listing.sources, start, EncodeOptions(), workers))
     assert [position for position, _, _ in found] == list(range(start, 51))
     for position, source, outcome in found:
         assert source is listing.sources[position]
@@ -58,7 +58,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
     os.truncate(film, 3 << 30)
     monkeypatch.setattr(pipeline, "read_source", lambda *_: pytest.fail("it was read"))
     listing = list_sources(tmp_path, seed=1)
-    ((_, _, outcome),) = converted(listing.root, listing.sources, 0, EncodeOptions(), 1)
+    ((_, _, outcome),) = converted(listing, listing.sources, 0, EncodeOptions(), 1)
     assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"
 
 
@@ -74,14 +74,14 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", fail)
-    pictures = converted(listing.root, listing.sources, 0, EncodeOptions(), 2)
+    pictures = converted(listing, listing.sources, 0, EncodeOptions(), 2)
     assert [next(pictures)[0] for _ in range(20)] == list(range(20))
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
         next(pictures)
 
 
 def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "_RUN_FILES", 10)
+    monkeypatch.setattr(pipeline, "RUN_FILES", 10)
     reads = []
     real = pipeline.read_source
 
@@ -91,7 +91,7 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", slow)
-    pictures = converted(listing.root, listing.sources, 0, EncodeOptions(), 1)
+    pictures = converted(listing, listing.sources, 0, EncodeOptions(), 1)
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
@@ -105,7 +105,7 @@ def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, mo
 
     monkeypatch.setattr(pipeline, "convert", fail)
     with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
-        list(converted(listing.root, listing.sources, 0, EncodeOptions(), 2))
+        list(converted(listing, listing.sources, 0, EncodeOptions(), 2))
 
 
 def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

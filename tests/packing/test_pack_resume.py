@@ -198,7 +198,7 @@ def test_an_overwrite_that_is_interrupted_goes_on(destination: Path, undisturbed
 def test_a_pack_does_not_go_on_with_another_pillow(destination: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_after(destination, 2)
     before = digests(destination)
-    monkeypatch.setattr(settle_of, "versions", lambda: {**versions(), "pillow": "1.1.7"})
+    monkeypatch.setattr(settle_of, "versions", lambda **_: {**versions(), "pillow": "1.1.7"})
     with pytest.raises(PackError, match=r"made with .*'pillow': .* there, .*'pillow': '1.1.7'.* now"):
         pack(source_of(destination), destination, SHARDS)
     assert digests(destination) == before

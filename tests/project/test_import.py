@@ -31,11 +31,13 @@ PUBLIC = {
     "Resize",
     "SampleError",
     "Stats",
+    "Writer",
     "__version__",
     "diagnose",
     "loader",
     "monitor",
     "open",
+    "pack",
 }
 
 # numpy and torch come first: the threads and modules that they bring are theirs.

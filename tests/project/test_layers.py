@@ -31,11 +31,12 @@ LAYERS: dict[str, str] = {
     "monitoring": "prometheus_client",
     "prometheus": "",
     "diagnosis": "torch",
-    "": "",  # fastpipe/__init__.py: the public names
     "packing/source": "",
     "packing/picture": "fastpipe._engine cv2 turbojpeg PIL",
+    "packing/fields": "PIL",
     "packing/output": "",
-    "packing": "",
+    "packing": "PIL",
+    "": "",  # fastpipe/__init__.py: the public names
     "verify": "",
     "show": "cv2 torch",
     "doctor": "cv2 torch",

@@ -1,20 +1,26 @@
-"""Ten million samples cost a DataLoader's workers next to no memory of their own; a list of as many paths does."""
+"""Ten million samples cost a DataLoader's workers next to no memory of their own, with their captions and boxes, too; a
+list of as many paths does."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from checkout import ROOT
 from conftest import frees_memory, run_script
+from field_columns import add_fields
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench.index_memory import FEW, in_fresh_process, make_dataset
+from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
+from fastpipe.format.layout import DATASET_FILE
 
 SAMPLES = 10_000_000
 PICKS = 20_000
@@ -29,8 +35,63 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Pat
     folder = tmp_path_factory.mktemp("memory")
     for samples in (FEW, SAMPLES):
         make_dataset(folder / str(samples), samples)
+        add_captions_and_boxes(folder / str(samples) / "packed", samples)
     yield {samples: folder / str(samples) / "packed" for samples in (FEW, SAMPLES)}
     shutil.rmtree(folder)
+
+
+def add_captions_and_boxes(dataset: Path, samples: int) -> None:
+    """Eight bytes of text and a box of no size for each sample: the offsets are written, the values are holes."""
+    fields = [Field("caption", "text"), Field("boxes", "boxes")]
+    add_fields(dataset, [])
+    for field, rows, row in zip(fields, (8 * samples, samples), ((), (4,)), strict=True):
+        values, offsets = ((dataset / FIELDS_FOLDER / name) for name in sidecars(field))
+        np.lib.format.open_memmap(values, mode="w+", dtype="<f4" if row else "u1", shape=(rows, *row))
+        np.save(offsets, np.arange(0, rows + 1, rows // samples))
+        described = describe_field(Field(field.name, field.kind, files=dict.fromkeys(sidecars(field), "0" * 16)))
+        info = json.loads((dataset / DATASET_FILE).read_text())
+        info["fields"][field.name] = described
+        (dataset / DATASET_FILE).write_text(json.dumps(info))
+
+
+def private_of(script: str, data: Path) -> int:
+    """The private bytes that a program says it has in the end."""
+    head = f"import sys; sys.path.append({str(ROOT)!r})\nfrom bench.index_memory import private_bytes\n"
+    done = run_script(head + textwrap.dedent(script), data)
+    assert (done.returncode, done.stderr) == (0, "")
+    return int(done.stdout)
+
+
+def test_captions_and_boxes_cost_a_worker_under_1_mb(datasets: dict[int, Path]) -> None:
+    script = """
+        import numpy as np
+        import fastpipe
+
+        dataset = fastpipe.Dataset(sys.argv[1], fields=("caption", "boxes", "label"))
+        for numbers in np.random.default_rng(0).integers(len(dataset), size=(100, 50)).tolist():
+            for sample in dataset.__getitems__(numbers):
+                assert (sample["caption"], sample["boxes"].tolist()) == ("\\0" * 8, [[0, 0, 0, 0]])
+        print(private_bytes("self"))
+    """
+    assert private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) < 1e6
+
+
+def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(datasets: dict[int, Path]) -> None:
+    script = """
+        import fastpipe
+
+        left = 60
+        options = {"size": 16, "num_workers": 2, "fields": ("image", "caption", "boxes", "id"), "min_box_size": 0}
+        with fastpipe.loader(sys.argv[1], 5, **options) as loader:
+            while left:
+                for batch in loader:
+                    assert [len(boxes) for boxes in batch["boxes"]] == [1] * 5
+                    left -= 1
+                    if left == 0:
+                        break
+            print(private_bytes("self"))
+    """
+    assert private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) < 8e6
 
 
 def test_the_index_costs_the_workers_under_8_mb_in_all(datasets: dict[int, Path]) -> None:

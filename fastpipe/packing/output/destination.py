@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def plan_run(
         "source": str(listing.root.resolve()),
         "listing": listing.digest_with_times(),
         "options": shaping,
-        "made_with": versions(),
+        "made_with": versions(masks="mask" in listing.kinds.values()),
     }
     unfinished = journal.read_plan()
     if unfinished is None or replaces:  # what a pack has left beside a finished dataset is of that, and goes with it
@@ -103,6 +104,41 @@ def plan_run(
         )
     journal.begin(plan)
     return None
+
+
+def plan_writing(journal: Journal, made_by: str, shaping: dict[str, Any], *, overwrite: bool) -> None:
+    """The same for samples that a program adds one by one; they are known only when they come.
+
+    Args:
+        journal: of the destination, locked.
+        made_by: the program's kind.
+        shaping: the options that decide the dataset's bytes.
+        overwrite: a dataset, or an unfinished one that does not fit, may be replaced.
+
+    Raises:
+        PackError: the destination holds a dataset, or another unfinished one.
+    """
+    destination = journal.destination
+    replaces = (destination / DATASET_FILE).exists()
+    if replaces and not overwrite:
+        raise PackError(
+            f"{destination} holds a dataset; choose another folder, or pass overwrite=True to replace the dataset"
+        )
+    masks = "mask" in shaping.get("fields", {}).values()
+    plan = {"source": made_by, "listing": "", "options": shaping, "made_with": versions(masks=masks)}
+    unfinished = journal.read_plan()
+    if unfinished not in (None, plan) and not overwrite:
+        raise PackError(
+            f"{destination} holds an unfinished pack with other sources, fields or options "
+            f"({_words(unfinished.get('options'), shaping)}). Finish it as it was begun, choose another folder, or "
+            "pass overwrite=True to start from the beginning"
+        )
+    finished = journal.finished()
+    keep = sum(1 for _ in itertools.takewhile(lambda shard: shard.sources, finished))
+    if replaces or unfinished != plan:
+        keep = 0
+    if replaces or unfinished != plan or keep < len(finished):
+        journal.begin(plan, keep=keep)
 
 
 def _as_they_were(journal: Journal, listing: Listing) -> int:

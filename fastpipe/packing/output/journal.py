@@ -1,9 +1,10 @@
 """The finished parts of a pack -> files in DST/.pack, so an interrupted pack continues where it stopped.
 
 Note [publishing]
-A shard is written under a temporary name and synced; then its records and its entry in the journal; then it gets its
-final name. index.npy, rejected.jsonl and dataset.json follow in that order when all shards are there. So a final name
-never holds an unfinished file, a shard without an entry is made again, and a folder without dataset.json is unfinished.
+A shard is written under a temporary name and synced; then its parts of the fields' columns, its records and its entry
+in the journal; then it gets its final name. index.npy, the sidecars of fields, rejected.jsonl and dataset.json follow
+in that order when all shards are there. So a final name never holds an unfinished file, a shard without an entry is
+made again, and a folder without dataset.json is unfinished.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.format.fields import is_name
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.packing.output.files import publish, sync_folder, whole_file
 from fastpipe.packing.output.lock import LOCK_FILE, WorkFolder
 from fastpipe.packing.output.shard_writer import FinishedShard
+from fastpipe.packing.output.sidecars import remove_sidecars
 from fastpipe.packing.picture.convert import Packed
 
 _PLAN_FILE = "plan.json"
@@ -84,6 +87,8 @@ class ShardEntry:
         next_source: position in the packing order of the first source after it.
         sources: `Listing.digest_with_times` of its sources, and of the one after it, for another might have fit.
         tally: of the sources up to there since the shard before.
+        parts: the files with the values of its fields, and their sizes in bytes.
+        agreed: `Agreement.state` after it.
     """
 
     name: str
@@ -93,6 +98,8 @@ class ShardEntry:
     next_source: int
     sources: str
     tally: Tally
+    parts: dict[str, int] = field(default_factory=dict)
+    agreed: dict[str, Any] = field(default_factory=dict)
 
 
 class Journal:
@@ -131,6 +138,9 @@ class Journal:
         if (self.folder / _REPLACED_FILE).exists():
             self._remove_replaced()
         kept = {file.name for number in range(keep) for file in (self._entry_file(number), self._records_file(number))}
+        kept |= {name for shard in self.finished()[:keep] for name in shard.parts}
+        if not (self.destination / DATASET_FILE).exists():
+            remove_sidecars(self.destination, _field_names((self.read_plan() or {}).get("options")))
         for entry in self.folder.glob("shard-*.json"):
             if entry.name not in kept and not (self.destination / DATASET_FILE).exists():
                 (self.destination / f"{entry.stem}.tar").unlink(missing_ok=True)
@@ -146,12 +156,13 @@ class Journal:
         return entries
 
     def publish_shard(
-        self, number: int, shard: FinishedShard, next_source: int, sources: str, tally: Tally
+        self, number: int, shard: FinishedShard, next_source: int, sources: str, tally: Tally, agreed: dict[str, Any]
     ) -> ShardEntry:
         """Records a shard and gives it its final name. Note [publishing]"""
         self._remove_replaced()  # before the entry: else the old shard of that name could pass for the new one
         samples, name = len(shard.records), shard_name(number)
-        entry = ShardEntry(name, samples, shard.size_bytes, shard.xxh3_64, next_source, sources, tally)
+        facts = samples, shard.size_bytes, shard.xxh3_64
+        entry = ShardEntry(name, *facts, next_source, sources, tally, shard.parts, agreed)
         records = io.BytesIO()  # given a file, numpy writes past Python and does not tell what the disk refuses last
         np.save(records, shard.records, allow_pickle=False)
         with whole_file(self._records_file(number), self.folder) as file:
@@ -189,9 +200,11 @@ class Journal:
         if not moved.exists():
             return
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            for shard in json.loads(moved.read_bytes())["shards"]:
+            info = json.loads(moved.read_bytes())
+            for shard in info["shards"]:
                 if re.fullmatch(r"shard-\d{6,}\.tar", shard["name"]):
                     (self.destination / shard["name"]).unlink(missing_ok=True)
+            remove_sidecars(self.destination, _field_names(info))
         for name in (INDEX_FILE, REJECTED_FILE):
             (self.destination / name).unlink(missing_ok=True)
         moved.unlink()
@@ -211,6 +224,13 @@ class Journal:
             entry = ShardEntry(**saved, tally=Tally(**tally))
             known = entry.name == shard_name(number) and records.dtype == INDEX_DTYPE
             whole = known and os.stat(self.destination / entry.name).st_size == entry.size_bytes
+            whole &= all((self.folder / name).stat().st_size == size for name, size in entry.parts.items())
             return entry if whole and len(records) == entry.samples else None
         except Exception:  # whatever is wrong with these files, the shard is made again
             return None
+
+
+def _field_names(described: object) -> list[str]:
+    """The names of fields in a dataset.json or in a plan's options: in doubt anything."""
+    fields = described.get("fields") if isinstance(described, dict) else None
+    return [name for name in fields if is_name(name)] if isinstance(fields, dict) else []

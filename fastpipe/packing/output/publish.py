@@ -1,4 +1,4 @@
-"""Finished shards -> index.npy, rejected.jsonl and, last, dataset.json."""
+"""Finished shards -> index.npy, sidecars, rejected.jsonl and, last, dataset.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,54 @@ import numpy as np
 import xxhash
 
 from fastpipe.errors import readable
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, DATASET_VERSION, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.fields import Field, describe_field
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    DATASET_FORMAT,
+    DATASET_VERSION,
+    FIELDS_VERSION,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    NO_LABEL,
+    REJECTED_FILE,
+)
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
+from fastpipe.packing.output.sidecars import write_sidecars
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.listing import Listing
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a dataset was made of, for dataset.json.
+
+    Attributes:
+        classes: names, in the order of the labels; None: the labels in digits, without gaps.
+        source: the entry "source", without "bytes".
+        time_ns: the time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
+    """
+
+    classes: list[str] | None
+    source: dict[str, Any]
+    time_ns: int
+
+
+def origin_of(listing: Listing) -> Origin:
+    """The origin of a pack of listed sources."""
+    source = {"files": len(listing.sources), "xxh3_128": listing.digest()}
+    # Another machine's clock may be ahead.
+    return Origin(listing.classes, source, max(listing.taken_ns, listing.last_change_ns()))
+
+
 def publish_dataset(
-    journal: Journal, shards: Sequence[ShardEntry], listing: Listing, tally: Tally, options: dict[str, Any]
+    journal: Journal,
+    shards: Sequence[ShardEntry],
+    origin: Origin,
+    tally: Tally,
+    options: dict[str, Any],
+    fields: Sequence[Field],
 ) -> dict[str, Any]:
     """Writes what turns the shards into a dataset.
 
@@ -32,14 +71,24 @@ def publish_dataset(
         The content of dataset.json.
     """
     index_hash, index_file_hash, class_counts = _write_index(journal, shards)
+    samples = sum(shard.samples for shard in shards)
+    described: dict[str, Any] = {}
+    if fields:
+        hashes = write_sidecars(journal.destination, journal.folder, fields, len(shards), samples)
+        described = {field.name: describe_field(replace(field, files=hashes[field.name])) for field in fields}
     _write_rejected(journal, tally)
+    unlabelled = class_counts.pop(NO_LABEL, 0)
+    classes = origin.classes
+    if classes is None:
+        classes = [str(label) for label in range(max(class_counts, default=-1) + 1)]
+    newer = bool(fields or unlabelled)
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
-        "version": DATASET_VERSION,
-        "samples": sum(shard.samples for shard in shards),
+        "version": FIELDS_VERSION if newer else DATASET_VERSION,
+        "samples": samples,
         "jpeg_bytes": tally.packed_bytes,
-        "classes": listing.classes,
-        "class_counts": [class_counts[label] for label in range(len(listing.classes))],
+        "classes": classes,
+        "class_counts": [class_counts[label] for label in range(len(classes))],
         "shards": [
             {
                 "name": shard.name,
@@ -50,10 +99,11 @@ def publish_dataset(
             for shard in shards
         ],
         "index": {"name": INDEX_FILE, "xxh3_64": index_hash, "file_xxh3_64": index_file_hash},
+        **({"fields": described} if newer else {}),
         "source": {
-            "files": len(listing.sources),
+            "files": origin.source["files"],
             "bytes": tally.source_bytes,
-            "xxh3_128": listing.digest(),
+            **origin.source,
         },
         "counts": {
             "rejected": len(tally.rejected),
@@ -63,17 +113,15 @@ def publish_dataset(
             "multi_frame": tally.multi_frame,
         },
         "pack": options,
-        "made_with": versions(),
+        "made_with": versions(masks=any(field.kind == "mask" for field in fields)),
     }
     info["fingerprint"] = fingerprint(info)
     info, data = with_self_checksum(info)
     with whole_file(journal.destination / DATASET_FILE, journal.folder) as file:
         file.write(data)
         file.flush()
-        # Its time is that of the listing: a source that changes later, also while the pack goes on, is newer than it.
-        listed_ns = max(listing.taken_ns, listing.last_change_ns())  # another machine's clock may be ahead
         with contextlib.suppress(OSError):  # a network's file system may let nobody set times
-            os.utime(file.fileno(), ns=(listed_ns, listed_ns))
+            os.utime(file.fileno(), ns=(origin.time_ns, origin.time_ns))
     return info
 
 

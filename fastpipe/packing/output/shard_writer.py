@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import INDEX_DTYPE, sample_key
-from fastpipe.format.sample_layout import after_jpeg, before_jpeg
+from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.packing.output.files import PARTIAL
 from fastpipe.packing.output.shard_file import ShardFile
+from fastpipe.packing.output.sidecars import Parts
+from fastpipe.packing.output.stored_sample import StoredSample
 from fastpipe.packing.picture.convert import Packed
 
 
@@ -27,32 +28,48 @@ class FinishedShard:
         file: the temporary file, synced.
         records: its index records.
         size_bytes, xxh3_64: of the file; the hash in hex.
+        parts: the files with the values of its fields, and their sizes in bytes.
     """
 
     file: Path
     records: NDArray[np.void]
     size_bytes: int
     xxh3_64: str
+    parts: dict[str, int] = field(default_factory=dict)
 
 
 class ShardWriter:
     """Writes one shard, a tar file in WebDataset's naming, into a temporary file.
 
     Each sample is KEY.cls (the label as decimal text), KEY.jpg and KEY.json (the source's path, and the change made to
-    it if any), in that order. Nothing in the bytes depends on the machine, the user or the time.
+    it if any), in that order; then the members of its fields. Nothing in the bytes depends on the machine, the user or
+    the time.
 
     Args:
         file: the temporary file's path.
         number: of the shard.
         first_sample: number of its first sample in the dataset.
         limit: bytes after which the shard is full.
+        kinds: name -> kind of the fields.
+        with_parts: also write the fields' columns, beside `file`.
     """
 
-    def __init__(self, file: Path, number: int, first_sample: int, limit: int) -> None:
+    def __init__(
+        self,
+        file: Path,
+        number: int,
+        first_sample: int,
+        limit: int,
+        kinds: Mapping[str, str] | None = None,
+        *,
+        with_parts: bool = True,
+    ) -> None:
         self._path = file.with_name(file.name + PARTIAL)
         self._number = number
         self._first_sample = first_sample
         self._limit = limit
+        self._kinds = kinds or {}
+        self._parts = Parts(file.parent, number, self._kinds) if self._kinds and with_parts else None
         self._file = ShardFile(self._path)
         self._records: list[tuple[int, ...]] = []
 
@@ -61,28 +78,30 @@ class ShardWriter:
 
     def add(self, packed: Packed, label: int, path: str) -> bool:
         """Appends a sample; False, and nothing written, if it would overfill the shard. An empty shard takes any."""
-        note = {"path": readable(path)}
-        if packed.change is not None:
-            note["reencoded"] = packed.change
-        key = sample_key(self._first_sample + len(self._records))
-        before = before_jpeg(key, label, len(packed.jpeg))
-        after = after_jpeg(key, len(packed.jpeg), json.dumps(note, sort_keys=True).encode())
-        offset = self._file.size_bytes + len(before)
-        end = offset + len(packed.jpeg) + len(after)
+        sample = StoredSample(sample_key(self._first_sample + len(self._records)), packed, label, path, self._kinds)
+        at = self._file.size_bytes
+        end = at + sample.size_bytes
         if self._records and end + len(tar.end(end)) > self._limit:
             return False
-        for piece in (before, packed.jpeg, after):
+        for piece in sample.pieces:
             self._file.write(piece)
+        if self._parts is not None:
+            self._parts.add(packed.values, [at + offset for offset in sample.offsets])
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
-        self._records.append((self._number, offset, len(packed.jpeg), packed.width, packed.height, label, digest))
+        place = at + BEFORE_BYTES
+        self._records.append((self._number, place, len(packed.jpeg), packed.width, packed.height, label, digest))
         return True
 
     def finish(self) -> FinishedShard:
         """Ends the tar file and syncs it; it stays under its temporary name."""
         self._file.write(tar.end(self._file.size_bytes))
         digest = self._file.finish()
-        return FinishedShard(self._path, np.array(self._records, dtype=INDEX_DTYPE), self._file.size_bytes, digest)
+        parts = {} if self._parts is None else self._parts.finish()
+        records = np.array(self._records, dtype=INDEX_DTYPE)
+        return FinishedShard(self._path, records, self._file.size_bytes, digest, parts)
 
     def discard(self) -> None:
-        """Removes the temporary file."""
+        """Removes the temporary files."""
         self._file.discard()
+        if self._parts is not None:
+            self._parts.discard()

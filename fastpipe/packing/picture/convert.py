@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from fastpipe import _engine
 from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, is_icc, kept_segments, read_header
 from fastpipe.packing.picture.pillow import open_image, refuse_more_pixels
@@ -64,6 +65,9 @@ class Packed:
         oriented: the source carries an EXIF orientation other than upright (not counting TIFF's own).
         stray_bytes: the source has bytes that belong to no segment; they were left out.
         multi_frame: the source has more frames (animation, pages); the first was packed.
+        source_size: width and height of the source, as it is stored.
+        orientation: the source's EXIF orientation, 1..8.
+        values: of the sample's fields, one a field.
     """
 
     jpeg: bytes
@@ -73,14 +77,18 @@ class Packed:
     oriented: bool
     stray_bytes: bool = False
     multi_frame: bool = False
+    source_size: tuple[int, int] = (0, 0)
+    orientation: int = 1
+    values: tuple[Stored, ...] = ()
 
 
-def convert(data: bytes, how: EncodeOptions) -> Packed:
+def convert(data: bytes, how: EncodeOptions, orientation: int | None = None) -> Packed:
     """Packs one image. Reads all of it, or of its first frame: what is damaged anywhere is refused.
 
     Args:
         data: the whole source file.
         how: what to do with it.
+        orientation: the EXIF orientation that counts, 1..8; None: the file's own.
 
     Raises:
         ImageError: not an image, damaged, or over a limit; the message is the reason.
@@ -89,22 +97,37 @@ def convert(data: bytes, how: EncodeOptions) -> Packed:
     if name != "JPEG":
         opened = open_image(data, name, max_pixels=how.max_pixels)
         _refuse_long_sides(opened.width, opened.height, how)
-        change = _change(opened.width, opened.height, opened.orientation, how) or name
-        return _reencode(opened.rgb(), how, change, opened.orientation, [], multi_frame=opened.multi_frame)
+        turn = orientation or opened.orientation
+        change = _change(opened.width, opened.height, turn, how) or name
+        return _reencode(opened.rgb(), how, change, turn, [], multi_frame=opened.multi_frame)
     try:
-        return _pack_jpeg(data, how)
+        return _pack_jpeg(data, how, orientation)
     except ImageError as problem:
         # A limit on work is no damage; that on pixels holds there, too.
         if how.damaged == "reject" or str(problem).startswith(_engine.TOO_MANY_SCANS):
             raise
         try:
-            return _pack_damaged_jpeg(data, how)
+            return _pack_damaged_jpeg(data, how, orientation)
         except ImageError:
             raise problem from None
 
 
-def _pack_jpeg(data: bytes, how: EncodeOptions) -> Packed:
+def convert_pixels(rgb: NDArray[np.uint8], how: EncodeOptions, orientation: int = 1) -> Packed:
+    """Packs (height, width, 3) uint8 RGB, which the EXIF orientation would turn upright.
+
+    Raises:
+        ImageError: over a limit.
+    """
+    height, width = rgb.shape[:2]
+    refuse_more_pixels(width, height, how.max_pixels)
+    _refuse_long_sides(width, height, how)
+    return _reencode(rgb, how, _change(width, height, orientation, how) or "pixels", orientation, [])
+
+
+def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
     header = read_header(data)
+    if orientation is not None:
+        header = replace(header, orientation=orientation)
     refuse_more_pixels(header.width, header.height, how.max_pixels)
     _refuse_long_sides(header.width, header.height, how)
     change = _change(header.width, header.height, header.orientation, how)
@@ -118,7 +141,9 @@ def _pack_jpeg(data: bytes, how: EncodeOptions) -> Packed:
         kind = "CMYK" if info["components"] == 4 else "unusual JPEG structure"
     stray_bytes = bool(info["stray_bytes"])
     if jpeg is not None and change is None:
-        return Packed(jpeg, header.width, header.height, kind, header.orientation != 1, stray_bytes)
+        size = header.width, header.height
+        turn = header.orientation
+        return Packed(jpeg, *size, kind, turn != 1, stray_bytes, source_size=size, orientation=turn)
     if info["components"] == 4:
         segments = [segment for segment in segments if not is_icc(segment)]  # it speaks of CMYK
     if jpeg is None:
@@ -131,7 +156,7 @@ def _pack_jpeg(data: bytes, how: EncodeOptions) -> Packed:
     return _reencode(rgb, how, reason, header.orientation, segments, gray=gray, stray_bytes=stray_bytes)
 
 
-def _pack_damaged_jpeg(data: bytes, how: EncodeOptions) -> Packed:
+def _pack_damaged_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
     """Packs what Pillow makes of a JPEG that is refused otherwise.
 
     Pillow takes no JPEG that ends early, but passes over whatever libjpeg only warns of: gray or shifted blocks where
@@ -144,7 +169,7 @@ def _pack_damaged_jpeg(data: bytes, how: EncodeOptions) -> Packed:
     except ImageError:
         segments = []
     gray = opened.image.mode == "L"
-    return _reencode(opened.rgb(), how, "damaged JPEG", opened.orientation, segments, gray=gray)
+    return _reencode(opened.rgb(), how, "damaged JPEG", orientation or opened.orientation, segments, gray=gray)
 
 
 def _reencode(
@@ -158,6 +183,7 @@ def _reencode(
     stray_bytes: bool = False,
     multi_frame: bool = False,
 ) -> Packed:
+    source_size = rgb.shape[1], rgb.shape[0]
     if how.apply_exif:
         rgb = apply_orientation(rgb, orientation)
     height, width = rgb.shape[:2]
@@ -171,7 +197,8 @@ def _reencode(
     jpeg, _ = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
     height, width = rgb.shape[:2]
-    return Packed(jpeg, width, height, change, orientation != 1, stray_bytes, multi_frame)
+    oriented = orientation != 1
+    return Packed(jpeg, width, height, change, oriented, stray_bytes, multi_frame, source_size, orientation)
 
 
 def _shrinks(width: int, height: int, how: EncodeOptions) -> bool:

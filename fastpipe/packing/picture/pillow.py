@@ -93,6 +93,20 @@ class OpenedImage:
             high = (np.asarray(self.image) >> (self.gray_bits - 8)).astype(np.uint8)
         return np.repeat((255 - high if self.inverted else high)[:, :, None], 3, axis=2)
 
+    def values(self) -> NDArray[Any]:
+        """Decode it to what its pixels hold: gray values, or numbers of the palette's colours.
+
+        Returns:
+            (height, width) uint8, of more than 8 bits uint16; another shape if it has colours.
+
+        Raises:
+            ImageError: the file is damaged or cut short.
+        """
+        with _reasons(self.format):
+            self.image.load()
+            found = np.asarray(self.image)
+        return found.astype(np.uint16 if found.dtype.itemsize > 1 else np.uint8)
+
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
     """Read the header of an image file.
@@ -121,6 +135,18 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         orientation = exif_orientation(chunks.exif or image.info.get("exif") or b"")
         bits, inverted = _check_tiff(image, data) if name == "TIFF" else (16, False)
     return OpenedImage(name, width, height, orientation, bool(animated), image, bits, inverted)
+
+
+def rgb_of(image: Any) -> NDArray[np.uint8]:
+    """The pixels of a PIL image of a program's, as `OpenedImage.rgb` gives them; the image stays as it is.
+
+    Raises:
+        ImageError: its file is damaged, or its mode is not supported.
+    """
+    with _reasons("a PIL image"):
+        copy = image.copy()
+    _check_mode(copy.mode, "a PIL image")
+    return OpenedImage("a PIL image", copy.width, copy.height, 1, False, copy).rgb()
 
 
 def _plugin(name: str) -> Any:

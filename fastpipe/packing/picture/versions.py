@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from importlib import metadata
 
 import numpy as np
@@ -15,9 +16,17 @@ from fastpipe.packing.picture.jpeg import encode_jpeg
 __all__ = ["versions"]
 
 
+def versions(*, masks: bool = False) -> dict[str, str]:
+    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
+
+    Args:
+        masks: also zlib, which compresses them.
+    """
+    return {**_versions(), "zlib": zlib.ZLIB_RUNTIME_VERSION} if masks else _versions()
+
+
 @functools.cache
-def versions() -> dict[str, str]:
-    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes."""
+def _versions() -> dict[str, str]:
     found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": _encoder()}
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
         try:

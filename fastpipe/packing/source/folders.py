@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastpipe.errors import PackError
+from fastpipe.format.layout import NO_LABEL
 from fastpipe.packing.source.listing import Listing, Source
 
 
@@ -24,6 +25,16 @@ def list_folder(root: Path, classes: list[str], stray: list[str]) -> Listing:
     """
     sources = [_source(root, path, label) for label, name in enumerate(classes) for path in _files(root, name)]
     return Listing(root, classes, sources, stray)
+
+
+def list_flat_folder(root: Path, names: list[str]) -> Listing:
+    """Lists the files of a folder without folders: images without classes.
+
+    Args:
+        root: the folder.
+        names: of its files.
+    """
+    return Listing(root, [], [_source(root, name, NO_LABEL) for name in names], [])
 
 
 def _files(root: Path, name: str) -> Iterator[str]:

@@ -10,43 +10,49 @@ from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.format.read_at import read_at
-from fastpipe.packing.source.folders import list_folder
+from fastpipe.packing.source.folders import list_flat_folder, list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
 from fastpipe.packing.source.tars import list_archives, list_dataset
 
 __all__ = ["Listing", "Source", "list_sources", "read_source", "read_start"]
 
-_EXPECTED = "expected a folder with one folder of images for each class, a tar file, or a folder of tar files"
+_EXPECTED = (
+    "expected a folder with one folder of images for each class, a tar file, a folder of tar files, or a folder of "
+    "images without classes"
+)
 _START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
-def list_sources(root: Path, seed: int, *, shuffle: bool = True) -> Listing:
+def list_sources(root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True) -> Listing:
     """Lists what is to be packed.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
     among the others when some come or go.
 
     Args:
-        root: a folder of class folders; or a tar file, a folder of tar files, or a packed dataset.
+        root: a folder of class folders, or of images without classes; or a tar file, a folder of tar files, or a
+            packed dataset.
         seed: picks the order.
         shuffle: False: by class, then path.
+        with_fields: further members of a WebDataset's samples are fields; else they are left out.
 
     Raises:
         PackError: there is nothing of that kind, or a tar is damaged.
         DatasetError: the dataset is unfinished or damaged.
     """
     taken_ns = time.time_ns()
-    listing = _list(root)
+    listing = _list(root, with_fields=with_fields)
     put_in_order(listing.sources, seed, shuffle=shuffle)
     return replace(listing, taken_ns=taken_ns)
 
 
-def _list(root: Path) -> Listing:
+def _list(root: Path, *, with_fields: bool) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
@@ -55,7 +61,7 @@ def _list(root: Path) -> Listing:
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
     if not root.is_dir():
-        return list_archives(root, [""])
+        return list_archives(root, [""], with_fields=with_fields)
     try:
         with os.scandir(root) as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
@@ -68,7 +74,7 @@ def _list(root: Path) -> Listing:
         ours = is_dataset(described)
     except OSError as problem:
         raise PackError(f"cannot read {described}: {problem.strerror}") from problem
-    damaged = not folders and described.name in others and not is_foreign(described)
+    damaged = set(folders) <= {FIELDS_FOLDER} and described.name in others and not is_foreign(described)
     if ours or damaged or WORK_FOLDER in folders:
         return list_dataset(root)
     if folders:
@@ -80,13 +86,15 @@ def _list(root: Path) -> Listing:
             "unpack the tars (gunzip, zstd -d, xz -d) and pack them or their files"
         )
     tars = [name for name in others if name.lower().endswith(".tar")]
-    if not tars:
+    if not others:
         raise PackError(
-            f"{root} holds no folders and no tar files; expected one folder of images for each class "
-            f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), or tars. If the images have no classes, put them into a "
-            "single folder"
+            f"{root} holds no folders and no files; expected one folder of images for each class "
+            f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
-    return list_archives(root, tars, stray=[name for name in others if name not in tars])
+    if not tars:
+        return list_flat_folder(root, others)
+    stray = [name for name in others if name not in tars]
+    return list_archives(root, tars, stray, with_fields=with_fields)
 
 
 def read_start(root: Path, source: Source) -> bytes:

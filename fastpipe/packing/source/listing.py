@@ -7,8 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import xxhash
+
+Part = tuple[int, int]  # offset and size in bytes, in a tar
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +20,14 @@ class Source:
 
     Attributes:
         path: relative to the source, with "/"; of a member: that of its tar, if there may be several, and its name.
-        label: position of its class in the list of classes.
+        label: position of its class in the list of classes; NO_LABEL: it has none.
         size_bytes: as the file system or the tar has it.
         mtime_ns, ctime_ns: as the file system had them; of a member: its tar's.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
         archive_bytes: size of the tar.
+        parts: in the tar, the member with each field's value; None: there is none.
     """
 
     path: str
@@ -35,6 +39,22 @@ class Source:
     archive: str | None = None
     offset_bytes: int = 0
     archive_bytes: int = 0
+    parts: tuple[Part | None, ...] = ()
+
+
+class SourceField(NamedTuple):
+    """A field of the source's samples.
+
+    Attributes:
+        name, kind: as in `fastpipe.format.fields.Field`.
+        in_note: its value is an entry of a member in JSON, under its name; else it is the member.
+        names: of its classes, which are numbers in the source.
+    """
+
+    name: str
+    kind: str
+    in_note: bool = False
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,7 @@ class Listing:
         sources: the files, in packing order.
         stray: files beside the class folders; they have no label.
         dropped: members of tars that are neither picture nor label: how many, by extension.
+        fields: of the samples, in the order of `Source.parts`.
         taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
@@ -55,7 +76,13 @@ class Listing:
     sources: list[Source]
     stray: list[str]
     dropped: Mapping[str, int] = field(default_factory=dict)
+    fields: tuple[SourceField, ...] = ()
     taken_ns: int = field(default_factory=time.time_ns)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Name -> kind of the fields."""
+        return {field.name: field.kind for field in self.fields}
 
     def digest(self) -> str:
         """Names the content: classes, and each file's path and size, in packing order."""
@@ -64,6 +91,8 @@ class Listing:
             digest.update(os.fsencode(name) + b"\0")
         for source in self.sources:
             digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
+            if source.parts:
+                digest.update(repr([part and part[1] for part in source.parts]).encode())
         return digest.hexdigest()
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
@@ -72,6 +101,8 @@ class Listing:
         for source in self.sources[start:stop]:
             state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
             digest.update(os.fsencode(source.path) + state.encode())
+            if source.parts:
+                digest.update(repr(source.parts).encode())
         return digest.hexdigest()
 
     def last_change_ns(self) -> int:

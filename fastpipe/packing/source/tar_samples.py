@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from fastpipe.packing.source.listing import Source
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.source.listing import Part, Source
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
@@ -33,16 +36,37 @@ class Gathered:
         sources: samples, and members that cannot be any, with the reason.
         folders: those that files lie in, or that are members, as their first two names or their only one.
         dropped: members that are neither picture nor label: how many, by extension.
+        members: of some sources, by their position, the members that may be values of fields, by extension.
+        endings: of these: how many.
     """
 
     sources: list[Source] = field(default_factory=list)
     folders: set[tuple[str, ...]] = field(default_factory=set)
     dropped: dict[str, int] = field(default_factory=dict)
+    members: dict[int, dict[str, Part]] = field(default_factory=dict)
+    endings: Counter[str] = field(default_factory=Counter)
 
-    def drop(self, extension: str) -> None:
-        """Counts a member that is left out."""
+    def drop(self, extension: str, members: int = 1) -> None:
+        """Counts members that are left out."""
+        extension = shown(extension, 20)
         kind = extension if extension in self.dropped or len(self.dropped) < _MOST_KINDS else "other"
-        self.dropped[kind] = self.dropped.get(kind, 0) + 1
+        self.dropped[kind] = self.dropped.get(kind, 0) + members
+
+
+class Rules(NamedTuple):
+    """What a sample of a WebDataset has to be.
+
+    Attributes:
+        classes: labels are below this; None: below MOST_CLASSES.
+        labelled: it has a label; else it must not have one.
+        least_label: the smallest label: NO_LABEL in shards of ours, where some samples may have no label.
+        with_fields: its further members may be fields; else they are left out.
+    """
+
+    classes: int | None = None
+    labelled: bool = True
+    least_label: int = 0
+    with_fields: bool = True
 
 
 def split_key(name: str) -> tuple[str, str] | None:
@@ -84,14 +108,14 @@ def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
     return True
 
 
-def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int | None) -> None:
+def gather_samples(tar: TarFile, archive: str, gathered: Gathered, rules: Rules) -> None:
     """Adds the samples of a WebDataset: members of one key, one behind the other.
 
     Args:
         tar: open.
         archive: its path, relative to the source.
         gathered: what is added to.
-        classes: labels are below this; None: below MOST_CLASSES.
+        rules: for samples.
     """
     sample, seen = _Sample(""), set[str]()
     for member, path in _usable(tar, archive, gathered):
@@ -103,7 +127,7 @@ def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int 
             continue
         key, extension = parts
         if key != sample.key:
-            sample.end(tar, archive, gathered, classes, seen)
+            sample.end(tar, archive, gathered, rules, seen)
             sample = _Sample(key)
         if extension == LABEL:
             sample.labels += 1
@@ -111,9 +135,11 @@ def gather_samples(tar: TarFile, archive: str, gathered: Gathered, classes: int 
         elif extension in PICTURES:
             sample.pictures += 1
             sample.picture = sample.picture or (path, member)
+        elif rules.with_fields:
+            sample.take(extension, member)
         else:
-            gathered.drop(shown(extension, 20))
-    sample.end(tar, archive, gathered, classes, seen)
+            gathered.drop(extension)
+    sample.end(tar, archive, gathered, rules, seen)
 
 
 @dataclass
@@ -124,6 +150,8 @@ class _Sample:
         key: theirs.
         pictures, labels: how many.
         picture, label: the first, and its path.
+        others: further members, by extension.
+        twice: an extension that several of these have.
     """
 
     key: str
@@ -131,35 +159,55 @@ class _Sample:
     labels: int = 0
     picture: tuple[str, Member] | None = None
     label: tuple[str, Member] | None = None
+    others: dict[str, Part] = field(default_factory=dict)
+    twice: str | None = None
 
-    def end(self, tar: TarFile, archive: str, gathered: Gathered, classes: int | None, seen: set[str]) -> None:
+    def take(self, extension: str, member: Member) -> None:
+        """Adds a member that may be a field's value."""
+        if extension in self.others and self.twice is None:
+            self.twice = extension
+        self.others[extension] = member.offset_bytes, member.size_bytes
+
+    def end(self, tar: TarFile, archive: str, gathered: Gathered, rules: Rules, seen: set[str]) -> None:
         """Adds it to the sources, or why it is none."""
         first = self.picture or self.label
         if first is None:
+            for extension in self.others:
+                gathered.drop(extension)
             return
         path, member = first
-        if self.pictures == self.labels == 1 and self.label is not None:
-            label = _label(tar, self.label[1], classes)
+        if self.twice is not None:
+            problem = f"expected one member .{shown(self.twice, 20)} with this key, got several"
+        elif self.pictures == 1 and self.labels == rules.labelled:
+            label = NO_LABEL if self.label is None else _label(tar, self.label[1], rules)
             if isinstance(label, int):
-                _add(gathered, tar, archive, path, member, seen, label)
+                if self.others and _add(gathered, tar, archive, path, member, seen, label):
+                    gathered.members[len(gathered.sources) - 1] = self.others
+                    gathered.endings.update(self.others.keys())
+                elif not self.others:
+                    _add(gathered, tar, archive, path, member, seen, label)
                 return
             problem = label
         elif not self.pictures:
             problem = "a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
-        elif not self.labels:
+        elif rules.labelled and not self.labels:
             problem = "an image without a label; expected KEY.cls next to it"
-        else:
+        elif rules.labelled:
             problem = f"expected one image and one label with this key, got {self.pictures} and {self.labels}"
+        else:
+            problem = f"expected one image with this key, got {self.pictures}"
         gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
 
 
-def _label(tar: TarFile, member: Member, classes: int | None) -> int | str:
+def _label(tar: TarFile, member: Member, rules: Rules) -> int | str:
     """The number in a KEY.cls, or why it is none."""
     text = tar.read(member.offset_bytes, min(member.size_bytes, _MOST_DIGITS))
+    if text == b"-1" and rules.least_label == NO_LABEL:
+        return NO_LABEL
     number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
     if number is None:
         return f"its label is {shown(repr(text)[1:], 40)}; expected a whole number of 0 or more, in decimal digits"
-    label, most = int(number[1]), MOST_CLASSES if classes is None else classes
+    label, most = int(number[1]), MOST_CLASSES if rules.classes is None else rules.classes
     if label >= most:
         return f"its label is {label}; expected a label below {most:,}, a position in the list of classes"
     return label
@@ -201,14 +249,15 @@ def _flaw(member: Member) -> str | None:
 
 def _add(
     gathered: Gathered, tar: TarFile, archive: str, path: str, member: Member, seen: set[str], label: int = 0
-) -> None:
-    """Adds a picture, if it is the first of its path in its tar."""
+) -> bool:
+    """Adds a picture, if it is the first of its path in its tar; else the reason against it, and returns False."""
     if path in seen:
         problem = "an earlier member has the same name: unpacking the tar would overwrite it"
         gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
-    else:
-        seen.add(path)
-        gathered.sources.append(_source(tar, archive, path, member, label))
+        return False
+    seen.add(path)
+    gathered.sources.append(_source(tar, archive, path, member, label))
+    return True
 
 
 def _source(

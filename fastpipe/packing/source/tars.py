@@ -6,36 +6,42 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import PackError
 from fastpipe.format.description import damage
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.format.self_checksum import read_self_checksum
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_of, fields_of_dataset, parts_of
 from fastpipe.packing.source.tar_reader import TarFile
-from fastpipe.packing.source.tar_samples import Gathered, gather_files, gather_samples
+from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
 
 
-def list_archives(root: Path, tars: list[str], stray: list[str] | None = None) -> Listing:
+def list_archives(root: Path, tars: list[str], stray: list[str] | None = None, *, with_fields: bool = True) -> Listing:
     """Lists what is in tar files, in no order.
 
     If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
-    called after them. Else they hold an image folder, and the classes are its folders.
+    called after them. Else, if members are in folders, they hold an image folder, and the classes are its folders.
+    Else they are a WebDataset without labels.
 
     Args:
         root: a folder, or the tar file itself.
         tars: their names in it; [""] for the file itself.
         stray: names of other files in the folder.
+        with_fields: further members of a WebDataset's samples are fields; else they are left out.
 
     Raises:
-        PackError: a tar is damaged or none, or there is neither label nor folder.
+        PackError: a tar is damaged or none.
     """
     gathered = Gathered()
     for name in tars:
         with TarFile(root / name) as tar:
             if not gather_files(tar, name, gathered):
-                return _list_samples(root, tars, stray or [], None)
-    return _image_folder(root, [name or root.name for name in tars], gathered, stray or [])
+                return _list_samples(root, tars, stray or [], Rules(with_fields=with_fields))
+    listing = _image_folder(root, [name or root.name for name in tars], gathered, list(stray or []))
+    if listing is not None:
+        return listing
+    return _list_samples(root, tars, stray or [], Rules(labelled=False, with_fields=with_fields))
 
 
 def list_dataset(root: Path) -> Listing:
@@ -52,31 +58,55 @@ def list_dataset(root: Path) -> Listing:
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    return _list_samples(root, [shard.name for shard in index.shards], [], index.classes)
+    rules = Rules(len(index.classes), least_label=index.least_label, with_fields=bool(index.fields))
+    fields = fields_of_dataset(index.fields.values())
+    return _list_samples(root, [shard.name for shard in index.shards], [], rules, index.classes, fields)
 
 
-def _list_samples(root: Path, tars: list[str], stray: list[str], classes: list[str] | None) -> Listing:
+def _list_samples(
+    root: Path,
+    tars: list[str],
+    stray: list[str],
+    rules: Rules,
+    classes: list[str] | None = None,
+    fields: list[tuple[str, SourceField]] | None = None,
+) -> Listing:
+    """Lists the samples of a WebDataset.
+
+    Args:
+        rules: for samples.
+        classes: names, if they are known.
+        fields: if they are known; else all further members are fields.
+    """
     gathered = Gathered()
     for name in tars:
         with TarFile(root / name) as tar:
-            gather_samples(tar, name, gathered, None if classes is None else len(classes))
+            gather_samples(tar, name, gathered, rules)
     if classes is None:
         labels = (source.label for source in gathered.sources if source.problem is None)
         classes = [str(label) for label in range(max(labels, default=-1) + 1)]
-    return Listing(root, classes, gathered.sources, stray, gathered.dropped)
+    known = set() if fields is None else {NOTE}
+    if fields is None:
+        fields = fields_of(gathered.endings) if len(gathered.endings) <= MOST_FIELDS else []
+    known |= {ending for ending, _ in fields}
+    for ending, members in gathered.endings.items():
+        if ending not in known:
+            gathered.drop(ending, members)
+    sources = gathered.sources
+    for at, source in enumerate(sources if fields else ()):  # in place: there may be millions
+        if source.problem is None:
+            sources[at] = replace(source, parts=parts_of(fields, gathered.members.pop(at, {})))
+    return Listing(root, classes, sources, stray, gathered.dropped, tuple(field for _, field in fields))
 
 
-def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing:
-    """As if the tars had been unpacked; see Note [a tar of a folder]."""
+def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
+    """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
     folders = gathered.folders
     tops = {folder[0] for folder in folders}
     depth = int(len(tops) == 1 and any(len(folder) == 2 for folder in folders) and _called(min(tops), tars))
     classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
     if not classes:
-        raise PackError(
-            f"{readable(str(root))}: no member of the tars is a label (KEY.cls), and no member is in a folder; "
-            "expected WebDataset shards, or an image folder in tars (cat/1.jpg, dog/2.jpg)"
-        )
+        return None
     labels = {name: label for label, name in enumerate(classes)}
     sources = gathered.sources
     kept = 0

@@ -65,6 +65,16 @@ def test_empty_classes_keep_their_number(tmp_path: Path) -> None:
     assert sorted(source.label for source in listing.sources) == [0, 2]
 
 
+def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
+    listing = list_sources(tree(tmp_path, "1.jpg", "2.jpg", "notes.txt"), 0)
+    assert (listing.classes, listing.stray, listing.fields) == ([], [], ())
+    assert {(source.path, source.label) for source in listing.sources} == {
+        ("1.jpg", -1),
+        ("2.jpg", -1),
+        ("notes.txt", -1),
+    }
+
+
 def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
     tree(tmp_path, "a/1.jpg", "README", "2.jpg")
     (tmp_path / "broken").symlink_to("nowhere")
@@ -78,8 +88,7 @@ def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
     [
         (lambda root: None, "does not exist; expected a folder with one folder of images for each class, a tar file"),
         (lambda root: root.write_bytes(b""), "is not a tar file, or is damaged"),
-        (lambda root: root.mkdir(), "holds no folders and no tar files"),
-        (lambda root: tree(root, "1.jpg", "2.jpg"), "holds no folders and no tar files"),
+        (lambda root: root.mkdir(), "holds no folders and no files"),
     ],
 )
 def test_a_source_that_is_no_image_folder(tmp_path: Path, make: object, words: str) -> None:

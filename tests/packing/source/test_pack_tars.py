@@ -22,6 +22,7 @@ from fastpipe.format.index import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.listing import SourceField
 from fastpipe.packing.source.tar_samples import MOST_CLASSES
 from fastpipe.verify.verification import verify
 
@@ -118,12 +119,13 @@ def web(folder: Path, labels: list[int], **more: bytes) -> Path:
 
 def test_webdataset_shards(tmp_path: Path) -> None:
     labels = [3, 0, 3, 2, 7, 0, 1]
-    source = web(tmp_path / "web", labels, json=b"{}", **{"seg.mask.png": b"x"})
+    source = web(tmp_path / "web", labels, json=b"{}", **{"seg.mask.mp3": b"x"})
     summary = pack(source, tmp_path / "packed")
     index = Index(tmp_path / "packed")
     assert index.classes == [str(label) for label in range(8)]
     assert index.class_counts == [2, 1, 1, 2, 0, 0, 0, 1]
-    assert summary.dropped == {"json": 7, "seg.mask.png": 7}
+    assert summary.dropped == {}
+    assert {field.name: field.kind for field in index.fields.values()} == {"json": "json", "seg_mask": "bytes"}
     assert summary.info["counts"]["reencoded"] == {"PNG": 1}
     for sample, path in enumerate(notes(tmp_path / "packed")):
         shard, part, name = path.split("/")
@@ -196,7 +198,8 @@ def test_grouping_is_that_of_webdataset(tmp_path: Path) -> None:
     assert "a label without an image" in str(found[places["four.cls"]])
     assert "a label without an image" in str(found[places["one.cls"]])
     assert len(found) == 4
-    assert list_sources(tmp_path / "a.tar", 0).dropped == {"seg.png": 1, "without extension": 2}
+    assert list_sources(tmp_path / "a.tar", 0).dropped == {"without extension": 2}
+    assert list_sources(tmp_path / "a.tar", 0).fields == (SourceField("seg", "mask"),)
 
 
 def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
@@ -217,7 +220,9 @@ def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:
 
 def test_members_of_many_kinds_are_counted_together(tmp_path: Path) -> None:
     members = {"a.jpg": JPEG, "a.cls": b"0"} | {f"a.kind{number}": b"" for number in range(300)}
-    dropped = list_sources(write_tar(tmp_path / "a.tar", members), 0).dropped
+    listing = list_sources(write_tar(tmp_path / "a.tar", members), 0)
+    dropped = listing.dropped
+    assert listing.fields == ()  # so many are no fields
     assert (len(dropped), dropped["kind0"], dropped["other"], sum(dropped.values())) == (101, 1, 200, 300)
 
 
@@ -262,10 +267,6 @@ def no_tar(folder: Path) -> None:
     (folder / "a.tar").write_bytes(JPEG)
 
 
-def flat(folder: Path) -> None:
-    write_tar(folder / "a.tar", {"1.jpg": JPEG, "2.jpg": JPEG})
-
-
 def pipe(folder: Path) -> None:
     (folder / "a.tar").unlink()
     os.mkfifo(folder / "a.tar")
@@ -277,7 +278,6 @@ def pipe(folder: Path) -> None:
         (gzipped, r"a\.tar\.gz is compressed, .* unpack the tars \(gunzip"),
         (disguised, r"a\.tar is compressed \(gzip\)"),
         (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
-        (flat, r"no member of the tars is a label \(KEY\.cls\), and no member is in a folder"),
         (pipe, r"a\.tar is not a regular file"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from cli_run import succeeded
 from conftest import damage
 from pack_sources import digests, jpeg_bytes, write_large_folder
-from tars import write_tar
+from tars import member, write_tar
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
@@ -172,10 +172,12 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
 
 
 def test_the_command_says_what_was_left_out(tars: Path, tmp_path: Path) -> None:
+    for tar in tars.iterdir():
+        tar.write_bytes(member("note", b"x") + tar.read_bytes())
     text = succeeded("pack", tars, tmp_path / "packed")
-    assert "24 txt: members that are neither an image nor a label" in text
+    assert "2 without extension: members that are neither an image nor a label" in text
     assert "1.tar/alone.jpg (at byte" in text
     told = json.loads(succeeded("pack", tars / "0.tar", tmp_path / "one", "--json"))
-    assert told["members_left_out"] == {"txt": 12}
+    assert told["members_left_out"] == {"without extension": 1}
     assert {entry["path"].split(" ")[0] for entry in told["rejected"]} == {"alone.jpg", "bad.jpg"}
     assert Index(tmp_path / "one").class_counts == [3, 3, 2, 2, 2]

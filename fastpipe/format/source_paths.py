@@ -1,0 +1,87 @@
+"""Samples -> the paths of the files that they were packed from, read from the notes in the shards."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import DatasetError
+from fastpipe.format import tar_writer as tar
+from fastpipe.format.index import Index
+from fastpipe.format.layout import sample_key
+from fastpipe.format.open_file import OpenFile
+
+_SIZE_FIELD = slice(124, 135)  # octal digits in a ustar header
+_MOST_NOTE_BYTES = 256 << 20
+_USUAL_BYTES = 512  # of a note, read together with its header
+_MOST_OPEN = 32
+
+
+class SourcePaths:
+    """Reads KEY.json, which lies behind the JPEG in the shard: its pages were read together with the JPEG's.
+
+    Threads and forked children may use the same one.
+
+    Args:
+        index: of the dataset.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._folder = Path(os.path.abspath(index.path))  # programs change their folder
+        self._shards: OrderedDict[int, OpenFile] = OrderedDict()  # least recently used first
+
+    def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
+        """The paths of n samples, as docs/format.md describes them.
+
+        Args:
+            samples: (n,) their numbers.
+            records: (n,) their index records.
+
+        Raises:
+            DatasetError: a shard cannot be read, or a note is damaged.
+        """
+        return list(self._paths(samples, records))
+
+    def _paths(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> Iterator[str]:
+        ends = (records["offset"] + records["size"]).tolist()
+        for sample, shard, end in zip(samples.tolist(), records["shard"].tolist(), ends, strict=True):
+            yield self._path(sample, self._shard(shard), tar.padded(end, tar.BLOCK))
+
+    def _path(self, sample: int, shard: OpenFile, at: int) -> str:
+        """The path in the note whose header begins at byte `at`."""
+        data = shard.read(at, tar.BLOCK + _USUAL_BYTES)  # a shard ends with more than that
+        header = data[: tar.BLOCK]
+        try:
+            size = int(header[_SIZE_FIELD], 8)
+            if size > _MOST_NOTE_BYTES or header != tar.header(sample_key(sample) + ".json", size):
+                raise ValueError("it does not begin with its header")
+            note = data[tar.BLOCK :] if size <= _USUAL_BYTES else shard.read(at + tar.BLOCK, size)
+            path = json.loads(note[:size])["path"]
+            if not isinstance(path, str):
+                raise TypeError(f"its path is {path!r:.40}")
+        except (ValueError, TypeError, KeyError, RecursionError) as problem:
+            raise DatasetError(
+                f"{shard.path}: {sample_key(sample)}.json is damaged ({problem}); expected a note with the path of the "
+                f"source at byte {at}. Restore it (fastpipe verify DATA --repair SRC)"
+            ) from problem
+        return path
+
+    def _shard(self, number: int) -> OpenFile:
+        """The open shard. Single operations on the table, so that threads need no lock."""
+        shard = self._shards.pop(number, None)
+        if shard is None:
+            shard = OpenFile(self._folder / self._index.shards[number].name)
+            while len(self._shards) >= _MOST_OPEN:
+                try:
+                    self._shards.popitem(last=False)
+                except KeyError:  # another thread was quicker
+                    break
+        self._shards[number] = shard
+        return shard

@@ -1,0 +1,110 @@
+"""The arguments of fastpipe.loader() for fields -> names and a Layout, or an error that says what to pass instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastpipe.augment import Augment
+from fastpipe.augment.annotations import mixes, moving_parts
+from fastpipe.checks import choice, real_number, whole
+from fastpipe.errors import ConfigError
+from fastpipe.format.index import Index
+from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, Layout, chosen_names
+from fastpipe.plan.batch import Recipe
+
+LAYOUTS = ("list", "flat", "pad")
+
+
+def field_reader(
+    index: Index,
+    recipe: Recipe,
+    augment: Augment | None,
+    fields: object,
+    *,
+    boxes: object,
+    min_box_size: object,
+    min_box_area: object,
+    flip_pairs: object,
+) -> FieldReader | None:
+    """What reads the fields that a user asked for; None: none.
+
+    Raises:
+        ConfigError: an argument is wrong, or does not go with another.
+        DatasetError: a field's files are missing or damaged.
+    """
+    layout = Layout(
+        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
+    )
+    names = () if fields is None else chosen_names(index, fields, layout.boxes)
+    kinds = {name: index.fields[name].kind for name in names if name not in OWN}
+    if layout != Layout() and "boxes" not in kinds.values():
+        raise ConfigError(
+            "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "
+            "out"
+        )
+    pairs = _flip_pairs(flip_pairs, {name: index.fields[name].points for name in kinds if kinds[name] == "keypoints"})
+    if fields is None:
+        return None
+    if "image" not in names:
+        raise ConfigError(
+            f'fields: expected "image" among them, got {tuple(names)!r}; for samples without their images: '
+            "fastpipe.Dataset(data, fields=...)"
+        )
+    for name, kind in kinds.items():
+        if kind == "keypoints" and pairs is None and recipe.flip > 0:
+            raise ConfigError(
+                f"fields: {name!r} has points, and hflip mirrors images: a left eye would become a right eye. Pass "
+                "flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if there are "
+                "none; or hflip=False"
+            )
+    if augment is not None:
+        _check_augment(augment, kinds)
+    return FieldReader(
+        index, recipe, names, Layout(layout.boxes, layout.min_box_size, layout.min_box_area, pairs or ())
+    )
+
+
+def _check_augment(augment: Augment, kinds: dict[str, str]) -> None:
+    if kinds and mixes(augment):
+        raise ConfigError(
+            f"augment: mixup and cutmix mix two samples, but not their fields {', '.join(kinds)}; ask for image and "
+            "label only, or leave the mixing out"
+        )
+    spatial = [name for name, kind in kinds.items() if kind in SPATIAL]
+    moving = moving_parts(augment)
+    if spatial and moving:
+        raise ConfigError(
+            f"augment: {', '.join(moving)} may move pixels, but {', '.join(spatial)} would stay in place. Pass an "
+            "augmentation that changes colours only, such as Augment.simclr(), or call the module in the training "
+            "loop with the fields"
+        )
+
+
+def _least(name: str, value: object) -> float:
+    number = real_number(value)
+    if number is None or not 0 <= number < float("inf"):
+        raise ConfigError(f"{name}: expected a number of pixels, 0 or more, got {value!r}")
+    return number
+
+
+def _flip_pairs(value: Any, points: dict[str, int]) -> tuple[tuple[int, int], ...] | None:
+    """Checks `flip_pairs` against the number of points of each field that has some."""
+    if value is None:
+        return None
+    if not points:
+        raise ConfigError("flip_pairs works only with a field of keypoints; name one in fields=, or leave it out")
+    hint = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"flip_pairs: got {value!r}; {hint}")
+    pairs = []
+    for pair in value:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            raise ConfigError(f"flip_pairs: got {pair!r} as a pair; {hint}")
+        most = min(points.values()) - 1
+        one, other = (whole("flip_pairs", point, least=0, most=most, hint=hint) for point in pair)
+        pairs.append((one, other))
+    flat = [point for pair in pairs for point in pair]
+    if len(set(flat)) < len(flat):
+        raise ConfigError(f"flip_pairs: got {value!r}, in which a point is there twice; {hint}")
+    return tuple(pairs)

@@ -1,0 +1,52 @@
+"""Tasks, one after the other -> their results in the same order, worked out in advance by threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+_AHEAD_PER_WORKER = 4
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class Ahead(Generic[Task, Result]):
+    """Threads that work on the tasks next in line.
+
+    Args:
+        work: what is done to a task. It looks at `stopped` now and then.
+        workers: threads.
+    """
+
+    def __init__(self, work: Callable[[Task], Result], workers: int) -> None:
+        self._work = work
+        self._most = workers * _AHEAD_PER_WORKER
+        self._pending: deque[tuple[Task, Future[Result]]] = deque()
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack")
+        self.stopped = threading.Event()
+
+    def put(self, task: Task) -> Iterator[tuple[Task, Result]]:
+        """Adds a task. If enough are in line, waits for the oldest and gives it with its result."""
+        self._pending.append((task, self._threads.submit(self._work, task)))
+        if len(self._pending) >= self._most:
+            yield self._oldest()
+
+    def rest(self) -> Iterator[tuple[Task, Result]]:
+        """Waits for all tasks."""
+        while self._pending:
+            yield self._oldest()
+
+    def close(self) -> None:
+        """Stops the threads; tasks that have not begun are dropped."""
+        self.stopped.set()
+        for _, future in self._pending:
+            future.cancel()
+        self._threads.shutdown()
+
+    def _oldest(self) -> tuple[Task, Result]:
+        task, future = self._pending.popleft()
+        return task, future.result()

@@ -1,0 +1,83 @@
+"""`fastpipe.pack`: a folder of images, or tars -> tar shards with an index, from Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from fastpipe.packing import job
+from fastpipe.packing.job import PackProgress, Summary
+from fastpipe.packing.options import DEFAULT_SHARD_BYTES, pack_options
+from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+
+
+def pack(
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    max_size: int | None = None,
+    quality: int | None = None,
+    tile: int = TILE,
+    shard_size: int | str = DEFAULT_SHARD_BYTES,
+    seed: int = 0,
+    shuffle: bool = True,
+    on_error: str = "report",
+    damaged: str = "reject",
+    exif: str = "ignore",
+    keep_metadata: bool = False,
+    max_pixels: int = MAX_PIXELS,
+    max_scans: int = MAX_SCANS,
+    overwrite: bool = False,
+    on_progress: Callable[[PackProgress], None] = lambda _: None,
+) -> Summary:
+    """Packs a folder of images, or tars, into a dataset: what the command `fastpipe pack` does.
+
+    JPEGs keep their exact pixels. If the program is interrupted, run it again: it continues where it stopped. If the
+    dataset is there and up to date, there is nothing to do.
+
+    Args:
+        src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
+            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields.
+        dst: a new or empty folder, or an unfinished or finished dataset.
+        workers: number of threads; None: the CPUs granted to this process.
+        max_size: shrink images whose longest side has more pixels; None: no limit.
+        quality: JPEG quality, 1 to 100, of the images that `max_size` shrinks; None: 90.
+        tile: approximate width in pixels of the smallest part that can be decoded alone; 0: no tiles.
+        shard_size: fill shards up to this size, in bytes or as text such as "256MB".
+        seed: for the order of the samples.
+        shuffle: False: keep the order of classes and paths.
+        on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
+        damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again.
+        exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
+        keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
+        max_pixels: reject images with more pixels.
+        max_scans: reject progressive JPEGs with more scans.
+        overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
+        on_progress: called now and then, in this thread.
+
+    Returns:
+        What was packed: `summary.info` is the content of dataset.json.
+
+    Raises:
+        ConfigError: an option is wrong, or one of the folders is inside the other.
+        PackError: the source or destination cannot be used, or the disk refuses.
+    """
+    options = pack_options(
+        workers=workers,
+        max_size=max_size,
+        quality=quality,
+        tile=tile,
+        shard_size=shard_size,
+        seed=seed,
+        shuffle=shuffle,
+        on_error=on_error,
+        damaged=damaged,
+        exif=exif,
+        keep_metadata=keep_metadata,
+        max_pixels=max_pixels,
+        max_scans=max_scans,
+        overwrite=overwrite,
+    )
+    return job.pack(Path(src), Path(dst), options, on_progress=on_progress)

@@ -1,0 +1,183 @@
+"""What a program gives for a field -> a value of the field's kind, checked, and a copy of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import ImageError
+
+MOST_VALUE_BYTES = 1 << 28  # of a text, JSON or bytes: they are read whole, for one batch at a time
+MOST_CLASSES = 1_000_000
+
+
+class Boxes(NamedTuple):
+    """(M, 4) float32 x0, y0, x1, y1, and (M,) int64 labels, if there are any."""
+
+    boxes: NDArray[np.float32]
+    labels: NDArray[np.int64] | None
+
+
+def take(kind: str, value: object) -> Any:
+    """Checks a value of any kind but "mask" and "image".
+
+    Returns:
+        int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes; (M, K, 3) float32. None
+        where the sample has no value.
+
+    Raises:
+        ImageError: the value cannot be; the message is the reason.
+    """
+    if value is None and kind in ("int", "floats"):
+        raise ImageError(f"expected a value of kind {kind}, got none")
+    if value is None:
+        return None
+    return _TAKE[kind](value)
+
+
+def _int(value: object) -> int:
+    try:
+        number = value if isinstance(value, int) else value.__index__()  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        number = None
+    if number is None or isinstance(value, (bool, np.bool_)) or not -(2**63) <= number < 2**63:
+        raise ImageError(f"expected a whole number of 64 bits, got {_shown(value)}")
+    return int(number)
+
+
+def _numbers(value: object, expected: str) -> NDArray[np.float32]:
+    try:
+        with np.errstate(over="ignore"):
+            array = np.array(value)
+            if array.size and array.dtype.kind not in "iuf":
+                raise ValueError
+            numbers = array.astype(np.float32)
+    except (ValueError, TypeError, OverflowError):
+        raise ImageError(f"expected {expected}, got {_shown(value)}") from None
+    if not np.isfinite(numbers).all():
+        raise ImageError(f"expected {expected}, each finite as a float32, got {_shown(value)}")
+    return numbers
+
+
+def _floats(value: object) -> NDArray[np.float32]:
+    numbers = _numbers(value, "a list of numbers")
+    if numbers.ndim != 1 or not numbers.size:
+        raise ImageError(f"expected a list of one or more numbers, got an array of shape {numbers.shape}")
+    return numbers
+
+
+def _classes(value: object) -> list[int] | list[str]:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}")
+    found = list(value)
+    if all(isinstance(each, str) for each in found):
+        for name in found:
+            _utf8(name)
+    else:
+        found = [_label(each) for each in found]
+    if len(set(found)) != len(found):
+        raise ImageError(f"expected each class once, got {_shown(found)}")
+    return found
+
+
+def _label(value: object) -> int:
+    number = _int(value)
+    if not 0 <= number < MOST_CLASSES:
+        raise ImageError(f"expected class numbers of 0 to {MOST_CLASSES - 1:,}, got {number}")
+    return number
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ImageError(f"expected a text (str), got {_shown(value)}")
+    _refuse_long(len(_utf8(value)))
+    return value
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ImageError(f"expected text that can be UTF-8, got {_shown(text)}") from None
+
+
+def _json(value: object) -> Any:
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise ImageError(f"expected a value that JSON can hold ({problem}), got {_shown(value)}") from None
+    _refuse_long(len(_utf8(text)))
+    return json.loads(text)
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise ImageError(f"expected bytes, got {_shown(value)}")
+    _refuse_long(memoryview(value).nbytes)
+    return bytes(value)
+
+
+def _boxes(value: Any) -> Boxes:
+    labels: Any = None
+    if isinstance(value, Mapping):
+        strange = value.keys() - {"boxes", "labels"}
+        if strange or "boxes" not in value:
+            raise ImageError(f"expected boxes and labels in the dict, got {', '.join(sorted(map(str, value)))}")
+        value, labels = value["boxes"], value.get("labels")
+    boxes = _numbers(value, "boxes of four numbers: x0, y0, x1, y1")
+    boxes = boxes.reshape(0, 4) if not boxes.size else boxes
+    if boxes.ndim != 2 or boxes.shape[1] != 4:
+        raise ImageError(f"expected boxes of shape (M, 4), got {boxes.shape}")
+    if labels is None:
+        return Boxes(boxes, None)
+    try:
+        numbers = [_int(each) for each in labels]
+    except TypeError:
+        raise ImageError(f"expected a list of labels, got {_shown(labels)}") from None
+    if len(numbers) != len(boxes):
+        raise ImageError(f"expected a label for each of {len(boxes)} boxes, got {len(numbers)}")
+    return Boxes(boxes, np.array(numbers, dtype=np.int64))
+
+
+def _keypoints(value: object) -> NDArray[np.float32]:
+    points = _numbers(value, "points of three numbers: x, y, visibility")
+    if not points.size and points.ndim < 3:
+        return points.reshape(0, 0, 3)
+    if points.ndim != 3 or points.shape[2] != 3 or (len(points) and not points.size):
+        raise ImageError(f"expected points of shape (M, K, 3), got {points.shape}")
+    if (points[..., 2] < 0).any():
+        raise ImageError(f"expected a visibility of 0 or more, got {points[..., 2].min()}")
+    return points
+
+
+_TAKE: dict[str, Callable[[Any], Any]] = {
+    "int": _int,
+    "floats": _floats,
+    "classes": _classes,
+    "text": _text,
+    "json": _json,
+    "bytes": _bytes,
+    "boxes": _boxes,
+    "keypoints": _keypoints,
+}
+
+
+def _refuse_long(size_bytes: int) -> None:
+    if size_bytes > MOST_VALUE_BYTES:
+        raise ImageError(f"expected at most {MOST_VALUE_BYTES:,} bytes, got {size_bytes:,}")
+
+
+def _shown(value: object) -> str:
+    """A value in a few characters, whatever it is."""
+    if isinstance(value, (str, bytes, bytearray)):
+        return ascii(value[:60]) + ("..." if len(value) > 60 else "")
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.shape} {value.dtype}"
+    if isinstance(value, (list, tuple)) and len(value) > 8:
+        return f"a {type(value).__name__} of {len(value)}"
+    words = ascii(value) if isinstance(value, (int, float, list, tuple, bool)) else type(value).__name__
+    return words if len(words) <= 60 else words[:60] + "..."

@@ -1,0 +1,193 @@
+"""What a program adds to a Writer -> a sample to be converted, with copies of all that the program may change."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import ImageError
+from fastpipe.format.layout import MAX_SAMPLE_BYTES, NO_LABEL
+from fastpipe.format.read_at import read_at
+from fastpipe.packing.fields.mask import mask_of_array
+from fastpipe.packing.fields.values import MOST_CLASSES, take
+from fastpipe.packing.picture.pillow import rgb_of
+
+_IMAGE = "expected an image as a path, bytes, a PIL image or (H, W, 3) uint8"
+_MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
+
+
+@dataclass(frozen=True)
+class Given:
+    """One sample.
+
+    Attributes:
+        name: names it, in the dataset and in messages.
+        identity: its key and label; None: it has no key.
+        label: position of its class; NO_LABEL: none.
+        size_bytes: of its image.
+        image: its file, the file's bytes, or (H, W, 3) uint8.
+        values: name, kind and value of each field; of "mask" and "image" also a file or its bytes.
+        problem: why it cannot be packed; None: nothing is known.
+    """
+
+    name: str
+    identity: str | None
+    label: int
+    size_bytes: int
+    image: str | bytes | NDArray[np.uint8]
+    values: tuple[tuple[str, str, Any], ...]
+    problem: str | None = None
+
+    def read_image(self) -> bytes | NDArray[np.uint8]:
+        """The image's bytes or pixels.
+
+        Raises:
+            ImageError: there is no such file.
+            OSError: it cannot be read.
+        """
+        return read_file(self.image) if isinstance(self.image, str) else self.image
+
+    def read_values(self) -> list[tuple[str, str, Any]]:
+        """Name, kind and value of each field."""
+        return [(name, kind, _read(name, kind, value)) for name, kind, value in self.values]
+
+
+def given(
+    name: str,
+    identity: str | None,
+    image: object,
+    label: object,
+    values: Mapping[str, object],
+    kinds: Mapping[str, str],
+    classes: Mapping[str, int] | None,
+) -> Given:
+    """A sample, checked as far as that is possible without reading files.
+
+    Args:
+        name, identity: of the sample.
+        image, label: as the program gives them.
+        values: of its fields, by name.
+        kinds: name -> kind of all fields.
+        classes: name -> label of the classes, if they are known.
+    """
+    try:
+        picture = _picture(image)
+        taken = tuple((each, kind, _value(each, kind, values.get(each))) for each, kind in kinds.items())
+        return Given(name, identity, _label(label, classes), _size(picture), picture, taken)
+    except ImageError as problem:
+        return Given(name, identity, NO_LABEL, 0, b"", (), str(problem))
+
+
+def _picture(value: object) -> str | bytes | NDArray[np.uint8]:
+    """A path, bytes, or (H, W, 3) uint8 of its own.
+
+    Raises:
+        ImageError: it is none of these.
+    """
+    if _is_pil(value):
+        return rgb_of(value)
+    found = _file_or_array(value, _IMAGE)
+    return _rgb(found) if isinstance(found, np.ndarray) else found
+
+
+def _mask(value: object) -> str | bytes | NDArray[Any]:
+    """The same for a mask; an array is (H, W) of uint8 or uint16."""
+    found = np.array(value) if _is_pil(value) else _file_or_array(value, _MASK)
+    return mask_of_array(found) if isinstance(found, np.ndarray) else found
+
+
+def _is_pil(value: object) -> bool:
+    """Whether it is a PIL image; without importing PIL."""
+    return hasattr(value, "getbands") and hasattr(value, "tobytes")
+
+
+def _file_or_array(value: object, expected: str) -> str | bytes | NDArray[Any]:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, (str, os.PathLike)):
+        return os.fsdecode(value)
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    raise ImageError(f"{expected}; got {type(value).__name__}")
+
+
+def _value(name: str, kind: str, value: object) -> Any:
+    try:
+        if kind not in ("mask", "image"):
+            return take(kind, value)
+        if value is None:
+            return None
+        return _mask(value) if kind == "mask" else _picture(value)
+    except ImageError as problem:
+        raise ImageError(f"field {name}: {problem}") from None
+
+
+def _rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
+        raise ImageError(f"{_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
+    return np.ascontiguousarray(pixels)
+
+
+def _label(label: object, classes: Mapping[str, int] | None) -> int:
+    if label is None:
+        return NO_LABEL
+    if isinstance(label, str):
+        if classes is None:
+            raise ImageError(f"label {label!r}: expected a number, or pass the Writer a list of all classes (classes=)")
+        if label not in classes:
+            raise ImageError(f"label {label!r}: expected one of the {len(classes)} classes that the Writer got")
+        return classes[label]
+    most = MOST_CLASSES if classes is None else len(classes)
+    try:
+        number = -1 if isinstance(label, bool) else operator.index(label)  # type: ignore[arg-type]
+    except TypeError:
+        raise ImageError(f"label: expected a number, a class name or None, got {type(label).__name__}") from None
+    if not 0 <= number < most:
+        raise ImageError(f"label: expected 0 to {most - 1:,}, got {label!r}")
+    return number
+
+
+def _read(name: str, kind: str, value: Any) -> Any:
+    if kind not in ("mask", "image") or not isinstance(value, str):
+        return value
+    try:
+        return read_file(value)
+    except ImageError as problem:
+        raise ImageError(f"field {name}: {problem}") from None
+
+
+def _size(picture: str | bytes | NDArray[Any]) -> int:
+    if isinstance(picture, str):
+        try:
+            return os.stat(picture).st_size
+        except (OSError, ValueError):
+            return 0  # reading it says what is wrong
+    return len(picture) if isinstance(picture, bytes) else picture.nbytes
+
+
+def read_file(path: str) -> bytes:
+    """The whole content of a file.
+
+    Raises:
+        ImageError: there is no such file, or it is too large.
+        OSError: it cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
+    except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
+        raise ImageError(f"{path!r} cannot be read: {problem}") from None
+    try:
+        size = os.fstat(handle).st_size
+        if size > MAX_SAMPLE_BYTES:
+            raise ImageError(f"{path!r} has {size:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
+        return read_at(handle, size, 0)
+    except IsADirectoryError:
+        raise ImageError(f"{path!r} is a folder; expected a file") from None
+    finally:
+        os.close(handle)

@@ -1,0 +1,52 @@
+"""A packed picture, its label, source and fields -> the bytes of its sample in a shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastpipe.errors import readable
+from fastpipe.format.fields import JPEG, PNG, Field, member
+from fastpipe.format.sample_layout import after_jpeg, before_jpeg, field_member
+from fastpipe.packing.picture.convert import Packed
+
+
+class StoredSample:
+    """One sample, laid out.
+
+    Args:
+        key: its WebDataset key.
+        packed: its picture and values.
+        label: its label; NO_LABEL: none.
+        path: its source.
+        kinds: name -> kind of the fields, in the order of the values.
+
+    Attributes:
+        pieces: its bytes.
+        size_bytes: how many these are.
+        offsets: of the first byte of each field's member, from the sample's first byte; 0 where it has none.
+    """
+
+    def __init__(self, key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]) -> None:
+        note: dict[str, Any] = {"path": readable(path)}
+        if packed.change is not None:
+            note["reencoded"] = packed.change
+        for name, value in zip(kinds, packed.values, strict=True):
+            if value.note is not None:
+                note[name] = value.note
+        before = before_jpeg(key, label, len(packed.jpeg))
+        self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), json.dumps(note).encode())]
+        self.size_bytes = sum(map(len, self.pieces))
+        self.offsets: list[int] = []
+        for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
+            data = value.member
+            if data is None:
+                self.offsets.append(0)
+                continue
+            ending = member(Field(name, kind), JPEG if data.startswith(b"\xff\xd8") else PNG)
+            assert ending is not None  # a value of this kind is a member
+            head, tail = field_member(key, ending, data)
+            self.offsets.append(self.size_bytes + len(head))
+            self.size_bytes += len(head) + len(data) + len(tail)
+            self.pieces += (head, data, tail)

@@ -1,0 +1,156 @@
+"""Converted samples in order -> shards, each published when it is full, and a tally of what became of the sources."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.fields import Field
+from fastpipe.format.layout import shard_name
+from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.output.files import cannot_write
+from fastpipe.packing.output.journal import Journal, Tally
+from fastpipe.packing.output.shard_writer import ShardWriter
+from fastpipe.packing.picture.convert import Packed
+
+
+class ShardSeries:
+    """The shards of a pack: those that an earlier run had finished, and those that this one adds.
+
+    Args:
+        journal: of the destination.
+        shard_size: bytes a shard is filled up to.
+        fail_fast: the first sample that cannot be packed stops the pack.
+        kinds: name -> kind of the fields.
+        sources: names the state of the sources from one position up to another, for the journal.
+        root: the source folder, for messages.
+
+    Attributes:
+        shards: that are published.
+        tally: of all sources; complete after `finish`.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        shard_size: int,
+        *,
+        fail_fast: bool,
+        kinds: Mapping[str, str],
+        sources: Callable[[int, int], str],
+        root: Path,
+    ) -> None:
+        self._journal = journal
+        self._shard_size = shard_size
+        self._fail_fast = fail_fast
+        self._sources = sources
+        self._root = root
+        self.shards = journal.finished()
+        self._agreement = Agreement(kinds, self.shards[-1].agreed if self.shards else None)
+        self.tally = Tally()
+        for shard in self.shards:
+            self.tally.add(shard.tally)
+        self._since = Tally()  # the last whole shard
+        self._writer: ShardWriter | None = None
+
+    @property
+    def next_source(self) -> int:
+        """Position of the first source that is in no finished shard."""
+        return self.shards[-1].next_source if self.shards else 0
+
+    @property
+    def rejected(self) -> int:
+        """How many sources were rejected so far."""
+        return len(self.tally.rejected) + len(self._since.rejected)
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields, without hashes of files."""
+        return self._agreement.fields()
+
+    def add(self, position: int, path: str, label: int, size_bytes: int, outcome: Packed | str) -> None:
+        """Adds what became of a source.
+
+        Args:
+            position: of the source in the packing order.
+            path: names it, in the sample and in messages.
+            label: its label; NO_LABEL: none.
+            size_bytes: of the source.
+            outcome: the picture, or why there is none.
+
+        Raises:
+            PackError: the disk refuses, or the sample cannot be packed and `fail_fast` says to stop.
+        """
+        packed, reason = (None, outcome) if isinstance(outcome, str) else self._admitted(outcome)
+        if packed is None:
+            if self._fail_fast:
+                raise PackError(
+                    f"{readable(str(self._root / path))} cannot be packed: {reason}. Repair or remove it, or pack "
+                    "without --on-error fail to leave out such files"
+                )
+            self._since.rejected.append((path, reason))
+        else:
+            with self._disk():
+                self._write(position, path, label, packed)
+            self._since.count(packed)
+        self._since.source_bytes += size_bytes
+
+    def finish(self, position: int) -> None:
+        """Publishes the last shard. `position` is that of the end."""
+        if self._writer is not None:
+            with self._disk():
+                self._publish(position)
+        self.tally.add(self._since)
+        self._since = Tally()
+
+    def discard(self) -> None:
+        """Removes the shard that is not finished."""
+        if self._writer is not None:
+            self._writer.discard()
+
+    def _admitted(self, packed: Packed) -> tuple[Packed | None, str]:
+        if not packed.values:
+            return packed, ""
+        try:
+            return replace(packed, values=tuple(self._agreement.admit(packed.values))), ""
+        except ImageError as problem:
+            return None, str(problem)
+
+    def _write(self, position: int, path: str, label: int, packed: Packed) -> None:
+        self._writer = self._writer or self._new_writer()
+        if not self._writer.add(packed, label, path):
+            self._publish(position)
+            self._writer = self._new_writer()
+            self._writer.add(packed, label, path)
+
+    def _publish(self, next_source: int) -> None:
+        assert self._writer is not None  # there is a shard to publish
+        sources = self._sources(self.next_source, next_source + 1)
+        shard = self._writer.finish()
+        agreed = self._agreement.state() if self._agreement.kinds else {}
+        self.shards.append(
+            self._journal.publish_shard(len(self.shards), shard, next_source, sources, self._since, agreed)
+        )
+        self.tally.add(self._since)
+        self._writer, self._since = None, Tally()
+
+    def _new_writer(self) -> ShardWriter:
+        number, first_sample = len(self.shards), sum(shard.samples for shard in self.shards)
+        file = self._journal.folder / shard_name(number)
+        return ShardWriter(file, number, first_sample, self._shard_size, self._agreement.kinds)
+
+    def _disk(self) -> contextlib.AbstractContextManager[None]:
+        return disk_errors(self._journal.destination / shard_name(len(self.shards)), "write")
+
+
+@contextlib.contextmanager
+def disk_errors(path: Path, verb: str = "use") -> Iterator[None]:
+    """Names the file that the disk refused: `path`, or what is being used of it."""
+    try:
+        yield
+    except OSError as problem:
+        named = (problem.filename2 or problem.filename) if verb == "use" else None
+        raise cannot_write(Path(named or path), problem, verb) from problem

@@ -1,0 +1,63 @@
+"""The endings of a WebDataset's members -> fields, with a name and a kind each."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from fastpipe.format.fields import RESERVED, Field, member
+from fastpipe.packing.source.listing import Part, SourceField
+
+MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
+NOTE = "json"
+
+# By the last part of the ending; of other members the bytes are kept.
+_KINDS = {
+    **dict.fromkeys(("txt", "text", "transcript", "caption"), "text"),
+    "json": "json",
+    "png": "mask",
+    **dict.fromkeys(("jpg", "jpeg", "webp", "tif", "tiff", "bmp", "ppm", "pgm"), "image"),
+}
+
+
+def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
+    """Endings and fields: KEY.txt is a text "txt", KEY.seg.png a mask "seg", KEY.mp3 bytes "mp3".
+
+    Where two endings would give one name, the whole ending is the name: KEY.note.txt and KEY.note.json are "note_txt"
+    and "note_json".
+
+    Args:
+        endings: of the members that are neither image nor label, in small letters.
+    """
+    short = {ending: _name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
+    taken = Counter(short.values())
+    found: dict[str, tuple[str, SourceField]] = {}
+    for ending, name in short.items():
+        name = name if taken[name] == 1 else _name(ending)
+        while name in found:  # such as a-b.txt and a_b.txt
+            name = f"{name}_"
+        found[name] = ending, SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"))
+    return list(found.values())
+
+
+def fields_of_dataset(fields: Collection[Field]) -> list[tuple[str, SourceField]]:
+    """The same for the shards of a packed dataset."""
+    found: list[tuple[str, SourceField]] = []
+    for field in fields:
+        ending = member(field)
+        found.append((ending or NOTE, SourceField(field.name, field.kind, ending is None, field.names)))
+    return found
+
+
+def parts_of(fields: Collection[tuple[str, SourceField]], members: Mapping[str, Part]) -> tuple[Part | None, ...]:
+    """Where the value of each field is, of a sample with these members."""
+    return tuple(members.get(ending) for ending, _ in fields)
+
+
+def _name(ending: str) -> str:
+    """A field's name like an ending."""
+    name = re.sub(r"[^a-z0-9_]", "_", ending)[:60]
+    if not name[:1].isalpha():
+        name = f"field_{name}"[:60]
+    return f"{name}_" if name in RESERVED else name

@@ -1,0 +1,276 @@
+"""`fastpipe.Writer`: samples that a program adds one by one -> a packed dataset."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import xxhash
+
+from fastpipe.checks import choice
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.fields import KINDS, check_name
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.ahead import Ahead
+from fastpipe.packing.given import Given, given
+from fastpipe.packing.job import Summary
+from fastpipe.packing.options import PackOptions, pack_options
+from fastpipe.packing.output.destination import check_ours, plan_writing
+from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.publish import Origin, publish_dataset
+from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
+from fastpipe.packing.shard_series import ShardSeries, disk_errors
+
+_MADE_BY = "fastpipe.Writer"
+
+
+class Writer:
+    """Writes a dataset of samples that come from anywhere, in the order in which they are added.
+
+        with fastpipe.Writer("data/train", fields={"caption": "text", "boxes": "boxes"}) as writer:
+            for photo in photos:
+                writer.add(photo.path, label=photo.label, key=photo.id, caption=photo.caption, boxes=photo.boxes)
+
+    The dataset appears when the block ends without an exception. Memory does not grow with the samples. Add samples in
+    random order if you can: a loader shuffles, but it mixes samples of one class less well that all stand together.
+
+    Note [resuming a Writer]
+    If the program is interrupted, finished shards are kept. Run the same program again: if all samples have a `key`,
+    `add` skips the samples that are in finished shards. It compares keys and labels of the samples with those of the
+    first run, so keys have to come in the same order, and the same key has to mean the same sample. Without keys, the
+    next run begins anew.
+
+    Args:
+        dst: a new or empty folder, or an unfinished dataset of the same Writer.
+        fields: name -> kind of what samples carry besides image and label: "int", "floats", "classes", "text", "json",
+            "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
+        classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
+            classes are called after them.
+        **options: those of `fastpipe.pack`, without `seed` and `shuffle`.
+
+    Attributes:
+        summary: what was packed, when the block has ended.
+
+    Raises:
+        ConfigError: an argument is wrong.
+        PackError: the folder holds something else, or the disk refuses.
+    """
+
+    summary: Summary
+
+    def __init__(
+        self,
+        dst: str | os.PathLike[str],
+        fields: Mapping[str, str] | None = None,
+        *,
+        classes: Sequence[str] | None = None,
+        **options: Any,
+    ) -> None:
+        if without := options.keys() & {"seed", "shuffle"}:
+            raise ConfigError(
+                f"{min(without)}: a Writer keeps the order in which samples are added; shuffle them before"
+            )
+        self._kinds = _checked_kinds(fields or {})
+        self._classes = None if classes is None else _checked_classes(classes)
+        self._options: PackOptions = pack_options(**options, shuffle=False)
+        self._destination = Path(dst)
+        self._position = 0  # of the next sample
+        self._series: ShardSeries | None = None
+
+    def __enter__(self) -> Writer:
+        if hasattr(self, "summary"):
+            raise ConfigError("this Writer has written its dataset; make another one")
+        self._started, self._time_ns = time.monotonic(), time.time_ns()
+        shaping = {
+            **self._options.shaping(self._kinds),
+            "classes": None if self._classes is None else list(self._classes),
+        }
+        with disk_errors(self._destination):
+            check_ours(self._destination)
+            self._journal = Journal(self._destination)
+        try:
+            plan_writing(self._journal, _MADE_BY, shaping, overwrite=self._options.overwrite)
+            self._series = ShardSeries(
+                self._journal,
+                self._options.shard_size,
+                fail_fast=self._options.fail_fast,
+                kinds=self._kinds,
+                sources=self._samples_so_far,
+                root=Path(),
+            )
+        except BaseException:
+            self._journal.__exit__()
+            raise
+        self._resumed, self._skipped = len(self._series.shards), self._series.next_source
+        self._identity = _Identity({shard.next_source: shard.sources for shard in self._series.shards})
+        workers = self._options.workers or granted_cpus()
+        self._ahead: Ahead[list[Given], list[Outcome]] = Ahead(self._convert, workers)
+        self._run: list[Given] = []
+        self._next_done = self._skipped
+        return self
+
+    def add(self, /, image: object, label: int | str | None = None, key: str | None = None, **fields: object) -> None:
+        """Adds a sample. It is converted in the background; what is wrong with it is listed in rejected.jsonl.
+
+        Args:
+            image: a path, the bytes of an image file, a PIL image, or (H, W, 3) uint8 RGB. JPEGs that come as a path
+                or bytes keep their exact pixels.
+            label: a position in the list of classes, or a class name; None: the sample has no label.
+            key: names the sample, in the dataset and in messages; with keys an interrupted program can continue.
+            **fields: the values of its fields; None, or no value: the sample has none.
+
+        Raises:
+            ConfigError: a field is not one of the Writer's, or the Writer is not open.
+            PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be packed; or the samples
+                are not those of the interrupted run.
+        """
+        if self._series is None:
+            raise ConfigError("add samples inside the with block: with fastpipe.Writer(...) as writer: writer.add(...)")
+        strange = fields.keys() - self._kinds.keys()
+        if strange:
+            expected = ", ".join(self._kinds) or "none"
+            raise ConfigError(f"{min(strange)}: expected only the fields that the Writer was made with ({expected})")
+        if key is not None and not isinstance(key, str):
+            raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
+        position = self._position
+        self._position += 1
+        identity = None if key is None else f"{key!r} {label}"
+        if position < self._skipped:
+            self._identity.take(position, identity)
+            return
+        name = key if key is not None else _name_of(image, position)
+        sample = given(name, identity, image, label, fields, self._kinds, self._classes)
+        self._run.append(sample)
+        if len(self._run) == RUN_FILES or sum(each.size_bytes for each in self._run) >= RUN_BYTES:
+            self._hand_over()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        series, self._series = self._series, None
+        assert series is not None  # it was entered
+        try:
+            if kind is None:
+                self._series = series
+                self._finish(series)
+        finally:
+            self._series = None
+            self._ahead.close()
+            series.discard()
+            self._journal.__exit__()
+
+    def _finish(self, series: ShardSeries) -> None:
+        """Publishes the dataset."""
+        if self._position < self._skipped:
+            raise PackError(
+                f"{self._position:,} samples were added; expected the {self._skipped:,} that are in finished shards of "
+                "the unfinished dataset in this folder, and more. Add the same samples again, or pass overwrite=True "
+                "to begin anew"
+            )
+        self._hand_over()
+        self._write(self._ahead.rest())
+        series.finish(self._position)
+        if not series.shards:
+            first = series.tally.rejected[:1]
+            reason = f"; the first: {first[0][0]}: {first[0][1]}" if first else ""
+            raise PackError(f"none of the {self._position} samples could be packed{reason}")
+        source = {"files": self._position, "xxh3_128": self._identity.digest(), "made_by": _MADE_BY}
+        classes = None if self._classes is None else list(self._classes)
+        origin = Origin(classes, source, self._time_ns)
+        with disk_errors(self._destination):
+            info = publish_dataset(
+                self._journal, series.shards, origin, series.tally, self._options.shaping(self._kinds), series.fields
+            )
+            self._journal.clear()
+        files, seconds = self._position - self._skipped, time.monotonic() - self._started
+        self.summary = Summary(info, series.tally, files, seconds, [], {}, self._resumed)
+
+    def _hand_over(self) -> None:
+        run, self._run = self._run, []
+        if run:
+            self._write(self._ahead.put(run))
+
+    def _write(self, done: Iterator[tuple[list[Given], list[Outcome]]]) -> None:
+        assert self._series is not None  # it was entered
+        for run, found in done:
+            for sample, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
+                if isinstance(outcome, PackError):
+                    raise outcome
+                self._series.add(self._next_done, sample.name, sample.label, sample.size_bytes, outcome)
+                self._identity.take(self._next_done, sample.identity)
+                self._next_done += 1
+
+    def _convert(self, run: list[Given]) -> list[Outcome]:
+        return outcomes(self._convert_one, run, self._ahead.stopped)
+
+    def _convert_one(self, sample: Given) -> Outcome:
+        if sample.problem is not None:
+            return sample.problem
+        return convert_sample(
+            sample.name, sample.size_bytes, sample.read_image, sample.read_values, self._options.encode
+        )
+
+    def _samples_so_far(self, _start: int, _stop: int) -> str:
+        return self._identity.resumable()
+
+
+class _Identity:
+    """The keys and labels of the samples so far, in order. Note [resuming a Writer]
+
+    Args:
+        expected: for each shard of an earlier run, the position after it and the digest that it had there.
+    """
+
+    def __init__(self, expected: Mapping[int, str]) -> None:
+        self._expected = expected
+        self._digest = xxhash.xxh3_128()
+        self._has_keys = True
+
+    def take(self, position: int, identity: str | None) -> None:
+        """Adds a sample; None: it has no key.
+
+        Raises:
+            PackError: the samples so far are not those of the earlier run.
+        """
+        self._has_keys &= identity is not None
+        self._digest.update(f"{identity}\n".encode(errors="surrogatepass"))
+        if self.resumable() != self._expected.get(position + 1, self.resumable()):
+            raise PackError(
+                f"the first {position + 1:,} samples differ from those of the unfinished dataset in this folder: "
+                "expected the same keys and labels in the same order. Add the same samples again, or pass "
+                "overwrite=True to begin anew"
+            )
+
+    def resumable(self) -> str:
+        """Names the samples so far; "" if some of them have no key."""
+        return self.digest() if self._has_keys else ""
+
+    def digest(self) -> str:
+        """Names the samples so far."""
+        return self._digest.hexdigest()
+
+
+def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:
+    for name, kind in fields.items():
+        try:
+            check_name(name)
+        except ValueError as problem:
+            raise ConfigError(f"fields: {problem}") from None
+        choice(f"fields: {name}", kind, KINDS)
+    return dict(fields)
+
+
+def _checked_classes(classes: Sequence[str]) -> dict[str, int]:
+    names = [classes] if isinstance(classes, str) else list(classes)
+    if isinstance(classes, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise ConfigError(f"classes: expected a list of names, each once, got {classes!r}")
+    return {name: label for label, name in enumerate(names)}
+
+
+def _name_of(image: object, position: int) -> str:
+    """What a sample without a key is called: its path, or its number."""
+    return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{position}"

@@ -1,0 +1,137 @@
+"""Crops and mirroring of pictures -> the same for the boxes and points on them, as torchvision's v2 does it.
+
+Note [torchvision's order]
+Results equal those of torchvision.transforms.v2 on tv_tensors to the last bit of float32, because each operation is
+done in the same order and rounded at the same places: a resize multiplies by a ratio that is rounded to float32, a crop
+subtracts and cuts boxes off at the canvas, and mirroring comes last, in the output. Boxes are cut off at the output
+once more, as v2.ClampBoundingBoxes does: a ratio that was rounded up moves an edge beyond the border by a bit.
+Source: torchvision/transforms/v2/functional/_geometry.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, centered
+
+Float32s = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How n pictures become rows: resized, cropped, resized, mirrored. A resize by 1 is none.
+
+    Attributes:
+        before: (n, 2) float32: the ratios x, y of the resize before the crop.
+        left_top: (n, 2) float32: of the crop, in pixels of what it is cut from.
+        cut: (n, 2) float32: its width and height.
+        after: (n, 2) float32: the ratios of the resize after it.
+        flips: (n,) bool: mirrored left and right.
+        size: (width, height) of the output.
+    """
+
+    before: Float32s
+    left_top: Float32s
+    cut: Float32s
+    after: Float32s
+    flips: NDArray[np.bool_]
+    size: tuple[int, int]
+
+
+def geometry_of(
+    crop: Crop,
+    size: tuple[int, int],
+    crops: Crops,
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    flips: NDArray[np.bool_],
+) -> Geometry:
+    """What a plan does to n pictures.
+
+    Args:
+        crop: the kind that `crops` were planned with; CenterCrop's resize is filled in.
+        size: (height, width) of the output in pixels.
+        crops: of the pictures.
+        widths, heights: (n,) of the pictures in pixels.
+        flips: (n,) which are mirrored.
+    """
+    output = np.array(size[::-1])
+    pictures = np.stack([widths, heights], axis=1)
+    before: NDArray[Any] = np.ones((len(flips), 2))
+    left_top: NDArray[Any] = np.zeros((len(flips), 2))
+    cut: NDArray[Any] = pictures
+    if isinstance(crop, CenterCrop):
+        assert crop.resize is not None
+        resized, left_top = centered(crop.resize, size, widths, heights)
+        before, cut = resized / pictures, np.broadcast_to(output, pictures.shape)
+    elif isinstance(crop, RandomResizedCrop):
+        left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers
+    after = output / cut
+    first, corner, extent, last = (each.astype(np.float32) for each in (before, left_top, cut, after))
+    return Geometry(first, corner, extent, last, flips, (size[1], size[0]))
+
+
+def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> Float32s:
+    """Boxes on the pictures -> the same on the rows, cut off at the border.
+
+    Args:
+        boxes: (M, 4) x0, y0, x1, y1 in pixels of the picture.
+        rows: (M,) which picture each is on.
+        geometry: of the pictures.
+
+    Returns:
+        (M, 4) in pixels of the output; a box outside the crop has no width or no height.
+    """
+    corners = _resized_and_cut(boxes.reshape(-1, 2, 2), rows, geometry, clamp=True)
+    mirrored = geometry.flips[rows]
+    corners[mirrored, :, 0] = geometry.size[0] - corners[mirrored, ::-1, 0]
+    np.clip(corners, 0, np.array(geometry.size, dtype=np.float32), out=corners)
+    return corners.reshape(-1, 4)
+
+
+def large_enough(boxes: Float32s, min_size: float, min_area: float) -> NDArray[np.bool_]:
+    """(M,) which boxes have at least this width and height, and this area: v2.SanitizeBoundingBoxes's rule."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    good: NDArray[np.bool_] = (sides >= min_size).all(axis=1) & (sides[:, 0] * sides[:, 1] >= min_area)
+    return good
+
+
+def move_points(
+    points: Float32s, rows: NDArray[np.int64], geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]
+) -> Float32s:
+    """Points on the pictures -> the same on the rows; those outside the crop keep their place outside.
+
+    Args:
+        points: (M, K, 3): x, y in pixels of the picture, and a visibility, which is only carried along.
+        rows: (M,) which picture each is on.
+        geometry: of the pictures.
+        flip_pairs: of points that change places in a mirrored picture, such as the left and the right eye.
+
+    Returns:
+        (M, K, 3) in pixels of the output.
+    """
+    moved = points.copy()
+    moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clamp=False)
+    mirrored = np.flatnonzero(geometry.flips[rows])
+    order = np.arange(points.shape[1])
+    for one, other in flip_pairs:
+        order[one], order[other] = other, one
+    turned = moved[mirrored][:, order]
+    turned[..., 0] = (geometry.size[0] - 1) - turned[..., 0]
+    moved[mirrored] = turned
+    return moved
+
+
+def _resized_and_cut(points: Float32s, rows: NDArray[np.int64], geometry: Geometry, *, clamp: bool) -> Float32s:
+    """(M, K, 2) points x, y, all but mirrored. See Note [torchvision's order]."""
+    moved: Float32s = points * geometry.before[rows, None]
+    moved -= geometry.left_top[rows, None]
+    if clamp:
+        np.clip(moved, 0, geometry.cut[rows, None], out=moved)
+    moved *= geometry.after[rows, None]
+    return moved

@@ -1,0 +1,393 @@
+"""Batches with fields: the values of the right samples, moved with their pictures, in the order asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_IMAGES, damage, flat_number
+from field_columns import add_fields
+from numpy.typing import NDArray
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.fields import FIELDS_FOLDER, Field
+from fastpipe.format.index import Index
+from fastpipe.loading.loader import Loader
+from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.crops import RandomResizedCrop
+
+SIZE = (20, 24)
+PAIRS = [(0, 1), (3, 2)]
+EVERYTHING = ("caption", "image", "boxes", "key", "joints", "label", "count", "gaze", "tags", "notes", "sound", "id")
+
+Copy = Callable[[Path], Path]
+
+
+def loader_of(data: Path, fields: tuple[str, ...] | None = None, **options: Any) -> Loader:
+    options = {"size": SIZE, "num_workers": 2, "seed": 5, **options}
+    return fastpipe.loader(data, 8, fields=fields, **options)
+
+
+def moved_by_torchvision(
+    torchvision: ModuleType, index: Index, sample: int, box: NDArray[np.float64], flip: bool, value: NDArray[np.float32]
+) -> torch.Tensor:
+    """Boxes (M, 4) or points (M, K, 2) of a sample, as a random crop and mirroring move them."""
+    import torchvision.transforms.v2 as v2
+
+    record = index.records[sample]
+    canvas = int(record["height"]), int(record["width"])
+    thing = torch.from_numpy(np.ascontiguousarray(value))
+    if value.shape[1:] == (4,):
+        thing = torchvision.tv_tensors.BoundingBoxes(thing, format="XYXY", canvas_size=canvas)
+    else:
+        thing = torchvision.tv_tensors.KeyPoints(thing, canvas_size=canvas)
+    left, top, width, height = map(int, box)
+    thing = v2.functional.resized_crop(thing, top, left, height, width, list(SIZE))
+    thing = v2.functional.horizontal_flip(thing) if flip else thing
+    return v2.functional.clamp_bounding_boxes(thing) if value.shape[1:] == (4,) else thing
+
+
+def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str, list[Any]]) -> None:
+    index = Index(fielded)
+    seen = []
+    with loader_of(fielded, EVERYTHING, flip_pairs=PAIRS, drop_last=False) as loader:
+        for batch in loader:
+            keys = [*EVERYTHING]
+            keys.insert(keys.index("boxes") + 1, "boxes_labels")
+            assert list(batch) == keys
+            ids = batch["id"].tolist()
+            seen += ids
+            assert batch["image"].shape == (len(ids), 3, *SIZE)
+            middle = batch["image"][:, :, 10, 12].numpy()
+            for row, sample in enumerate(ids):
+                assert batch["key"][row].endswith(f"{flat_number(middle[row]):02d}.jpg"), "the picture is the key's"
+                assert batch["label"][row] == index.records[sample]["label"]
+                for name in ("caption", "notes", "sound"):
+                    assert batch[name][row] == values[name][sample]
+                assert batch["count"][row] == values["count"][sample]
+                assert batch["gaze"][row].tolist() == np.array(values["gaze"][sample], dtype=np.float32).tolist()
+                assert batch["tags"][row].nonzero().ravel().tolist() == values["tags"][sample]
+            assert batch["tags"].dtype == batch["gaze"].dtype == torch.float32
+            assert batch["count"].dtype == batch["id"].dtype == torch.int64
+            assert batch["tags"].max() == 1
+    assert sorted(seen) == list(range(FLAT_IMAGES))
+
+
+def test_boxes_and_points_move_with_their_pictures(
+    fielded: Path, values: dict[str, list[Any]], torchvision: ModuleType
+) -> None:
+    index = Index(fielded)
+    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5)
+    flipped = dropped = 0
+    with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_box_size=2) as loader:
+        for epoch in range(2):
+            for batch in loader:
+                samples = batch["id"].numpy()
+                plan = EpochPlan(index, recipe, epoch).of(samples)
+                for row, sample in enumerate(samples.tolist()):
+                    where = (torchvision, index, sample, plan.crops.boxes[row], bool(plan.flips[row]))
+                    boxes, labels = values["boxes"][sample]
+                    expected = moved_by_torchvision(*where, boxes)
+                    width, height = (expected[:, 2:] - expected[:, :2]).T
+                    kept = (width >= 2) & (height >= 2)
+                    assert torch.equal(batch["boxes"][row], expected[kept].as_subclass(torch.Tensor))
+                    assert batch["boxes_labels"][row].tolist() == labels[kept.numpy()].tolist()
+                    points = values["joints"][sample].astype(np.float32)
+                    moved = moved_by_torchvision(*where, points[..., :2]).as_subclass(torch.Tensor)
+                    moved = torch.cat([moved, torch.from_numpy(points[..., 2:])], dim=2)
+                    moved = moved[:, [1, 0, 3, 2]] if plan.flips[row] else moved
+                    assert torch.equal(batch["joints"][row], moved)
+                    flipped += bool(plan.flips[row])
+                    dropped += int((~kept).sum())
+    assert flipped > 10
+    assert dropped > 5
+
+
+def test_a_box_frames_the_same_pixels_in_the_row(tmp_path: Path) -> None:
+    """A white rectangle on black, and a box around it: after crop and mirroring the box is where the white is."""
+    from PIL import Image
+
+    from fastpipe.packing.job import pack
+    from fastpipe.packing.options import PackOptions
+
+    rng = np.random.default_rng(1)
+    sizes, boxes = [], []
+    (tmp_path / "source" / "only").mkdir(parents=True)
+    for number in range(24):
+        width, height = rng.integers(80, 200, 2)
+        x, y = rng.integers(8, width // 2), rng.integers(8, height // 2)
+        w, h = rng.integers(16, width // 2), rng.integers(16, height // 2)
+        picture = np.zeros((height, width, 3), dtype=np.uint8)
+        picture[y : y + h, x : x + w] = 255
+        Image.fromarray(picture).save(tmp_path / "source" / "only" / f"{number:02d}.png")
+        sizes.append((width, height))
+        boxes.append([[x, y, x + w, y + h]])
+    data = tmp_path / "packed"
+    pack(tmp_path / "source", data, PackOptions(workers=1, shuffle=False))
+    add_fields(data, [(Field("boxes", "boxes"), boxes)])
+    crops: list[Any] = [RandomResizedCrop(scale=(0.5, 1.0)), fastpipe.CenterCrop(), fastpipe.Resize()]
+    for crop in crops:
+        with fastpipe.loader(data, 24, size=(96, 112), crop=crop, hflip=True, fields=("image", "boxes")) as loader:
+            batch = next(iter(loader))
+        for image, framed in zip(batch["image"].numpy(), batch["boxes"], strict=True):
+            white = image[0] > 127
+            if not len(framed):
+                assert white.sum() < 150
+                continue
+            columns, rows = np.flatnonzero(white.any(axis=0)), np.flatnonzero(white.any(axis=1))
+            found = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+            assert np.abs(np.array(found) - framed[0].numpy()).max() < 1.5
+
+
+@pytest.mark.parametrize("name", ["boxes", "plain"])
+def test_the_layouts_of_boxes_hold_the_same(fielded: Path, name: str) -> None:
+    made = {}
+    for layout in ("list", "flat", "pad"):
+        with loader_of(fielded, ("image", name), boxes=layout) as loader:
+            made[layout] = list(loader)
+    for listed, flat, padded in zip(*made.values(), strict=True):
+        counts = [len(each) for each in listed[name]]
+        assert sum(counts)
+        assert flat[f"{name}_offsets"].tolist() == [0, *np.cumsum(counts)]
+        assert padded[f"{name}_counts"].tolist() == counts
+        for key in (name, f"{name}_labels"):
+            if key not in listed:
+                assert name == "plain"
+                continue
+            views = listed[key]
+            assert torch.equal(flat[key], torch.cat(views))
+            assert all(view.untyped_storage().data_ptr() == views[0].untyped_storage().data_ptr() for view in views)
+            assert padded[key].shape[:2] == (8, max(counts))
+            for row, view in enumerate(views):
+                assert torch.equal(padded[key][row, : len(view)], view)
+                assert (padded[key][row, len(view) :] == (0 if key == name else -1)).all()
+    companions = ["boxes_labels"] if name == "boxes" else []
+    assert list(made["flat"][0]) == ["image", name, *companions, f"{name}_offsets"]
+    assert list(made["pad"][0]) == ["image", name, *companions, f"{name}_counts"]
+
+
+def test_all_boxes_stay_if_nothing_is_asked_of_them(fielded: Path, values: dict[str, list[Any]]) -> None:
+    with loader_of(fielded, ("image", "plain", "boxes", "id"), min_box_size=0) as loader:
+        for batch in loader:
+            for row, sample in enumerate(batch["id"].tolist()):
+                assert len(batch["plain"][row]) == len(values["plain"][sample])
+    counts = []
+    for area in (0.0, 40.0, 1e6):
+        with loader_of(fielded, ("image", "plain"), min_box_area=area) as loader:
+            counts.append(sum(len(each) for batch in loader for each in batch["plain"]))
+    assert counts[0] > counts[1] > counts[2] == 0
+
+
+def test_images_and_labels_are_those_of_a_loader_without_fields(fielded: Path, flat: Path) -> None:
+    with loader_of(flat) as plain, loader_of(fielded, ("label", "image", "valid")) as loader:
+        for (images, labels), batch in zip(plain, loader, strict=True):
+            assert list(batch) == ["label", "image", "valid"]
+            assert torch.equal(batch["image"], images)
+            assert torch.equal(batch["label"], labels)
+            assert batch["image"].is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(batch["valid"], loader.valid)
+    with loader_of(fielded) as loader:
+        assert all(type(batch) is tuple for batch in loader)
+
+
+def test_a_state_and_other_numbers_of_threads_change_nothing(fielded: Path) -> None:
+    fields = ("image", "caption", "boxes", "joints", "id", "key")
+
+    def told(batch: dict[str, Any]) -> Any:
+        boxes = [each.tolist() for each in batch["boxes"]], [each.tolist() for each in batch["joints"]]
+        return batch["id"].tolist(), batch["caption"], batch["key"], boxes
+
+    with loader_of(fielded, fields, flip_pairs=[], num_workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        state = json.loads(json.dumps(loader.state_dict()))
+        expected = [told(batch) for batch in batches]
+    with loader_of(fielded, fields, flip_pairs=[], num_workers=3, prefetch_factor=4) as other:
+        other.load_state_dict(state)
+        assert [told(batch) for batch in other] == expected
+    with loader_of(fielded) as plain:  # what a batch has does not decide its samples
+        plain.load_state_dict(state)
+        assert len(list(plain)) == len(expected)
+
+
+def test_ranks_have_the_fields_of_their_samples(fielded: Path, values: dict[str, list[Any]]) -> None:
+    seen = []
+    for rank in range(3):
+        with loader_of(
+            fielded, ("image", "id", "caption", "valid"), train=False, rank=rank, world_size=3, partition="sample"
+        ) as loader:
+            for batch in loader:
+                assert batch["caption"] == [values["caption"][sample] for sample in batch["id"].tolist()]
+                seen += batch["id"][batch["valid"]].tolist()
+    assert sorted(seen) == list(range(FLAT_IMAGES))
+
+
+def test_a_replaced_sample_brings_its_own_fields(
+    fielded: Path, values: dict[str, list[Any]], copied: Copy, torchvision: ModuleType
+) -> None:
+    copy = copied(fielded)
+    bad = {3, 17}
+    for sample in bad:
+        damage(copy, sample)
+    index = Index(copy)
+    recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, False, False, 5)
+    options = {"on_error": "replace", "shuffle": False, "drop_last": False}
+    with loader_of(copy, ("image", "label", "id", "key", "caption", "plain"), **options) as loader:
+        asked = 0
+        for batch in loader:
+            samples = batch["id"].tolist()
+            plan = EpochPlan(index, recipe, 0).of(np.array(samples))
+            for row, sample in enumerate(samples):
+                assert sample not in bad
+                assert (sample == asked) == (asked not in bad)
+                assert batch["caption"][row] == values["caption"][sample]
+                colour = batch["image"][row, :, 10, 12].numpy()
+                assert batch["key"][row].endswith(f"{flat_number(colour):02d}.jpg")
+                assert batch["label"][row] == index.records[sample]["label"]
+                where = (torchvision, index, sample, plan.crops.boxes[row], bool(plan.flips[row]))
+                expected = moved_by_torchvision(*where, values["plain"][sample])
+                width, height = (expected[:, 2:] - expected[:, :2]).T
+                expected = expected[(width >= 1) & (height >= 1)].as_subclass(torch.Tensor)
+                assert torch.equal(batch["plain"][row], expected)
+                asked += 1
+        assert loader.stats().replaced == len(bad)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fields": ("image", "photo")}, r"has image, label, id, key, valid, caption, boxes, .*; got 'photo'"),
+        ({"fields": "image"}, "expected names, for example"),
+        ({"fields": ()}, "expected names, for example"),
+        ({"fields": ("image", "id", "id")}, "'id' would be twice"),
+        ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.Dataset'),
+        ({"fields": ("image", "joints")}, r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)"),
+        ({"fields": ("image", "joints"), "flip_pairs": [(0, 4)]}, "flip_pairs: expected 0 to 3, got 4"),
+        ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
+        ({"fields": ("image", "joints"), "flip_pairs": [0, 1]}, "got 0 as a pair"),
+        ({"fields": ("image", "joints"), "flip_pairs": 7}, "flip_pairs: got 7; pass pairs"),
+        ({"fields": ("image",), "flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
+        ({"flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
+        ({"fields": ("image", "boxes"), "boxes": "nested"}, "boxes: expected 'list' or 'flat' or 'pad'"),
+        ({"fields": ("image", "caption"), "boxes": "flat"}, "work only with a field of boxes"),
+        ({"min_box_size": 3}, "work only with a field of boxes"),
+        ({"fields": ("image", "boxes"), "min_box_size": -1}, "min_box_size: expected a number of pixels, 0 or more"),
+        ({"fields": ("image", "boxes"), "min_box_area": "9"}, "min_box_area: expected a number of pixels, 0 or more"),
+    ],
+)
+def test_wrong_options(fielded: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(fielded, **options)
+
+
+def test_points_need_no_pairs_if_nothing_is_mirrored(fielded: Path) -> None:
+    with loader_of(fielded, ("image", "joints"), hflip=False) as loader:
+        assert len(next(iter(loader))["joints"]) == 8
+
+
+def test_a_dataset_without_fields_says_so(flat: Path) -> None:
+    with pytest.raises(ConfigError, match="has image, label, id, key, valid; got 'caption'"):
+        loader_of(flat, ("image", "caption"))
+    with loader_of(flat, ("image", "id", "key", "label")) as loader:
+        assert len(next(iter(loader))["key"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("augment", "fields", "words"),
+    [
+        (
+            fastpipe.Augment.imagenet(mixup=0.2),
+            ("image", "label", "caption", "boxes"),
+            "mixup and cutmix .*caption, boxe",
+        ),
+        (fastpipe.Augment.imagenet(cutmix=1.0), ("image", "tags"), "not their fields tags; ask for image and label"),
+        (
+            fastpipe.Augment.randaugment(),
+            ("image", "boxes"),
+            "RandAugment or TrivialAugment may move pixels, but boxes",
+        ),
+        (fastpipe.Augment.trivial_augment(), ("image", "joints"), "may move pixels, but joints would stay"),
+        (torch.nn.AvgPool2d(2), ("image", "boxes", "caption"), "AvgPool2d may move pixels, but boxes would stay"),
+    ],
+)
+def test_augmentations_that_would_falsify_fields(
+    fielded: Path, augment: Any, fields: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(fielded, fields, augment=augment, flip_pairs=[] if "joints" in fields else None)
+
+
+@pytest.mark.parametrize(
+    ("augment", "fields"),
+    [
+        (fastpipe.Augment.simclr(), ("image", "boxes", "id")),
+        (fastpipe.Augment.imagenet(erasing=0.5), ("image", "boxes")),
+        (fastpipe.Augment.randaugment(), ("image", "caption", "key")),
+        (fastpipe.Augment.imagenet(mixup=0.2), ("image", "label", "id", "key", "valid")),
+        (torch.nn.Sequential(torch.nn.Identity()), ("image", "boxes")),
+    ],
+)
+def test_augmentations_that_do_not(fielded: Path, augment: Any, fields: tuple[str, ...]) -> None:
+    with loader_of(fielded, fields, augment=augment) as loader, loader_of(fielded, ("image", "boxes")) as plain:
+        for batch, other in zip(loader, plain, strict=True):
+            assert batch["image"].dtype == torch.float32
+            if "boxes" in batch:
+                assert all(map(torch.equal, batch["boxes"], other["boxes"]))
+            if "label" in batch:
+                assert batch["label"].shape == (8, 3)
+
+
+def test_colour_modules_of_others_leave_boxes_alone(fielded: Path, torchvision: ModuleType) -> None:
+    kornia = pytest.importorskip("kornia.augmentation")
+    import torchvision.transforms.v2 as v2
+
+    for module in (kornia.ColorJitter(0.2, 0.2, 0.2, 0.1), v2.ColorJitter(0.2), kornia.RandomGamma()):
+        with loader_of(fielded, ("image", "boxes"), augment=[module]) as loader:
+            assert len(next(iter(loader))["boxes"]) == 8
+    for module in (kornia.RandomAffine(10.0), v2.RandomRotation(10), kornia.RandomHorizontalFlip()):
+        with pytest.raises(ConfigError, match=f"{type(module).__name__} may move pixels, but boxes would stay"):
+            loader_of(fielded, ("image", "boxes"), augment=[module])
+
+
+def test_a_damaged_sidecar_ends_the_epoch_with_its_name(fielded: Path, copied: Copy) -> None:
+    copy = copied(fielded)
+    file = copy / FIELDS_FOLDER / "caption.bytes.npy"
+    data = bytearray(file.read_bytes())
+    data[-3] = 0xFF
+    file.write_bytes(data)
+    with loader_of(copy, ("image", "caption"), train=False) as loader:
+        batches = iter(loader)
+        for _ in range(len(loader) - 1):
+            next(batches)
+        with pytest.raises(
+            DatasetError, match=rf"caption\.bytes\.npy: the value of sample {FLAT_IMAGES - 1} is no text"
+        ):
+            next(batches)
+        with pytest.raises(fastpipe.EngineError, match="an error ended this epoch"):
+            next(batches)
+    with loader_of(copy, ("image", "boxes")) as loader:  # of other fields nothing is opened
+        assert len(list(loader)) == len(loader)
+    file.unlink()
+    with pytest.raises(DatasetError, match=r"caption\.bytes\.npy cannot be opened"):
+        loader_of(copy, ("image", "caption"))
+    with loader_of(copy) as loader:
+        assert len(list(loader)) == len(loader)
+
+
+def test_samples_without_labels(fielded: Path, copied: Copy) -> None:
+    copy = copied(fielded)
+    records = np.load(copy / "index.npy")
+    records["label"][::2] = -1
+    np.save(copy / "index.npy", records)
+    with loader_of(copy, ("image", "label", "id")) as loader:
+        for batch in loader:
+            assert ((batch["label"] == -1) == (batch["id"] % 2 == 0)).all()
+    with loader_of(copy) as loader:
+        assert {-1} < {label for _, labels in loader for label in labels.tolist()}

@@ -1,0 +1,166 @@
+"""Boxes, points, masks and second images move with the picture when it is turned upright or shrunk."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from field_values import column, opened, rows, stored_files
+from hypothesis import given
+from hypothesis import strategies as st
+from pack_sources import exif, pixels, saved
+from PIL import Image, ImageOps
+
+import fastpipe
+from fastpipe.format.index import Index
+from fastpipe.packing.fields.placement import Placement
+from fastpipe.packing.fields.stored import short
+from fastpipe.packing.picture.pixels import apply_orientation
+
+W, H = 70, 45
+BOX = (10, 5, 30, 20)
+FIELDS = {"boxes": "boxes", "pose": "keypoints", "seg": "mask", "second": "image"}
+
+
+def mask() -> np.ndarray[Any, Any]:
+    """7 in the box, else the number of the pixel's column."""
+    found = np.tile(np.arange(W, dtype=np.uint8) + 100, (H, 1))
+    found[BOX[1] : BOX[3], BOX[0] : BOX[2]] = 7
+    return found
+
+
+def pack(destination: Path, orientation: int, **options: Any) -> Index:
+    with fastpipe.Writer(destination, FIELDS, **options) as writer:
+        writer.add(
+            saved(exif=exif(orientation)),
+            boxes=[BOX],
+            pose=[[[BOX[0], BOX[1], 2]]],
+            seg=mask(),
+            second=saved("PNG"),
+        )
+    return Index(destination)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_fields_turn_with_the_picture(tmp_path: Path, orientation: int) -> None:
+    index = pack(tmp_path / "packed", orientation, exif="apply")
+    image = Image.new("L", (W, H))
+    image.putdata(mask().ravel())
+    image.getexif()[274] = orientation
+    upright = np.asarray(ImageOps.exif_transpose(image))
+    seg = opened(stored_files(tmp_path / "packed", "seg")[0] or b"")
+    np.testing.assert_array_equal(seg, upright)
+    assert seg.shape == (index.records["height"][0], index.records["width"][0])
+    (box,) = rows(tmp_path / "packed", "boxes", "boxes.offsets")[0]
+    ys, xs = np.nonzero(seg == 7)
+    assert box.tolist() == [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
+    (x, y, visible) = column(tmp_path / "packed", "pose")[0, 0]
+    marked = np.zeros((H, W), np.uint8)
+    marked[BOX[1], BOX[0]] = 1
+    assert apply_orientation(marked, orientation)[int(y), int(x)] == 1
+    assert visible == 2
+    second = opened(stored_files(tmp_path / "packed", "second")[0] or b"")
+    assert second.shape[:2] == seg.shape
+    turned = apply_orientation(pixels(), orientation).astype(int)
+    assert np.abs(second - turned).mean() < 3
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_without_apply_nothing_turns(tmp_path: Path, orientation: int) -> None:
+    pack(tmp_path / "packed", orientation)
+    np.testing.assert_array_equal(opened(stored_files(tmp_path / "packed", "seg")[0] or b""), mask())
+    assert column(tmp_path / "packed", "boxes").tolist() == [list(BOX)]
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_fields_shrink_with_the_picture(tmp_path: Path, orientation: int) -> None:
+    index = pack(tmp_path / "packed", orientation, exif="apply", max_size=35)
+    size = (35, 23) if orientation == 1 else (23, 35)  # 22.5 is rounded up
+    assert (index.records["width"][0], index.records["height"][0]) == size
+    whole = pack(tmp_path / "whole", orientation, exif="apply")
+    scale = np.array(size) / (whole.records["width"][0], whole.records["height"][0])
+    box, before = (column(tmp_path / name, "boxes")[0] for name in ("packed", "whole"))
+    np.testing.assert_array_equal(box, np.float32(before * np.tile(scale, 2)))
+    seg = opened(stored_files(tmp_path / "packed", "seg")[0] or b"")
+    assert seg.shape == size[::-1]
+    full = opened(stored_files(tmp_path / "whole", "seg")[0] or b"")
+    ys, xs = (
+        [int(Fraction(2 * at + 1, 2 * new) * old) for at in range(new)]
+        for new, old in zip(seg.shape, full.shape, strict=True)
+    )
+    np.testing.assert_array_equal(seg, full[np.ix_(ys, xs)])  # the pixel under the middle of each
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.integers(1, 8),
+    st.lists(st.tuples(*[st.floats(0, 1, width=32)] * 4), max_size=4),
+)
+def test_a_box_holds_the_same_pixels_after_the_turn(
+    width: int, height: int, turn: int, parts: list[tuple[float, ...]]
+) -> None:
+    """Turning twice, forth and back, gives the same boxes; and they never leave the picture."""
+    sides = (height, width) if turn >= 5 else (width, height)
+    back = {6: 8, 8: 6}.get(turn, turn)
+    corners = np.floor(np.array(parts).reshape(-1, 2, 2) * (width, height))
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
+    there = Placement(width, height, turn, *sides).boxes(boxes)
+    assert (there[:, 0::2] <= sides[0]).all()
+    assert (there[:, 1::2] <= sides[1]).all()
+    np.testing.assert_array_equal(Placement(*sides, back, width, height).boxes(there), boxes)
+    points = boxes.reshape(-1, 2, 2)
+    points = np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
+    moved = Placement(width, height, turn, *sides).points(points)
+    np.testing.assert_array_equal(Placement(*sides, back, width, height).points(moved), points)
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=50))
+def test_numbers_in_notes_are_short_and_exact(numbers: list[float]) -> None:
+    given_numbers = np.float32(numbers)
+    found = short(given_numbers)
+    assert np.float32(found).tobytes() == given_numbers.tobytes()
+    assert all(len(repr(each)) <= 24 for each in found)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_ids_of_all_png_masks_are_kept(tmp_path: Path, bits: int, mode: str) -> None:
+    """The values that stand in the file: also of 2 and 4 bits, which Pillow scales."""
+    if mode == "P" and bits == 16:
+        pytest.skip("a palette has 8 bits at most")
+    values = np.random.default_rng(bits).integers(0, 2**bits, (H, W)).astype(np.uint16 if bits == 16 else np.uint8)
+    file = io.BytesIO()
+    if mode == "P":
+        image = Image.new("P", (W, H))
+        image.putpalette(bytes(range(256)) * 3)
+        image.putdata(values.ravel())
+        image.save(file, "PNG", bits=min(bits, 8))
+        data = file.getvalue()
+    else:
+        data = gray_png(values, bits)
+    with fastpipe.Writer(tmp_path / "packed", {"seg": "mask"}) as writer:
+        writer.add(saved(), seg=data)
+    np.testing.assert_array_equal(opened(stored_files(tmp_path / "packed", "seg")[0] or b""), values)
+
+
+def gray_png(values: np.ndarray[Any, Any], bits: int) -> bytes:
+    """A gray PNG of any depth, written bit by bit."""
+    import struct
+    import zlib
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    rows_ = []
+    for row in values:
+        text = "".join(f"{int(value):0{bits}b}" for value in row)
+        text += "0" * (-len(text) % 8)
+        rows_.append(b"\0" + int(text, 2).to_bytes(len(text) // 8, "big"))
+    head = struct.pack(">IIBBBBB", values.shape[1], values.shape[0], bits, 0, 0, 0, 0)
+    chunks = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"".join(rows_))) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks

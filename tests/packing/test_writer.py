@@ -1,0 +1,334 @@
+"""fastpipe.Writer: samples added one by one become a dataset, with the values of their fields."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
+from pack_sources import assert_same_pixels, digests, jpeg_bytes, pillow, pixels
+from PIL import Image
+
+import fastpipe
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.index import Index
+from fastpipe.verify.verification import verify
+
+SAMPLES = 14
+
+
+def write(destination: Path, samples: int = SAMPLES, fields: Any = FIELDS, **options: Any) -> fastpipe.Writer:
+    with fastpipe.Writer(destination, fields=fields, **{"shard_size": 100_000, **options}) as writer:
+        for number in range(samples):
+            writer.add(**sample(number))
+    return writer
+
+
+def rejected(destination: Path) -> dict[str, str]:
+    lines = (destination / "rejected.jsonl").read_text().splitlines()
+    return {entry["path"]: entry["reason"] for entry in map(json.loads, lines)}
+
+
+def test_every_kind_is_stored_exactly(tmp_path: Path) -> None:
+    writer = write(tmp_path / "packed")
+    packed, index = tmp_path / "packed", Index(tmp_path / "packed")
+    assert writer.summary.info == index.info
+    assert index.info["version"] == 2
+    assert len(index.shards) > 1
+    assert len(index) == SAMPLES
+    assert {field.name: field.kind for field in index.fields.values()} == FIELDS
+    assert (index.fields["embedding"].width, index.fields["pose"].points) == (7, 5)
+    assert index.fields["boxes"].labelled
+    given = [sample(number) for number in range(SAMPLES)]
+    names = index.fields["tags"].names
+    assert names == tuple(f"tag {number}" for number in range(4))
+    assert index.fields["tags"].classes == 4
+    assert column(packed, "score").tolist() == [one["score"] for one in given]
+    assert (column(packed, "embedding") == np.float32([one["embedding"] for one in given])).all()
+    tags = [[names[number] for number in row] for row in rows(packed, "tags", "tags.offsets")]
+    assert tags == [one.get("tags", []) for one in given]
+    texts = [bytes(row).decode() for row in rows(packed, "caption.bytes", "caption.offsets")]
+    assert texts == [one.get("caption", "") for one in given]
+    assert [json.loads(bytes(row)) for row in rows(packed, "meta.bytes", "meta.offsets")] == [
+        one.get("meta") for one in given
+    ]
+    assert [bytes(row) for row in rows(packed, "raw.bytes", "raw.offsets")] == [one.get("raw", b"") for one in given]
+    for one, boxes, pose in zip(
+        given, rows(packed, "boxes", "boxes.offsets"), rows(packed, "pose", "pose.offsets"), strict=True
+    ):
+        np.testing.assert_array_equal(boxes, np.float32(one.get("boxes", {"boxes": np.empty((0, 4))})["boxes"]))
+        np.testing.assert_array_equal(pose, np.float32(one.get("pose", np.empty((0, 5, 3)))))
+    labels = [label for one in given for label in one.get("boxes", {"labels": []})["labels"]]
+    assert column(packed, "boxes.labels").tolist() == labels
+    for name in ("seg", "depth"):
+        for one, data, record in zip(given, stored_files(packed, name), column(packed, name), strict=True):
+            if data is None:
+                assert name not in one
+                assert record.tobytes() == bytes(26)
+                continue
+            np.testing.assert_array_equal(opened(data), one[name])
+            assert (record["width"], record["height"], record["bits"]) == (70, 45, 8 * one[name].itemsize)
+            assert record["format"] == 1
+    for one, data in zip(given, stored_files(packed, "second"), strict=True):
+        if data is not None:
+            assert_same_pixels(data, one["second"])
+    assert verify(packed).sound
+
+
+def test_the_notes_in_the_shards_hold_the_same_float32(tmp_path: Path) -> None:
+    write(tmp_path / "packed")
+    found = np.float32([note["embedding"] for note in notes(tmp_path / "packed")])
+    np.testing.assert_array_equal(found, column(tmp_path / "packed", "embedding"))
+    assert [note["path"] for note in notes(tmp_path / "packed")] == [f"sample-{number}" for number in range(SAMPLES)]
+
+
+def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
+    for workers in (1, 4):
+        write(tmp_path / str(workers), workers=workers)
+    assert digests(tmp_path / "1") == digests(tmp_path / "4")
+
+
+def add_all(destination: Path, *, stop: bool = False, **changes: Any) -> fastpipe.Writer:
+    """Adds all samples, and fails before the end. One after the other, so that there are finished shards then.
+
+    Args:
+        changes: values that all samples get in place of their own.
+    """
+    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1) as writer:
+        for number in range(SAMPLES):
+            values = {**sample(number), **changes}
+            writer.add(**{name: value(number) if callable(value) else value for name, value in values.items()})
+        if stop:
+            raise RuntimeError("stopped")
+    return writer
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+
+
+@pytest.mark.usefixtures("one_by_one")
+@pytest.mark.parametrize("changes", [{}, {"key": None}])
+def test_an_interrupted_writer_goes_on(tmp_path: Path, changes: dict[str, Any]) -> None:
+    add_all(tmp_path / "whole", **changes)
+    packed = tmp_path / "packed"
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True, **changes)
+    assert not (packed / "dataset.json").exists()
+    assert len(list(packed.glob("shard-*.tar"))) >= 1
+    with pytest.raises(fastpipe.DatasetError, match="unfinished"):
+        Index(packed)
+    summary = add_all(packed, **changes).summary
+    assert (summary.resumed > 0) == (not changes)  # without keys it begins anew
+    assert (summary.files < SAMPLES) == (not changes)
+    assert digests(packed) == digests(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True)
+    before = digests(packed)
+    for change in ({"key": lambda number: f"other-{number}"}, {"label": 2}):
+        with pytest.raises(PackError, match="expected the same keys and labels"):
+            add_all(packed, **change)
+    with pytest.raises(PackError, match="0 samples were added"):
+        write(packed, 0)
+    with pytest.raises(PackError, match="other sources, fields or options"):
+        write(packed, 0, fields={"caption": "text"})
+    assert digests(packed) == before
+    write(packed, overwrite=True)
+    write(tmp_path / "whole")
+    assert digests(packed) == digests(tmp_path / "whole")
+
+
+def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    write(packed)
+    before = digests(packed)
+    with pytest.raises(PackError, match="holds a dataset"), fastpipe.Writer(packed):
+        pass
+    assert digests(packed) == before
+    with fastpipe.Writer(packed, overwrite=True) as writer:
+        writer.add(jpeg_bytes(), label=0)
+    assert sorted(digests(packed)) == ["dataset.json", "index.npy", "shard-000000.tar"]  # the old sidecars are gone
+    assert Index(packed).info["version"] == 1
+
+
+def test_images_of_all_forms(tmp_path: Path) -> None:
+    jpeg = jpeg_bytes()
+    (tmp_path / "a.jpg").write_bytes(jpeg)
+    array = pixels()
+    gray = Image.fromarray(array).convert("L")
+    with fastpipe.Writer(tmp_path / "packed") as writer:
+        for image in (tmp_path / "a.jpg", str(tmp_path / "a.jpg"), jpeg, bytearray(jpeg), array, gray):
+            writer.add(image)
+        array[:] = 0  # the Writer has copies
+    index = Index(tmp_path / "packed")
+    data = index.shards[0].path.read_bytes()
+    packed = [data[record["offset"] :][: record["size"]] for record in index.records]
+    for one in packed[:4]:
+        assert_same_pixels(one, jpeg)
+    assert np.abs(pillow(packed[4]).astype(int) - pixels()).mean() < 3
+    assert np.abs(pillow(packed[5]).astype(int) - np.asarray(gray.convert("RGB"))).mean() < 3
+    assert index.info["counts"]["reencoded"] == {"pixels": 2}
+    assert index.records["label"].tolist() == [-1] * 6
+    assert (index.classes, index.class_counts, index.info["version"]) == ([], [], 2)
+    assert [note["path"] for note in notes(tmp_path / "packed")][2:] == ["#2", "#3", "#4", "#5"]
+
+
+def test_labels(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "numbers") as writer:
+        for label in (4, np.int64(0), None):
+            writer.add(jpeg_bytes(), label)
+    index = Index(tmp_path / "numbers")
+    assert (index.classes, index.class_counts) == (["0", "1", "2", "3", "4"], [1, 0, 0, 0, 1])
+    assert index.records["label"].tolist() == [4, 0, -1]
+    with fastpipe.Writer(tmp_path / "names", classes=["owl", "ant"]) as writer:
+        for label in ("ant", "owl", 1, "bee", 2, -1, True, 1.5):
+            writer.add(jpeg_bytes(), label, key=repr(label))
+    assert Index(tmp_path / "names").records["label"].tolist() == [1, 0, 1]
+    assert Index(tmp_path / "names").classes == ["owl", "ant"]
+    assert rejected(tmp_path / "names").keys() == {"'bee'", "2", "-1", "True", "1.5"}
+    with fastpipe.Writer(tmp_path / "unknown") as writer:
+        writer.add(jpeg_bytes(), "ant", key="named")
+        writer.add(jpeg_bytes(), 0)
+    assert "pass the Writer a list of all classes" in rejected(tmp_path / "unknown")["named"]
+
+
+def png(mode: str, size: tuple[int, int] = (70, 45), **options: Any) -> bytes:
+    file = io.BytesIO()
+    Image.new(mode, size).save(file, "PNG", **options)
+    return file.getvalue()
+
+
+BAD: list[tuple[str, Any, str]] = [
+    ("score", None, "expected a value of kind int, got none"),
+    ("score", 1.5, "expected a whole number"),
+    ("score", 2**63, "expected a whole number of 64 bits"),
+    ("score", True, "expected a whole number"),
+    ("embedding", None, "expected a value of kind floats"),
+    ("embedding", [1.0] * 6, "expected 7 numbers, as in the samples before; got 6"),
+    ("embedding", [[1.0]], "shape (1, 1)"),
+    ("embedding", [float("nan")] * 7, "finite"),
+    ("embedding", [1e39] * 7, "finite"),
+    ("embedding", ["1"] * 7, "expected a list of numbers"),
+    ("tags", "tag", "expected a list of class numbers or class names"),
+    ("tags", [1], "expected classes as names, as in the samples before; got numbers"),
+    ("tags", ["a", "a"], "each class once"),
+    ("tags", [-1], "expected class numbers of 0 to"),
+    ("caption", b"text", "expected a text (str)"),
+    ("caption", "\ud800", "expected text that can be UTF-8"),
+    ("meta", {1, 2}, "expected a value that JSON can hold"),
+    ("meta", [float("inf")], "expected a value that JSON can hold"),
+    ("raw", "text", "expected bytes"),
+    ("boxes", [[0, 0, 70.1, 45]], "inside the image"),
+    ("boxes", [[-1, 0, 70, 45]], "inside the image"),
+    ("boxes", [[5, 0, 4, 45]], "inside the image"),
+    ("boxes", [[0, 0, 4]], "shape (M, 4)"),
+    ("boxes", {"boxes": [[0, 0, 4, 4]], "labels": []}, "a label for each of 1 boxes, got 0"),
+    ("boxes", {"labels": []}, "expected boxes and labels"),
+    ("boxes", [[0, 0, 4, 4]], "expected boxes with labels, as in the samples before; got no labels"),
+    ("boxes", [[0, 0, float("nan"), 4]], "finite"),
+    ("pose", [[[0, 0, 1]]], "expected 5 points an object, as in the samples before; got 1"),
+    ("pose", [[0, 0, 1]], "shape (M, K, 3)"),
+    ("pose", [[[0, 0, -1]] * 5], "a visibility of 0 or more"),
+    ("seg", np.zeros((70, 45), np.uint8), "the size of the sample's image; got 45 x 70"),
+    ("seg", np.zeros((45, 70), np.float32), "expected a mask"),
+    ("seg", np.full((45, 70), 70000), "values from 70000"),
+    ("seg", np.full((45, 70), -1), "values from -1"),
+    ("seg", png("L", (70, 44)), "got 70 x 44"),
+    ("seg", png("RGB"), "a PNG with colours"),
+    ("seg", jpeg_bytes(), "JPEG, which may change ids"),
+    ("seg", png("L")[:-20], "truncated PNG"),
+    ("seg", 3, "expected a mask"),
+    ("seg", "nowhere.png", "cannot be read"),
+    ("second", jpeg_bytes((70, 44)), "got 70 x 44"),
+    ("second", b"text", "not an image"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), BAD, ids=lambda value: str(value)[:30])
+def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path, name: str, value: Any, words: str) -> None:
+    with fastpipe.Writer(tmp_path / "packed", FIELDS) as writer:
+        writer.add(**sample(1))
+        writer.add(**{**sample(7), "key": "bad", name: value})
+        writer.add(**sample(10))
+    assert len(Index(tmp_path / "packed")) == 2
+    reasons = rejected(tmp_path / "packed")
+    assert reasons.keys() == {"bad"}
+    assert reasons["bad"].startswith(f"field {name}: ")
+    assert words in reasons["bad"]
+    assert verify(tmp_path / "packed").sound
+
+
+def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No class name of it gets a number, and no width of it counts."""
+    for name, bad in (("clean", False), ("bad", True)):
+        with fastpipe.Writer(tmp_path / name, {"tags": "classes", "v": "floats", "n": "int"}) as writer:
+            if bad:
+                writer.add(jpeg_bytes(), tags=["lost"], v=[1.0, 2.0], n=None, key="bad")
+                writer.add(b"no image", tags=["lost"], v=[1.0, 2.0], n=1, key="bad image")
+            writer.add(jpeg_bytes(), tags=["kept"], v=[1.0], n=1, key="good")
+            if bad:
+                writer.add(jpeg_bytes(), tags=["lost"], v=[1.0, 2.0], n=1, key="wide")
+    assert Index(tmp_path / "bad").fields == Index(tmp_path / "clean").fields
+    assert rejected(tmp_path / "bad").keys() == {"bad", "bad image", "wide"}
+
+
+def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected 'int' or 'floats'"):
+        fastpipe.Writer(tmp_path / "packed", {"a": "words"})
+    with pytest.raises(ConfigError, match="expected a field's name"):
+        fastpipe.Writer(tmp_path / "packed", {"label": "int"})
+    with pytest.raises(ConfigError, match="each once"):
+        fastpipe.Writer(tmp_path / "packed", classes=["a", "a"])
+    with pytest.raises(ConfigError, match="keeps the order"):
+        fastpipe.Writer(tmp_path / "packed", shuffle=True)
+    with pytest.raises(ConfigError, match="--tile"):
+        fastpipe.Writer(tmp_path / "packed", tile=-1)
+    writer = fastpipe.Writer(tmp_path / "packed", {"caption": "text"})
+    with pytest.raises(ConfigError, match="inside the with block"):
+        writer.add(jpeg_bytes())
+    with writer:
+        with pytest.raises(ConfigError, match=r"captoin: expected only the fields .* \(caption\)"):
+            writer.add(jpeg_bytes(), captoin="x")
+        with pytest.raises(ConfigError, match="key: expected a text"):
+            writer.add(jpeg_bytes(), key=3)  # type: ignore[arg-type]
+        writer.add(jpeg_bytes())
+    with pytest.raises(ConfigError, match="make another one"):
+        writer.__enter__()
+    assert len(Index(tmp_path / "packed")) == 1
+
+
+def test_on_error_fail_stops(tmp_path: Path) -> None:
+    with pytest.raises(PackError, match="bad cannot be packed: not an image"):  # noqa: SIM117
+        with fastpipe.Writer(tmp_path / "packed", on_error="fail") as writer:
+            writer.add(b"text of some length", key="bad")
+    assert not (tmp_path / "packed" / "dataset.json").exists()
+
+
+def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(PackError, match=r"none of the 1 samples could be packed; the first: nowhere\.jpg"):  # noqa: SIM117
+        with fastpipe.Writer(tmp_path / "packed") as writer:
+            writer.add("nowhere.jpg")
+
+
+def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
+    jpeg, peaks = jpeg_bytes((16, 16)), []
+    for samples in (1000, 4000):
+        tracemalloc.start()
+        with fastpipe.Writer(tmp_path / str(samples), {"caption": "text", "boxes": "boxes"}, shard_size=400_000) as w:
+            for number in range(samples):
+                w.add(jpeg, caption="x" * 4000, boxes=[[0, 0, 8, 8]] * 20, key=str(number))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert column(tmp_path / "4000", "boxes").shape == (80_000, 4)
+    assert peaks[1] < peaks[0] + 5_000_000, peaks  # 3,000 samples more hold 14 MB of captions and boxes

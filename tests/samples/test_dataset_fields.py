@@ -1,0 +1,179 @@
+"""Tests of fastpipe.Dataset(fields=...): dicts of the right values, which torchvision's v2 transforms."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_IMAGES, run_script
+from torch.utils.data import DataLoader
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.samples import fields as samples_fields
+
+FIELDS = ("id", "caption", "image", "boxes", "joints", "key", "count", "gaze", "tags", "notes", "sound", "label")
+KEYS = ["id", "caption", "image", "boxes", "boxes_labels", "joints", "joints_visibility", *FIELDS[5:]]
+
+
+@pytest.fixture(params=["tv_tensors", "tensors"])
+def kinds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType | None:
+    """torchvision's tv_tensors; or none, as where it is not installed."""
+    samples_fields._tv_tensors.cache_clear()
+    if request.param == "tensors":
+        monkeypatch.setitem(sys.modules, "torchvision", None)
+    else:
+        request.getfixturevalue("torchvision")
+    found: ModuleType | None = samples_fields._tv_tensors()
+    assert (found is None) == (request.param == "tensors")
+    yield found
+    samples_fields._tv_tensors.cache_clear()
+
+
+def assert_sample(sample: dict[str, Any], number: int, values: dict[str, list[Any]], plain: Any) -> None:
+    assert sample["id"] == number
+    for name in ("caption", "notes", "sound", "count"):
+        assert sample[name] == values[name][number]
+    assert torch.equal(torch.as_tensor(sample["image"]), plain[number][0])
+    assert sample["label"] == plain[number][1]
+    boxes, labels = values["boxes"][number]
+    assert np.array_equal(sample["boxes"].numpy(), boxes)
+    assert sample["boxes_labels"].tolist() == labels.tolist()
+    joints = values["joints"][number].astype(np.float32)
+    assert np.array_equal(sample["joints"].numpy(), joints[..., :2])
+    assert np.array_equal(sample["joints_visibility"].numpy(), joints[..., 2])
+    assert sample["tags"].nonzero().ravel().tolist() == values["tags"][number]
+    assert sample["gaze"].tolist() == np.array(values["gaze"][number], dtype=np.float32).tolist()
+
+
+def test_samples_are_dicts_of_their_values(
+    fielded: Path, flat: Path, values: dict[str, list[Any]], kinds: ModuleType | None
+) -> None:
+    dataset, plain = fastpipe.Dataset(fielded, fields=FIELDS), fastpipe.Dataset(flat)
+    for number in (0, 1, 2, 17, FLAT_IMAGES - 1):
+        sample = dataset[number]
+        assert list(sample) == KEYS
+        assert_sample(sample, number, values, plain)
+        if kinds is None:
+            assert type(sample["boxes"]) is type(sample["image"]) is type(sample["joints"]) is torch.Tensor
+            continue
+        size = tuple(plain[number][0].shape[1:])
+        assert type(sample["image"]) is kinds.Image
+        for name, kind in (("boxes", kinds.BoundingBoxes), ("joints", kinds.KeyPoints)):
+            assert type(sample[name]) is kind
+            assert sample[name].canvas_size == size
+
+
+def test_v2_moves_all_of_a_sample(fielded: Path, torchvision: ModuleType) -> None:
+    import torchvision.transforms.v2 as v2
+
+    samples_fields._tv_tensors.cache_clear()
+    transform = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((40, 80))])
+    plain = fastpipe.Dataset(fielded, fields=("image", "boxes", "joints", "caption"))
+    moved = fastpipe.Dataset(fielded, transform, fields=("image", "boxes", "joints", "caption"))
+    for number in (2, 5, 8):
+        before, after = plain[number], moved[number]
+        height, width = before["image"].shape[1:]
+        assert after["image"].shape == (3, 40, 80)
+        assert after["caption"] == before["caption"]
+        x0, y0, x1, y1 = before["boxes"].T
+        expected = torch.stack(
+            [(width - x1) * 80 / width, y0 * 40 / height, (width - x0) * 80 / width, y1 * 40 / height]
+        )
+        torch.testing.assert_close(torch.as_tensor(after["boxes"]), expected.T.as_subclass(torch.Tensor))
+        x = (width - 1 - before["joints"][..., 0]) * 80 / width
+        torch.testing.assert_close(after["joints"][..., 0].as_subclass(torch.Tensor), x.as_subclass(torch.Tensor))
+        assert torch.equal(after["joints_visibility"], before["joints_visibility"])
+
+
+def test_a_transform_gets_the_dict(fielded: Path, values: dict[str, list[Any]]) -> None:
+    dataset = fastpipe.Dataset(fielded, lambda sample: (sample["caption"], len(sample)), fields=("caption", "id"))
+    assert [dataset[-1], dataset[3]] == [(values["caption"][-1], 2), (values["caption"][3], 2)]
+
+    def fails(sample: dict[str, Any]) -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError) as caught:
+        fastpipe.Dataset(fielded, fails, fields=("caption",))[9]
+    assert "in the transform of sample 9" in caught.value.__notes__[0]
+
+
+def test_without_image_nothing_is_decoded(fielded: Path, copied: Callable[[Path], Path]) -> None:
+    copy = copied(fielded)
+    for shard in copy.glob("*.tar"):
+        shard.unlink()
+    dataset = fastpipe.Dataset(copy, fields=("caption", "boxes", "label"))
+    assert [sample["caption"] for sample in dataset.__getitems__([4, 2])] == ["sample 4 ü", "sample 2 ü"]
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_in_workers(fielded: Path, values: dict[str, list[Any]], start_method: str) -> None:
+    dataset = fastpipe.Dataset(fielded, fields=("id", "caption", "joints", "key"))
+    assert dataset[0]["id"] == 0  # open in the parent
+    loader = DataLoader(
+        dataset, 5, num_workers=1, multiprocessing_context=start_method, collate_fn=list, shuffle=False, timeout=120
+    )
+    seen = [sample for batch in loader for sample in batch]
+    assert [sample["id"] for sample in seen] == list(range(FLAT_IMAGES))
+    for sample in seen:
+        assert sample["caption"] == values["caption"][sample["id"]]
+        assert len(sample["joints"]) == len(values["joints"][sample["id"]])
+
+
+def test_a_pickle_keeps_the_fields(fielded: Path) -> None:
+    dataset = pickle.loads(pickle.dumps(fastpipe.Dataset(fielded, fields=("caption", "id"))))  # noqa: S301 (our own)
+    assert dataset[7] == {"caption": "sample 7 ü", "id": 7}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"fields": ("image", "photo")}, "has image, label, id, key, caption, .*; got 'photo'"),
+        ({"fields": ("image", "valid")}, "got 'valid'"),
+        ({"fields": "image"}, "expected names"),
+        ({"fields": ("image",), "transform": 5}, "expected None or a callable"),
+        ({"fields": ("image",), "transform": dict}, "got the class dict"),
+    ],
+)
+def test_wrong_arguments(fielded: Path, arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Dataset(fielded, **arguments)
+
+
+def test_a_transform_of_image_alone_is_refused(fielded: Path) -> None:
+    def by_name(*, image: Any) -> dict[str, Any]:
+        return {"image": image}
+
+    assert fastpipe.Dataset(fielded, by_name)[0][0].ndim == 3
+    with pytest.raises(ConfigError, match="expected a function of the sample, a dict with the fields"):
+        fastpipe.Dataset(fielded, by_name, fields=("image", "boxes"))
+
+
+def test_a_damaged_file_is_named(fielded: Path, copied: Callable[[Path], Path]) -> None:
+    copy = copied(fielded)
+    (copy / FIELDS_FOLDER / "boxes.npy").write_bytes(b"nothing")
+    dataset = fastpipe.Dataset(copy, fields=("image", "boxes"))
+    with pytest.raises(DatasetError, match=r"boxes\.npy is no \.npy file of version 1\.0"):
+        dataset[0]
+    assert fastpipe.Dataset(copy, fields=("image",))[0]["image"].ndim == 3
+
+
+def test_torchvision_is_imported_for_fields_only(fielded: Path) -> None:
+    script = """
+        import sys
+        import fastpipe
+
+        fastpipe.Dataset(sys.argv[1])[0]
+        fastpipe.Dataset(sys.argv[1], fields=("caption", "label"))[0]
+        assert "torchvision" not in sys.modules
+    """
+    done = run_script(script, fielded)
+    assert (done.returncode, done.stderr) == (0, "")
