@@ -34,44 +34,53 @@ BUILDS = {
     "tsan": (["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread"], ["-fsanitize=thread"]),
 }
 
-MISSING_LIBJPEG = """
-fastpipe needs the libjpeg-turbo headers, and pkg-config to find them ({why}).
+# By the names of pkg-config, with a few of the functions that the engine calls.
+LIBRARIES = {
+    "libjpeg": ("jpeg_read_scanlines", "jpeg_crop_scanline", "jpeg_read_coefficients"),
+    "libdeflate": ("libdeflate_zlib_decompress", "libdeflate_zlib_compress"),
+}
+
+MISSING_LIBRARY = """
+fastpipe needs the headers of libjpeg-turbo and libdeflate, and pkg-config to find them ({why}).
 Install them, then try again:
-    Debian:  apt-get install libjpeg62-turbo-dev pkg-config
-    Ubuntu:  apt-get install libjpeg-turbo8-dev pkg-config
-    macOS:   brew install jpeg-turbo pkgconf
+    Debian:  apt-get install libjpeg62-turbo-dev libdeflate-dev pkg-config
+    Ubuntu:  apt-get install libjpeg-turbo8-dev libdeflate-dev pkg-config
+    macOS:   brew install jpeg-turbo libdeflate pkgconf
 """
 
 
-def libjpeg(option: str) -> list[str]:
-    """What pkg-config says of libjpeg-turbo; ends the build with the package to install if it is absent."""
+def pkg_config(*arguments: str) -> list[str]:
+    """What pkg-config says; ends the build with the packages to install if one is absent."""
     tool = os.environ.get("PKG_CONFIG", "pkg-config")
     if shutil.which(tool) is None:
-        sys.exit(MISSING_LIBJPEG.format(why=f"{tool} is not installed"))
-    run = subprocess.run([tool, option, "libjpeg"], capture_output=True, text=True)
+        sys.exit(MISSING_LIBRARY.format(why=f"{tool} is not installed"))
+    run = subprocess.run([tool, *arguments], capture_output=True, text=True)
     if run.returncode != 0:
-        sys.exit(MISSING_LIBJPEG.format(why="it knows no package named libjpeg"))
+        sys.exit(MISSING_LIBRARY.format(why=f"it knows no package named {' or '.join(arguments[1:])}"))
     return shlex.split(run.stdout)
 
 
-def libjpeg_to_link() -> list[str]:
-    """libjpeg-turbo's archive, if it can go into a shared library; else what pkg-config says.
+def to_link(name: str) -> list[str]:
+    """A library's archive, if it can go into a shared library; else what pkg-config says.
 
     The archive's symbols stay inside the engine. Those of a shared library are looked up in the whole process, where
-    another libjpeg may come first.
+    another version of it may come first.
     """
-    archive = Path(libjpeg("--variable=libdir")[0], "libjpeg.a")
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    hidden = [str(archive), "-Wl,--exclude-libs,ALL"]
-    if sys.platform == "linux" and archive.exists():
-        needed = [f"-Wl,-u,{name}" for name in ("jpeg_read_scanlines", "jpeg_crop_scanline", "jpeg_read_coefficients")]
+    # Debian's libdeflate.pc names a folder where it does not lie; the compiler knows.
+    asked = subprocess.run([*compiler, f"-print-file-name={name}.a"], capture_output=True, text=True).stdout.strip()
+    for archive in (Path(*pkg_config("--variable=libdir", name), f"{name}.a"), Path(asked)):
+        if sys.platform != "linux" or not archive.is_absolute() or not archive.exists():
+            continue
+        hidden = [str(archive), "-Wl,--exclude-libs,ALL"]
+        needed = [f"-Wl,-u,{function}" for function in LIBRARIES[name]]
         with tempfile.TemporaryDirectory() as folder:
             run = subprocess.run(
                 [*compiler, "-shared", *needed, *hidden, "-o", f"{folder}/tried.so"], capture_output=True
             )
         if run.returncode == 0:
             return hidden
-    return libjpeg("--libs")
+    return pkg_config("--libs", name)
 
 
 def extension() -> Pybind11Extension:
@@ -87,8 +96,14 @@ def extension() -> Pybind11Extension:
         include_dirs=["csrc"],
         cxx_std=17,
         # A product and a sum made into one operation would round differently: the same weights on every machine.
-        extra_compile_args=[*libjpeg("--cflags"), *warnings, *compile_args, "-ffp-contract=off", "-pthread"],
-        extra_link_args=[*libjpeg_to_link(), *link_args, "-pthread"],
+        extra_compile_args=[
+            *pkg_config("--cflags", *LIBRARIES),
+            *warnings,
+            *compile_args,
+            "-ffp-contract=off",
+            "-pthread",
+        ],
+        extra_link_args=[*(flag for name in LIBRARIES for flag in to_link(name)), *link_args, "-pthread"],
     )
 
 
@@ -101,7 +116,7 @@ class BuildExt(build_ext):
             compile_one, folder = self.compiler._compile, Path(kept)
             folder.mkdir(parents=True, exist_ok=True)
             compiler = subprocess.run([*self.compiler.compiler_so[:1], "--version"], capture_output=True, check=True)
-            versions = [sys.version, pybind11.__version__, *libjpeg("--modversion")]
+            versions = [sys.version, pybind11.__version__, *pkg_config("--modversion", *LIBRARIES)]
             headers = b"".join(path.read_bytes() for path in sorted(Path("csrc").rglob("*.h")))
 
             def compile_or_take(made: str, source: str, ext: str, cc: list[str], extra: list[str], pp: Any) -> None:
@@ -119,7 +134,7 @@ class BuildExt(build_ext):
         super().build_extensions()
 
 
-# Only what compiles asks for libjpeg: metadata and source distributions can be made without it.
+# Only what compiles asks for the libraries: metadata and source distributions can be made without it.
 COMPILING = {"build", "build_ext", "bdist_wheel", "install", "develop", "editable_wheel"} & set(sys.argv)
 
 ParallelCompile("FASTPIPE_BUILD_JOBS", default=0).install()

@@ -1,9 +1,11 @@
 """Types of the native engine (csrc/bindings.cc)."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Ids = TypeVar("_Ids", np.uint8, np.int32)
 
 TASK_DTYPE: np.dtype[np.void]
 RANGE_DTYPE: np.dtype[np.void]
@@ -11,6 +13,7 @@ MAX_PIXELS: int
 OUT_OF_MEMORY: str
 TOO_MANY_SCANS: str
 LIBJPEG_TURBO_VERSION: str
+LIBDEFLATE_VERSION: str
 
 class Engine:
     def __init__(self, shards: list[tuple[bytes, int]], threads: int, max_open_files: int) -> None: ...
@@ -23,7 +26,12 @@ class Engine:
 
 class Job:
     def __init__(
-        self, engine: Engine, tasks: NDArray[np.void], images: NDArray[np.uint8], exact: bool, verify: bool
+        self,
+        engine: Engine,
+        tasks: NDArray[np.void],
+        images: NDArray[np.uint8] | NDArray[np.int32],
+        exact: bool,
+        verify: bool,
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
     def cancel(self, patience_s: float) -> None: ...
@@ -35,7 +43,8 @@ class Descriptor:
 
 class Shard:
     def __init__(self, path: bytes, size_bytes: int) -> None: ...
-    def read_picture(self, offset: int, size: int, image: NDArray[np.uint8]) -> None: ...
+    def read_picture(self, offset: int, size: int, image: NDArray[np.uint8], png: bool = False) -> None: ...
+    def read_mask(self, offset: int, size: int, mask: NDArray[np.uint8] | NDArray[np.int32]) -> None: ...
 
 def xxh3_64(data: bytes, scalar: bool = False) -> int: ...
 def jpeg_size(jpeg: bytes, max_pixels: int = ...) -> tuple[int, int]: ...
@@ -58,6 +67,18 @@ def resize(
     rows_at_once: int = 8,
 ) -> NDArray[np.uint8]: ...
 def resize_kernels() -> list[str]: ...
+def png_header(png: bytes, max_pixels: int = ...) -> dict[str, Any]: ...
+def decode_png(png: bytes, max_pixels: int = ...) -> NDArray[np.uint8]: ...
+def decode_mask(png: bytes, max_pixels: int = ...) -> NDArray[np.uint8] | NDArray[np.int32]: ...
+def encode_mask(mask: NDArray[np.uint8] | NDArray[np.uint16]) -> bytes: ...
+def resize_mask(
+    mask: NDArray[_Ids],
+    height: int,
+    width: int,
+    box: tuple[float, float, float, float] | None = None,
+    bounds: tuple[int, int, int, int] | None = None,
+    flip: bool = False,
+) -> NDArray[_Ids]: ...
 def transcode(
     jpeg: bytes,
     segments: list[tuple[int, bytes]] = ...,

@@ -28,8 +28,8 @@ from fastpipe.packing.picture.turbo_library import BUNDLED, open_turbojpeg
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(fastpipe.__file__).resolve().parent
-LICENCE = ROOT / "licenses" / "libjpeg-turbo.txt"
-OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-3-Clause AND IJG AND Zlib"
+LICENCES = [ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt")]
+OWN_LICENCE, ALL_LICENCES = "Apache-2.0", "Apache-2.0 AND BSD-3-Clause AND IJG AND MIT AND Zlib"
 # What every system that a manylinux wheel is for has.
 SYSTEM_LIBRARY = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux-[\w-]+)\.so\.\d+")
 
@@ -93,7 +93,7 @@ def compile_wheel(work: Path, source: Path, python: str, *, isolated: bool) -> P
 
 
 def add_turbojpeg(work: Path, wheel: Path) -> Path:
-    """Puts libturbojpeg and the licence of libjpeg-turbo into a wheel."""
+    """Puts libturbojpeg and the licences of all that is linked into a wheel."""
     run(sys.executable, "-m", "wheel", "unpack", "--dest", work / "unpacked", wheel)
     tree = only(work / "unpacked", "*")
     library = tree / PACKAGE.name / BUNDLED.relative_to(PACKAGE)
@@ -102,11 +102,13 @@ def add_turbojpeg(work: Path, wheel: Path) -> Path:
     run("patchelf", "--set-soname", library.name, library)
 
     metadata = only(tree, "*.dist-info") / "METADATA"
-    shutil.copy(LICENCE, metadata.parent / "licenses" / LICENCE.name)
+    for licence in LICENCES:
+        shutil.copy(licence, metadata.parent / "licenses" / licence.name)
+    licence_names = [licence.name for licence in LICENCES]
     text = metadata.read_text(encoding="utf-8")
     for line, changed in (
         (f"License-Expression: {OWN_LICENCE}\n", f"License-Expression: {ALL_LICENCES}\n"),
-        ("License-File: LICENSE\n", f"License-File: LICENSE\nLicense-File: {LICENCE.name}\n"),
+        ("License-File: LICENSE\n", "".join(f"License-File: {name}\n" for name in ["LICENSE", *licence_names])),
     ):
         if text.count(line) != 1:
             sys.exit(f"build_wheel: expected one line {line.strip()!r} in the wheel's METADATA; got:\n{text}")

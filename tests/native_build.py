@@ -78,7 +78,7 @@ def _compiler() -> list[str]:
 
 @functools.cache
 def _tools() -> list[str]:
-    """The versions of the compiler and of libjpeg, whose headers are the system's."""
+    """The versions of the compiler and of the libraries, whose headers are the system's."""
     compiler = subprocess.run([*_compiler(), "--version"], check=True, capture_output=True, text=True).stdout
     return [compiler, *_pkg_config("--modversion")]
 
@@ -86,4 +86,5 @@ def _tools() -> list[str]:
 @functools.cache
 def _pkg_config(option: str) -> list[str]:
     tool = os.environ.get("PKG_CONFIG", "pkg-config")
-    return shlex.split(subprocess.run([tool, option, "libjpeg"], check=True, capture_output=True, text=True).stdout)
+    command = [tool, option, "libjpeg", "libdeflate"]
+    return shlex.split(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -12,6 +12,9 @@ struct Size {
   int height = 0;
 };
 
+// Pillow's decompression-bomb error level: a quarter of a GiB of 24-bit pixels, twice over.
+constexpr std::int64_t kMaxPixels = 178'956'970;
+
 // A whole number of pixels: columns [x, x + width), rows [y, y + height).
 struct Rect {
   int x = 0;
@@ -39,7 +42,7 @@ inline bool inside(const Box& box, const Rect& bounds) {
          box.y + box.height <= bounds.y + bounds.height + kSlack;
 }
 
-// Rows of RGB bytes, `stride` bytes apart.
+// Rows of pixels, `stride` bytes apart.
 struct PixelSpan {
   std::uint8_t* data = nullptr;
   Size size;

@@ -20,9 +20,14 @@ namespace fastpipe {
   X(truncated, "the JPEG is truncated")                                 \
   X(corrupt, "the JPEG is corrupt")                                     \
   X(unsupported, "the JPEG has an unsupported format")                  \
-  X(too_large, "the JPEG is larger than the size limit")                \
+  X(too_large, "the picture is larger than the size limit")             \
   X(too_many_scans, "the JPEG has more progressive scans than allowed") \
   X(size_mismatch, "the JPEG's dimensions differ from the index")       \
+  X(not_png, "the bytes are not a PNG")                                 \
+  X(png_truncated, "the PNG is truncated")                              \
+  X(png_corrupt, "the PNG is corrupt")                                  \
+  X(png_unsupported, "the PNG has an unsupported format")               \
+  X(png_size_mismatch, "the PNG's dimensions differ from the index")    \
   X(bad_crop, "the crop is not inside the image")                       \
   X(out_of_memory, "not enough memory")                                 \
   X(internal, "internal error; please report it")

@@ -171,7 +171,7 @@ void Engine::work(int number) {
     taken_[self] = {task.shard, task.offset, now_ns()};
     lock.unlock();
 
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * 3;
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * pixel_bytes(job->options_.kind);
     const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
                            job->out_, stride};
     RowCounters spent;

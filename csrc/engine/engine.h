@@ -33,7 +33,7 @@ class Job {
   friend class Engine;
 
   const std::vector<RowTask> tasks_;
-  std::uint8_t* const images_;  // (rows, out.height, out.width, 3)
+  std::uint8_t* const images_;  // (rows, out.height, out.width) of pixel_bytes(options.kind)
   const Size out_;
   const RowOptions options_;
 

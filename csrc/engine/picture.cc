@@ -5,6 +5,8 @@
 #include <exception>
 #include <new>
 
+#include "png/png_rows.h"
+
 namespace fastpipe {
 namespace {
 
@@ -24,25 +26,40 @@ void copy_rows(void* context, int y, int count, const std::uint8_t* rgbx, std::p
 
 RowSink rgb_rows(const PixelSpan* out) { return {const_cast<PixelSpan*>(out), copy_rows}; }
 
-Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept {
+template <typename Fill>
+Status PictureReader::guarded(const File& file, std::uint64_t offset, std::uint32_t size, Size out,
+                              const Fill& fill) noexcept {
   Status status;
   try {
-    status = fill(file, offset, size, out);
+    status = stored_.read(file, offset, size);
+    if (status.ok()) status = fill();
   } catch (const std::bad_alloc&) {
-    status = error(Code::out_of_memory, "for %d x %d pixels", out.size.width, out.size.height);
+    status = error(Code::out_of_memory, "for %d x %d pixels", out.width, out.height);
   } catch (const std::exception& problem) {
     status = error(Code::internal, "%s", problem.what());
   }
-  jpeg_.give_back();
+  stored_.give_back();
+  mask_.give_back();
   return status;
 }
 
-Status PictureReader::fill(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) {
-  Status status = jpeg_.read(file, offset, size);
-  if (!status.ok()) return status;
-  status = jpeg_.open(out.size);
-  if (!status.ok()) return status;
-  return jpeg_.decode(1, {0, 0, out.size.width, out.size.height}, rgb_rows(&out));
+Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, bool png,
+                          const PixelSpan& out) noexcept {
+  const Rect all = {0, 0, out.size.width, out.size.height};
+  return guarded(file, offset, size, out.size, [&] {
+    Status status = png ? stored_.open(out.size, mask_.png()) : stored_.open(out.size, &jpeg_);
+    if (!status.ok()) return status;
+    if (!png) return jpeg_.decode(1, all, rgb_rows(&out));
+    status = mask_.png()->decode(0, all.height);
+    return status.ok() ? png_rgbx(*mask_.png(), all, rgb_rows(&out), &room_) : status;
+  });
+}
+
+Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t size, const IdSpan& out) noexcept {
+  return guarded(file, offset, size, out.size, [&] {
+    const Status status = stored_.open(out.size, mask_.png());
+    return status.ok() ? mask_.fill(out) : status;
+  });
 }
 
 }  // namespace fastpipe

@@ -1,13 +1,15 @@
-// A byte range of a shard -> the whole picture in RGB, on the calling thread.
+// A byte range of a shard -> the whole picture in RGB, or the whole mask, on the calling thread.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/image.h"
+#include "base/row_sink.h"
 #include "base/status.h"
-#include "engine/stored_jpeg.h"
+#include "engine/mask_row.h"
+#include "engine/stored_bytes.h"
 #include "io/file.h"
-#include "jpeg/decode/jpeg_rows.h"
 
 namespace fastpipe {
 
@@ -17,13 +19,18 @@ RowSink rgb_rows(const PixelSpan* out);
 // A thread's scratch: reads and decodes one picture at a time and reuses its memory.
 class PictureReader {
  public:
-  // `out` has the size that the index says. Never throws.
-  Status run(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out) noexcept;
+  // `out` has the size that the index says. Never throw.
+  Status run(const File& file, std::uint64_t offset, std::uint32_t size, bool png, const PixelSpan& out) noexcept;
+  Status run(const File& file, std::uint64_t offset, std::uint32_t size, const IdSpan& out) noexcept;
 
  private:
-  Status fill(const File& file, std::uint64_t offset, std::uint32_t size, const PixelSpan& out);
+  template <typename Fill>
+  Status guarded(const File& file, std::uint64_t offset, std::uint32_t size, Size out, const Fill& fill) noexcept;
 
-  StoredJpeg jpeg_;
+  StoredBytes stored_;
+  JpegDecoder jpeg_;
+  MaskRow mask_;  // its decoder reads all PNGs
+  std::vector<std::uint8_t> room_;
 };
 
 }  // namespace fastpipe

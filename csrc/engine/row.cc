@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "png/png_rows.h"
 
 namespace fastpipe {
 namespace {
@@ -35,6 +36,18 @@ struct TimedSink {
   }
 };
 
+Box box_of(const RowTask& task) { return {task.box[0], task.box[1], task.box[2], task.box[3]}; }
+
+Rect bounds_of(const RowTask& task) { return {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]}; }
+
+Status check_crop(const RowTask& task) {
+  const Box box = box_of(task);
+  const Rect bounds = bounds_of(task);
+  if (bounds.inside({task.width, task.height}) && inside(box, bounds)) return {};
+  return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
+               box.height, bounds.x, bounds.y, bounds.width, bounds.height, task.width, task.height);
+}
+
 }  // namespace
 
 void RowCounters::add(const RowCounters& other) {
@@ -55,7 +68,8 @@ Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, Ro
     StageFlag* stage;
     ~GiveBack() {
       stage->set(Stage::idle);
-      worker->jpeg_.give_back();
+      worker->stored_.give_back();
+      worker->mask_.give_back();
       worker->resizer_.give_back();
     }
   };
@@ -71,33 +85,40 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
   Status status = files_->get(task.shard, &file);
   if (!status.ok()) return status;
   stage->set(Stage::reading);
-  status = jpeg_.read(*file, task.offset, task.size);
+  status = stored_.read(*file, task.offset, task.size);
   if (!status.ok()) return status;
   if (options.verify) {
-    status = jpeg_.check(task.xxh3_64);
+    status = stored_.check(task.xxh3_64);
     if (!status.ok()) return status;
   }
 
-  const std::uint64_t read = now_ns();
-  counters->read = 1;
+  counters->read = options.kind == RowKind::rgb;
   counters->bytes = task.size;
-  counters->read_ns = read - started;
+  counters->read_ns = now_ns() - started;
   stage->set(Stage::decoding);
+  if (options.kind == RowKind::rgb) return fill_picture(task, options.exact, out, counters, stage);
+  return fill_mask(task, {out.data, out.size, pixel_bytes(options.kind)}, counters);
+}
+
+Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters,
+                               StageFlag* stage) {
+  const std::uint64_t read = now_ns();
   const Size size = {task.width, task.height};
-  status = jpeg_.open(size);
+  Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &jpeg_);
+  if (status.ok()) status = check_crop(task);
   if (!status.ok()) return status;
-  Box box = {task.box[0], task.box[1], task.box[2], task.box[3]};
-  Rect bounds = {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]};
-  if (!bounds.inside(size) || !inside(box, bounds)) {
-    return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
-                 box.height, bounds.x, bounds.y, bounds.width, bounds.height, size.width, size.height);
-  }
-  const int by = options.exact ? 1 : denominator(box, out.size);
+  Box box = box_of(task);
+  const int by = exact || task.png != 0 ? 1 : denominator(box, out.size);
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
-  const Rect region = resizer_.plan(box, scale_down(bounds, by), out.size, task.flip != 0);
+  const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), out.size, task.flip != 0);
 
   TimedSink sink{&resizer_};
-  status = jpeg_.decode(by, region, {&sink, TimedSink::take});
+  if (task.png != 0) {
+    status = mask_.png()->decode(region.y, region.height);
+    if (status.ok()) status = png_rgbx(*mask_.png(), region, {&sink, TimedSink::take}, &room_);
+  } else {
+    status = jpeg_.decode(by, region, {&sink, TimedSink::take});
+  }
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();
   stage->set(Stage::resizing);
@@ -107,6 +128,15 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
   counters->rows = 1;
   counters->decode_ns = decoded - read - sink.ns;
   counters->resize_ns = finished - decoded + sink.ns;
+  return status;
+}
+
+Status RowWorker::fill_mask(const RowTask& task, IdSpan out, RowCounters* counters) {
+  const std::uint64_t read = now_ns();
+  Status status = stored_.open({task.width, task.height}, mask_.png());
+  if (status.ok()) status = check_crop(task);
+  if (status.ok()) status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, out);
+  counters->decode_ns = now_ns() - read;
   return status;
 }
 

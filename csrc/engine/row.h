@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/image.h"
 #include "base/status.h"
 #include "engine/activity.h"
-#include "engine/stored_jpeg.h"
+#include "engine/mask_row.h"
+#include "engine/stored_bytes.h"
 #include "io/file.h"
 #include "resize/resize.h"
 
@@ -15,29 +17,37 @@ namespace fastpipe {
 // What to do for one row. Mirrored by numpy through the bindings, so: plain data.
 struct RowTask {
   double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
-  std::uint64_t offset;    // of the JPEG in the shard, in bytes
-  std::uint64_t xxh3_64;   // of the JPEG's bytes, as the index has it
+  std::uint64_t offset;    // of the JPEG or PNG in the shard, in bytes
+  std::uint64_t xxh3_64;   // of its bytes, as the index has it
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
-  std::uint32_t size;      // of the JPEG, in bytes
+  std::uint32_t size;      // of the JPEG or PNG, in bytes
   std::uint32_t shard;
   std::uint32_t out_row;  // which picture of the slot
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
   std::uint8_t flip;  // 1: mirror left and right
+  std::uint8_t png;   // 1: a PNG, as masks are; 0: a JPEG
 };
+
+// What a row is made of: RGB, resized by averaging; or a mask's ids, of which none is made up.
+enum class RowKind : std::uint8_t { rgb, ids_u8, ids_i32 };
+
+// Of a pixel of the slot.
+inline int pixel_bytes(RowKind kind) { return kind == RowKind::rgb ? 3 : kind == RowKind::ids_u8 ? 1 : 4; }
 
 // How all rows of a job are made.
 struct RowOptions {
   bool exact;   // never decode at reduced size
-  bool verify;  // compare each JPEG's hash with the index's before it is decoded
+  bool verify;  // compare each file's hash with the index's before it is decoded
+  RowKind kind = RowKind::rgb;
 };
 
 // Time that a thread spent, and what it got done.
 struct RowCounters {
   std::uint64_t opened = 0;  // shards; FileCache counts them
-  std::uint64_t read = 0;    // rows whose JPEG was read
-  std::uint64_t bytes = 0;   // of these
-  std::uint64_t rows = 0;    // decoded and resized: a thread does both at once, and the second cannot fail
+  std::uint64_t read = 0;    // pictures that were read
+  std::uint64_t bytes = 0;   // of these, and of masks
+  std::uint64_t rows = 0;    // pictures decoded and resized: a thread does both at once, and the second cannot fail
   std::uint64_t failed = 0;  // rows that could not be read or decoded; the engine counts them
   std::uint64_t read_ns = 0;
   std::uint64_t decode_ns = 0;
@@ -56,9 +66,15 @@ class RowWorker {
 
  private:
   Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  // Those open, decode and resize what has been read.
+  Status fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  Status fill_mask(const RowTask& task, IdSpan out, RowCounters* counters);
 
   FileCache* files_;
-  StoredJpeg jpeg_;
+  StoredBytes stored_;
+  JpegDecoder jpeg_;
+  MaskRow mask_;  // its decoder reads all PNGs
+  std::vector<std::uint8_t> room_;
   Resizer resizer_;
 };
 

@@ -91,24 +91,35 @@ class PyEngine {
   const pid_t process_ = ::getpid();
 };
 
+// What an array is to be filled with.
+RowKind kind_of(const py::array& images) {
+  if ((images.flags() & py::array::c_style) != 0) {
+    const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
+    if (bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
+    if (bytes && images.ndim() == 3) return RowKind::ids_u8;
+    if (py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
+  }
+  throw py::value_error(
+      "images: expected a C-contiguous array: uint8 (rows, height, width, 3) for pictures; uint8 or int32 (rows, "
+      "height, width) for masks");
+}
+
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
-  PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
+  PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
         bool exact, bool verify)
       : engine_(std::move(engine)), images_(std::move(images)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
-    if (images_.ndim() != 4 || images_.shape(3) != 3 || (images_.flags() & py::array::c_style) == 0) {
-      throw py::value_error("images: expected a C-contiguous uint8 array (rows, height, width, 3)");
-    }
+    const RowKind kind = kind_of(images_);
     const Size out = {static_cast<int>(images_.shape(2)), static_cast<int>(images_.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
     for (const RowTask& task : list) {
       if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
     }
-    job_ = std::make_shared<Job>(std::move(list), images_.mutable_data(), out,  // throws if not writable
-                                 RowOptions{exact, verify});
+    auto* const rows = static_cast<std::uint8_t*>(images_.mutable_data());  // throws if not writable
+    job_ = std::make_shared<Job>(std::move(list), rows, out, RowOptions{exact, verify, kind});
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
   ~PyJob() { cancel(kPatience); }
@@ -155,7 +166,7 @@ class PyJob {
 
  private:
   std::shared_ptr<PyEngine> engine_;
-  Pixels images_;
+  py::array images_;
   bool given_up_ = false;
   std::shared_ptr<Job> job_;
 };
@@ -221,7 +232,7 @@ py::dict counters(const PyEngine& engine) {
 void register_engine(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, png);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
@@ -237,8 +248,9 @@ void register_engine(py::module_& m) {
       .def("closed", [](const PyEngine& engine) { return engine.core().stopping(); });
 
   py::class_<PyJob>(m, "Job")
-      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, Pixels, bool, bool>(),
-           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
+      .def(
+          py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool>(),
+          "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);

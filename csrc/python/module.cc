@@ -1,5 +1,6 @@
 // The extension `fastpipe._engine`: a list of its topics. They check what comes in, let the GIL go while C++ works, and
 // call one core function; nothing else in csrc/ knows Python.
+#include <libdeflate.h>
 #include <pybind11/pybind11.h>
 
 #include <string>
@@ -22,8 +23,10 @@ PYBIND11_MODULE(_engine, m) {
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("TOO_MANY_SCANS") = words(Code::too_many_scans);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
+  m.attr("LIBDEFLATE_VERSION") = LIBDEFLATE_VERSION_STRING;
   register_engine(m);
   register_pictures(m);
+  register_masks(m);
   register_packing(m);
   register_resize(m);
 }

@@ -46,20 +46,40 @@ class PyShard {
   }
 
   // Fills `image` (height, width, 3) with the whole picture of that size.
-  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image) const {
+  void read_picture(std::uint64_t offset, std::uint32_t size, Pixels image, bool png) const {
     if (image.ndim() != 3 || image.shape(0) < 1 || image.shape(1) < 1 || image.shape(2) != 3 ||
         (image.flags() & py::array::c_style) == 0) {
       throw py::value_error("image: expected a C-contiguous uint8 array (height, width, 3)");
     }
     const PixelSpan span = span_of(image);  // throws if not writable
-    // Keeps its memory; Note [thread-local data].
-    thread_local const auto reader = std::make_unique<PictureReader>();
     Status status;
-    without_gil([&] { status = reader->run(*file_, offset, size, span); });
+    PictureReader& reader = this_threads_reader();
+    without_gil([&] { status = reader.run(*file_, offset, size, png, span); });
+    raise_if(status);
+  }
+
+  // The same for a mask: uint8 or int32 (height, width).
+  void read_mask(std::uint64_t offset, std::uint32_t size, py::array mask) const {
+    const bool wide = py::isinstance<py::array_t<std::int32_t>>(mask);
+    if ((!wide && !py::isinstance<Pixels>(mask)) || mask.ndim() != 2 || mask.size() == 0 ||
+        (mask.flags() & py::array::c_style) == 0) {
+      throw py::value_error("mask: expected a C-contiguous array (height, width) of uint8 or int32");
+    }
+    const Size shape = {static_cast<int>(mask.shape(1)), static_cast<int>(mask.shape(0))};
+    const IdSpan span = {mask.mutable_data(), shape, wide ? 4 : 1};  // throws if not writable
+    Status status;
+    PictureReader& reader = this_threads_reader();
+    without_gil([&] { status = reader.run(*file_, offset, size, span); });
     raise_if(status);
   }
 
  private:
+  // Keeps its memory; Note [thread-local data].
+  static PictureReader& this_threads_reader() {
+    thread_local const auto reader = std::make_unique<PictureReader>();
+    return *reader;
+  }
+
   Status open(const Shard& shard) noexcept {
     try {
       return open_shard(shard, false, &file_);
@@ -117,7 +137,8 @@ void register_pictures(py::module_& m) {
 
   py::class_<PyShard>(m, "Shard")
       .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)
-      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert());
+      .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert(), "png"_a = false)
+      .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert());
 
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);

@@ -27,7 +27,7 @@ class Resizer {
   // Returns the region needed, which lies inside the bounds.
   Rect plan(Box box, Rect bounds, Size out, bool flip);
 
-  // Rows as jpeg.h's RowSink gives them.
+  // Rows as a RowSink is given them.
   void take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
 
   // Writes the output; `out` has the size that was planned.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
+from fastpipe.format.fields import NO_IMAGE, PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
@@ -53,10 +54,16 @@ def extension_file() -> str:
 
 
 class Job:
-    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before."""
+    """A batch in the works. Dropping it cancels what has not begun; its slot is not let go of before.
 
-    def __init__(self, job: _engine.Job) -> None:
+    Args:
+        job: the engine's.
+        positions: (n,) of the plan that its tasks are of; None: all, in order.
+    """
+
+    def __init__(self, job: _engine.Job, positions: NDArray[np.intp] | None = None) -> None:
         self._job = job
+        self._positions = positions
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
@@ -70,7 +77,10 @@ class Job:
 
     def errors(self) -> list[tuple[int, str]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
-        return self._job.errors()
+        errors = self._job.errors()
+        if self._positions is None:
+            return errors
+        return [(int(self._positions[task]), reason) for task, reason in errors]
 
 
 def lacks_memory(reason: str) -> bool:
@@ -127,9 +137,49 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
+        return self._begin(_tasks(plan, rows), images, exact=exact)
+
+    def submit_field(
+        self,
+        plan: BatchPlan,
+        records: NDArray[np.void],
+        out: NDArray[np.uint8] | NDArray[np.int32],
+        *,
+        exact: bool = True,
+        rows: NDArray[np.int64] | None = None,
+    ) -> Job:
+        """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
+
+        Masks are resized by nearest neighbour, so that no id is made up. A second picture is resized as the first one
+        is. Rows of samples that have none are filled with 0.
+
+        Args:
+            plan: n rows.
+            records: (n,) of FIELD_IMAGE_DTYPE, of the plan's samples.
+            out: C-contiguous, where the rows go: (N, height, width) for masks, uint8 or, for those of 16 bits too,
+                int32; (N, height, width, 3) uint8 for pictures.
+            exact: never decode at reduced size; masks never are.
+            rows: (n,) which of the N places each row of the plan fills; None: the first n in order.
+        """
+        tasks = _tasks(plan, rows)
+        for name in ("offset", "size", "xxh3_64"):
+            tasks[name] = records[name]
+        tasks["png"] = records["format"] == PNG
+        there = records["format"] != NO_IMAGE
+        out[tasks["out_row"][~there]] = 0
+        return self._begin(tasks[there], out, exact=exact, positions=np.flatnonzero(there))
+
+    def _begin(
+        self,
+        tasks: NDArray[np.void],
+        out: NDArray[np.uint8] | NDArray[np.int32],
+        *,
+        exact: bool,
+        positions: NDArray[np.intp] | None = None,
+    ) -> Job:
         self.check_usable()
         try:
-            return Job(_engine.Job(self._engine, _tasks(plan, rows), images, exact, self._verify))
+            return Job(_engine.Job(self._engine, tasks, out, exact, self._verify), positions)
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 

@@ -1,4 +1,4 @@
-"""Sample numbers -> index records and whole images, read and decoded on the calling thread."""
+"""Sample numbers -> index records, whole images and masks, read and decoded on the calling thread."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
+from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 
@@ -63,6 +64,37 @@ class Pictures:
         picture = np.empty((height, width, 3), dtype=np.uint8)
         try:
             self._shard(shard).read_picture(offset, size, picture)
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
+        return picture
+
+    def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8] | NDArray[np.int32]:
+        """The whole mask of a sample, in memory of its own.
+
+        Args:
+            sample: its number.
+            record: its index record, whose size the mask has.
+            field: its record of FIELD_IMAGE_DTYPE; it has a mask.
+
+        Returns:
+            (height, width) of ids: uint8, or int32 if they have 16 bits.
+
+        Raises:
+            SampleError: it cannot be read or decoded.
+        """
+        ids = np.empty((record["height"], record["width"]), dtype=np.int32 if field["bits"] == 16 else np.uint8)
+        try:
+            self._shard(int(record["shard"])).read_mask(int(field["offset"]), int(field["size"]), ids)
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
+        return ids
+
+    def second_picture(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8]:
+        """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
+        picture = np.empty((record["height"], record["width"], 3), dtype=np.uint8)
+        try:
+            shard, png = self._shard(int(record["shard"])), bool(field["format"] == PNG)
+            shard.read_picture(int(field["offset"]), int(field["size"]), picture, png)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
         return picture

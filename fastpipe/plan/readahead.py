@@ -32,7 +32,8 @@ def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
 
 
 def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
-    """The bytes of runs of neighbouring samples, from the first one's to the last one's.
+    """The bytes of runs of neighbouring samples, from the first one's to the last one's; where samples have fields,
+    which lie behind their JPEGs, to the next sample's.
 
     Only those records are looked at. A range that damaged ones make impossible is left out: reading the samples will
     tell.
@@ -51,6 +52,10 @@ def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
     size_bytes = index.shard_sizes[np.where(known, shard, 0)]
     begin = np.minimum(first["offset"], size_bytes)
     end = np.minimum(np.minimum(last["offset"], size_bytes) + last["size"], size_bytes)
+    if index.fields:
+        goes_on = ~np.isin(pieces[:, 1], index.shard_starts) & (pieces[:, 1] < len(index))
+        following = index.records_of(np.where(goes_on, pieces[:, 1], 0))["offset"]
+        end = np.maximum(end, np.minimum(np.where(goes_on, following, size_bytes), size_bytes))
     good = known & (begin < end)
     ranges = np.empty(int(good.sum()), dtype=RANGE_DTYPE)
     ranges["shard"], ranges["offset"] = shard[good], begin[good]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import packed_jpeg
 from jpegs import by_cjpeg, by_pillow, encoded, picture
+from pngs import SIGNATURE, header
 from soak import Tried
 
 import fastpipe
@@ -196,3 +197,31 @@ def test_rows_that_announce_giants(flat: Path, copied: Callable[[Path], Path], t
     for start, size in ((offset, 2**32 - 1), (2**63, len(jpeg)), (2**64 - 1, 2**32 - 1)):
         refused_at_a_look(functools.partial(opened.read_picture, start, size, image), "beyond the end of the shard")
     tried("a row of the index that announces gigabytes", 4, REFUSED)
+
+
+def png_of(deflated: bytes, width: int, height: int) -> bytes:
+    return SIGNATURE + header(width, height) + chunk(b"IDAT", deflated) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "words"),
+    [
+        (65_535, 65_535, "larger than the size limit: 65535 x 65535"),
+        (2**31 - 1, 2**31 - 1, "larger than the size limit"),
+        (13_000, 13_000, "13000 x 13000 pixels cannot be in 11 compressed bytes"),
+    ],
+)
+def test_a_mask_that_lies_about_its_size_makes_no_memory(width: int, height: int, words: str) -> None:
+    data = png_of(zlib.compress(bytes(20)), width, height)
+    refused_at_a_look(lambda: _engine.decode_mask(data), words)
+
+
+def test_a_mask_of_few_pixels_inflates_to_no_more() -> None:
+    """100 MB of zeros in a file that says 4 x 4."""
+    deflate = zlib.compressobj(9)
+    zeros = b"".join(deflate.compress(bytes(10**6)) for _ in range(100)) + deflate.flush()
+    refused_at_a_look(lambda: _engine.decode_mask(png_of(zeros, 4, 4)), "it has more pixels than it says")
+
+
+def test_a_mask_that_deflates_as_well_as_any_is_no_bomb() -> None:
+    assert not _engine.decode_mask(png_of(zlib.compress(bytes(2001 * 2000), 9), 2000, 2000)).any()

@@ -1,9 +1,9 @@
-// Damages JPEGs and gives them to the engine: a seeded mutator, for any compiler. Each input is named by the seed and
-// its number, whatever ran before it.
+// Damages JPEGs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is named by the
+// seed and its number, whatever ran before it.
 //
 //     fuzz [--seed N] [--first N] [--count N] [--seconds N] [--most-seconds N] [--most-mb N] [--write FILE] FOLDER...
 //
-// FOLDERs hold the JPEGs to damage. Exit status: 0 nothing found; 1 wrong pixels, an input that took over
+// FOLDERs hold the files to damage. Exit status: 0 nothing found; 1 wrong pixels, an input that took over
 // --most-seconds of processor time (5), or over --most-mb of memory (512); a sanitizer's own otherwise. --seconds ends
 // the run early. --write puts the first input into a file, and runs nothing.
 #include <sys/resource.h>
@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "mutate.h"
+#include "png_input.h"
 #include "targets.h"
 
 #if defined(__has_feature)
@@ -91,7 +92,11 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-std::vector<fuzz::Bytes> read_seeds(const std::vector<std::string>& folders) {
+struct Seeds {
+  std::vector<fuzz::Bytes> jpegs, pngs;
+};
+
+Seeds read_seeds(const std::vector<std::string>& folders) {
   std::vector<std::filesystem::path> files;
   for (const std::string& folder : folders) {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -99,14 +104,24 @@ std::vector<fuzz::Bytes> read_seeds(const std::vector<std::string>& folders) {
     }
   }
   std::sort(files.begin(), files.end());
-  std::vector<fuzz::Bytes> seeds;
+  Seeds seeds;
   for (const std::filesystem::path& file : files) {
     std::ifstream stream(file, std::ios::binary);
     fuzz::Bytes bytes{std::istreambuf_iterator<char>(stream), {}};
-    if (bytes.size() > 2 && bytes[0] == 0xFF && bytes[1] == 0xD8) seeds.push_back(std::move(bytes));
+    if (bytes.size() > 2 && bytes[0] == 0xFF && bytes[1] == 0xD8) {
+      seeds.jpegs.push_back(std::move(bytes));
+    } else if (bytes.size() > 2 && bytes[0] == 0x89 && bytes[1] == 'P') {
+      seeds.pngs.push_back(std::move(bytes));
+    }
   }
-  if (seeds.empty()) usage("the folders hold no JPEG");
+  if (seeds.jpegs.empty() && seeds.pngs.empty()) usage("the folders hold no JPEG and no PNG");
   return seeds;
+}
+
+// Of every four inputs one is a PNG, where there are seeds of both kinds.
+bool is_png(const Seeds& seeds, std::uint64_t number) {
+  if (seeds.pngs.empty() || seeds.jpegs.empty()) return seeds.jpegs.empty();
+  return number % 4 == 3;
 }
 
 double processor_seconds() {
@@ -158,10 +173,11 @@ void report_deaths() {
 
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  const std::vector<fuzz::Bytes> seeds = read_seeds(options.folders);
+  const Seeds seeds = read_seeds(options.folders);
   if (!options.write.empty()) {
     fuzz::Random random(options.seed, options.first);
-    const fuzz::Bytes input = fuzz::make_input(&random, seeds);
+    const bool png = is_png(seeds, options.first);
+    const fuzz::Bytes input = png ? fuzz::make_png_input(&random, seeds.pngs) : fuzz::make_input(&random, seeds.jpegs);
     std::ofstream file(options.write, std::ios::binary);
     file.write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
     return file.flush() ? 0 : 2;
@@ -171,6 +187,7 @@ int main(int argc, char** argv) {
   fuzz::RowTarget row;
   fuzz::CompareTarget compare;
   fuzz::TranscodeTarget transcode;
+  fuzz::PngTarget png;
   fuzz::Tally tally;
   const double started = processor_seconds();
   double slowest = 0;
@@ -182,9 +199,17 @@ int main(int argc, char** argv) {
     number_at_work = options.first + done;
     ::alarm(kHangs);
     fuzz::Random random(options.seed, number_at_work);
-    const fuzz::Bytes input = fuzz::make_input(&random, seeds);
-    row.run(&random, input, &tally);
-    for (const std::string& problem : {compare.run(&random, input, &tally), transcode.run(&random, input, &tally)}) {
+    std::vector<std::string> problems;
+    if (is_png(seeds, number_at_work)) {
+      const fuzz::Bytes input = fuzz::make_png_input(&random, seeds.pngs);
+      row.run_png(&random, input, &tally);
+      problems = {png.run(&random, input, &tally)};
+    } else {
+      const fuzz::Bytes input = fuzz::make_input(&random, seeds.jpegs);
+      row.run(&random, input, &tally);
+      problems = {compare.run(&random, input, &tally), transcode.run(&random, input, &tally)};
+    }
+    for (const std::string& problem : problems) {
       if (problem.empty()) continue;
       ++wrong;
       std::printf("input %llu: %s\n", static_cast<unsigned long long>(number_at_work), problem.c_str());
@@ -198,11 +223,13 @@ int main(int argc, char** argv) {
   ::alarm(0);
   const double memory = peak_mb();
   std::printf(
-      "seed %llu: %llu inputs from %llu of %zu JPEGs; %llu rows, %llu compared, %llu transcoded; %llu wrong; "
+      "seed %llu: %llu inputs from %llu of %zu JPEGs and %zu PNGs; %llu rows, %llu compared, %llu transcoded, "
+      "%llu PNGs read; %llu wrong; "
       "slowest %.3f s (input %llu); peak memory %.0f MB\n",
       static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(done),
-      static_cast<unsigned long long>(options.first), seeds.size(), static_cast<unsigned long long>(tally.rows),
-      static_cast<unsigned long long>(tally.compared), static_cast<unsigned long long>(tally.transcoded),
+      static_cast<unsigned long long>(options.first), seeds.jpegs.size(), seeds.pngs.size(),
+      static_cast<unsigned long long>(tally.rows), static_cast<unsigned long long>(tally.compared),
+      static_cast<unsigned long long>(tally.transcoded), static_cast<unsigned long long>(tally.pngs),
       static_cast<unsigned long long>(wrong), slowest, static_cast<unsigned long long>(slowest_number), memory);
   const bool good = wrong == 0 && slowest <= options.most_seconds && memory <= static_cast<double>(options.most_mb);
   return good ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "png_input.h"
 #include "targets.h"
 
 namespace fuzz {
@@ -54,8 +55,7 @@ void lie_about_crop(Random* random, RowTask* task) {
   }
 }
 
-RowTask make_task(Random* random, const Bytes& input) {
-  Size size = size_of(input);
+RowTask make_task(Random* random, const Bytes& input, Size size) {
   if (random->one_in(16)) size = {random->below(300), random->below(300)};
   RowTask task = {};
   task.offset = kAt;
@@ -92,24 +92,40 @@ RowTarget::RowTarget() {
   worker_ = std::make_unique<RowWorker>(files_.get());
 }
 
-void RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
+void RowTarget::put(const Bytes& input) {
   Bytes bytes = input;
   bytes.resize(input.size() + kBehind);
   if (::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(kAt)) != static_cast<ssize_t>(bytes.size())) {
     std::fprintf(stderr, "fuzz: the file in /tmp cannot be written\n");
     std::exit(2);
   }
-  const RowTask task = make_task(random, input);
+}
+
+void RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
+  put(input);
+  fill(random, make_task(random, input, size_of(input)), RowKind::rgb, tally);
+}
+
+void RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
+  const RowKind kinds[] = {RowKind::rgb, RowKind::ids_u8, RowKind::ids_i32};
+  put(input);
+  RowTask task = make_task(random, input, png_size_of(input));
+  task.png = 1;
+  fill(random, task, kinds[random->below(std::size(kinds))], tally);
+}
+
+void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
   const bool exact = random->one_in(3);
   Size out;
   out.width = 1 + random->below(kMostOut);
   out.height = 1 + random->below(kMostOut);
   // Of its very size, so that a sanitizer sees a byte beyond it.
-  Bytes slot(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(out.height) * 3);
+  Bytes slot(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(out.height) *
+             static_cast<std::size_t>(pixel_bytes(kind)));
   RowCounters counters;
   StageFlag stage;
-  const RowOptions options = {exact, false};  // a hash would keep all damage from the decoders
-  const PixelSpan row = {slot.data(), out, std::ptrdiff_t{3} * out.width};
+  const RowOptions options = {exact, false, kind};  // a hash would keep all damage from the decoders
+  const PixelSpan row = {slot.data(), out, std::ptrdiff_t{pixel_bytes(kind)} * out.width};
   const Status status = worker_->run(task, options, row, &counters, &stage);
   tally->rows += status.ok() ? 1 : 0;
 }

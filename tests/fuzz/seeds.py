@@ -1,4 +1,4 @@
-"""Synthetic pictures -> the JPEGs that the fuzzer damages: every layout and kind that the engine reads."""
+"""Synthetic pictures -> the JPEGs and PNGs that the fuzzer damages: every layout and kind that the engine reads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pngs
 from jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
 from PIL import Image
 
@@ -59,11 +61,40 @@ def others() -> Iterator[tuple[str, bytes]]:
             yield f"cjpeg-{name}", by_cjpeg(smooth, *options)
 
 
+def masks() -> Iterator[tuple[str, bytes]]:
+    """PNGs of each kind that is read, with each filter, whole and in pieces."""
+    random = np.random.default_rng(0)
+    for color, bits in [
+        (0, 1),
+        (0, 2),
+        (0, 4),
+        (0, 8),
+        (0, 16),
+        (3, 1),
+        (3, 4),
+        (3, 8),
+        (2, 8),
+        (4, 8),
+        (6, 8),
+        (2, 16),
+    ]:
+        channels = pngs.CHANNELS[color]
+        pixels = random.integers(0, 2**bits, (23, 31, channels))
+        pixels[:9] = 2**bits - 1
+        palette = bytes(random.integers(0, 256, 3 * 2**bits, dtype=np.uint8)) if color == 3 else None
+        for name, filters, idat_bytes in (("plain", (0,), 2**31 - 1), ("filters", (4, 3, 2, 1, 0), 100)):
+            data = pngs.png(pixels, bits=bits, color=color, filters=filters, palette=palette, idat_bytes=idat_bytes)
+            yield f"png-{color}-{bits}-{name}", data
+
+
 def write(folder: Path) -> int:
-    """Writes the JPEGs into a folder that is made; returns how many there are."""
+    """Writes the files into a folder that is made; returns how many there are."""
     folder.mkdir(parents=True)
     count = 0
     for name, jpeg in (*baseline(), *others()):
         (folder / f"{name}.jpg").write_bytes(jpeg)
+        count += 1
+    for name, data in masks():
+        (folder / f"{name}.png").write_bytes(data)
         count += 1
     return count

@@ -11,6 +11,7 @@
 #include "jpeg/decode/jpeg.h"
 #include "jpeg/transcode/transcode.h"
 #include "layout.h"
+#include "png/png_decoder.h"
 #include "random.h"
 
 namespace fuzz {
@@ -20,6 +21,7 @@ struct Tally {
   std::uint64_t rows = 0;        // became a row of a batch
   std::uint64_t transcoded = 0;  // were written anew
   std::uint64_t compared = 0;    // were decoded by both decoders, or in whole and in part, to the same pixels
+  std::uint64_t pngs = 0;        // were read in whole and in part, to the same samples
 };
 
 // One shard, the same for all inputs: the input lies in it at kAt, zeros before and behind.
@@ -29,8 +31,13 @@ class RowTarget {
 
   // As a row of a batch, by way of an index that mostly tells the truth.
   void run(Random* random, const Bytes& input, Tally* tally);
+  // As a mask, or as a second picture.
+  void run_png(Random* random, const Bytes& input, Tally* tally);
 
  private:
+  void put(const Bytes& input);
+  void fill(Random* random, const fastpipe::RowTask& task, fastpipe::RowKind kind, Tally* tally);
+
   int fd_ = -1;
   std::unique_ptr<fastpipe::FileCache> files_;
   std::unique_ptr<fastpipe::RowWorker> worker_;
@@ -43,6 +50,19 @@ class CompareTarget {
 
  private:
   fastpipe::JpegDecoder decoder_;
+};
+
+// Larger PNGs are not read: their headers mostly lie.
+constexpr std::int64_t kMostPngPixels = 1 << 18;
+
+// Reads a PNG in whole and in part, and writes its ids anew. Returns what is wrong, or nothing.
+class PngTarget {
+ public:
+  std::string run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  fastpipe::PngDecoder whole_;
+  fastpipe::PngDecoder part_;
 };
 
 // Transcodes an input. Returns what is wrong with what was written, or nothing.

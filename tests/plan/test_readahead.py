@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import fastpipe
 from fastpipe.engine.engine import Engine
+from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
 from fastpipe.plan import order, readahead
@@ -67,6 +68,23 @@ def test_a_run_goes_from_its_first_sample_to_its_last_and_is_cut_where_a_shard_e
             ranges = run_ranges(index, np.array([[first, stop]]))
             assert bytes_of(ranges) == expected
             assert all(end <= index.shards[shard].size_bytes for shard, _, end in expected)
+
+
+def test_a_run_of_samples_with_fields_goes_on_to_the_next_sample(many_shards: Path) -> None:
+    index = Index(many_shards)
+    index.fields = {"mask": Field("mask", "mask")}
+    samples = len(index)
+    for first in range(samples):
+        for stop in range(first + 1, samples + 1):
+            records = index.records[first:stop]
+            expected = []
+            for shard in np.unique(records["shard"]):
+                own = np.flatnonzero(index.records["shard"] == shard)
+                last = min(stop, own[-1] + 1)
+                whole = index.shards[int(shard)].size_bytes
+                end = int(index.records["offset"][last]) if last in own else whole
+                expected.append((int(shard), int(index.records["offset"][max(first, own[0])]), end))
+            assert bytes_of(run_ranges(index, np.array([[first, stop]]))) == expected
 
 
 def test_no_runs_give_no_ranges(many_shards: Path) -> None:

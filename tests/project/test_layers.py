@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
     "cli": "",
 }
 # The same for the folders of csrc/.
-CSRC_LAYERS = ("base", "io", "jpeg", "jpeg/decode", "jpeg/transcode", "resize", "engine", "python")
+CSRC_LAYERS = ("base", "io", "jpeg", "jpeg/decode", "jpeg/transcode", "png", "resize", "engine", "python")
 
 FLOOR = {entry: number for number, entry in enumerate(LAYERS)}
 RESERVED = {name for allowed in LAYERS.values() for name in allowed.split()}

@@ -38,7 +38,10 @@ INFO = f"fastpipe-{fastpipe.__version__}.dist-info"
 TURBOJPEG = f"fastpipe/{BUNDLED.relative_to(PACKAGE)}"
 ENGINE = r"fastpipe/_engine\.[\w-]+\.so"
 LIBJPEG = r"fastpipe\.libs/libjpeg-[0-9a-f]+\.so[.\d]+"
-LICENCES = {"LICENSE": ROOT / "LICENSE", "libjpeg-turbo.txt": ROOT / "licenses" / "libjpeg-turbo.txt"}
+LICENCES = {
+    "LICENSE": ROOT / "LICENSE",
+    **{name: ROOT / "licenses" / name for name in ("libdeflate.txt", "libjpeg-turbo.txt")},
+}
 # Whether this system's libjpeg goes into the engine itself: Note [static libjpeg]
 STATIC = "jpeg" not in subprocess.run(["ldd", _engine.__file__], capture_output=True, text=True, check=True).stdout
 SYSTEM = re.compile(r"(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|ld-linux[\w-]*)\.so\.\d+")
@@ -169,7 +172,7 @@ def test_metadata_is_that_of_the_project(metadata: Message, files: dict[str, byt
 
 
 def test_licences_are_those_of_what_is_inside(metadata: Message, files: dict[str, bytes]) -> None:
-    assert metadata["License-Expression"] == f"{PROJECT['license']} AND BSD-3-Clause AND IJG AND Zlib"
+    assert metadata["License-Expression"] == f"{PROJECT['license']} AND BSD-3-Clause AND IJG AND MIT AND Zlib"
     assert set(metadata.get_all("License-File") or []) == set(LICENCES)
     for name, source in LICENCES.items():
         assert files[f"{INFO}/licenses/{name}"] == source.read_bytes()

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/image.h"
+#include "base/row_sink.h"
 #include "jpeg/decode/entropy.h"
-#include "jpeg/decode/jpeg_rows.h"
 #include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
 

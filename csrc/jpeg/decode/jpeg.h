@@ -5,17 +5,14 @@
 #include <cstdint>
 
 #include "base/image.h"
+#include "base/row_sink.h"
 #include "base/status.h"
 #include "jpeg/decode/baseline_decoder.h"
-#include "jpeg/decode/jpeg_rows.h"
 #include "jpeg/decode/turbo.h"
 #include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
 
 namespace fastpipe {
-
-// Pillow's decompression-bomb error level: a quarter of a GiB of 24-bit pixels, twice over.
-constexpr std::int64_t kMaxPixels = 178'956'970;
 
 // Who decodes: tests compare the two; all others leave the choice to the decoder.
 enum class DecodeMethod { best, baseline, libjpeg };

@@ -1,4 +1,4 @@
-// A byte range of a shard -> its JPEG, opened and found to be of the size that the index has.
+// A byte range of a shard -> a JPEG or PNG, opened and found to be of the size that the index has.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 #include "base/status.h"
 #include "io/file.h"
 #include "jpeg/decode/jpeg.h"
+#include "png/png_decoder.h"
 
 namespace fastpipe {
 
-// One JPEG at a time; a thread keeps one and reuses its memory. May throw only what allocation throws.
-class StoredJpeg {
+// One file at a time; a thread keeps one and reuses its memory. May throw only what allocation throws.
+class StoredBytes {
  public:
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
@@ -20,18 +21,15 @@ class StoredJpeg {
   // Refuses what was read if its XXH3-64 is another one.
   Status check(std::uint64_t expected) const;
 
-  // Reads the header of what was read; refuses a picture that is not of this size.
-  Status open(Size expected);
-
-  // Once an open; see JpegDecoder.
-  Status decode(int denominator, Rect region, RowSink sink) { return decoder_.decode(denominator, region, sink); }
+  // Read the header of what was read; refuse a picture that is not of this size. The bytes serve one open each.
+  Status open(Size expected, JpegDecoder* decoder) const;
+  Status open(Size expected, PngDecoder* decoder);
 
   // Lets go of memory that only a giant picture needs.
   void give_back() { give_back_if_giant(&bytes_); }
 
  private:
   std::vector<std::uint8_t> bytes_;
-  JpegDecoder decoder_;
 };
 
 }  // namespace fastpipe

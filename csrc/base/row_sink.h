@@ -1,4 +1,4 @@
-// What a JPEG decoder gives its rows to.
+// What a decoder gives its rows to.
 #pragma once
 
 #include <cstddef>
