@@ -5,8 +5,6 @@ All take images (n, 3, height, width) float32 in [0, 1], which they may overwrit
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -38,8 +36,8 @@ def sharpness(images: Tensor, factors: Tensor) -> Tensor:
     inner = images[:, :, 1:-1, 1:-1]
     # The kernel is 1 all around and 5 in the middle, of 13.
     if not placement.on_cpu(images.device):
-        blurred = torch.lerp(inner, functional.avg_pool2d(images, 3, 1), 9 / 13)
-        torch.lerp(blurred, inner, factors[:, None, None, None], out=inner)
+        share = torch.rsub(factors, 9 / 13, alpha=9 / 13)  # of the mean of all nine
+        inner.lerp_(functional.avg_pool2d(images, 3, 1), share[:, None, None, None])
         return images.clamp_(0, 1)
     rows = images[:, :, :-2] + images[:, :, 1:-1]
     rows += images[:, :, 2:]
@@ -69,8 +67,7 @@ def equalize(images: Tensor) -> Tensor:
     step = (up_to % pixels).amax(2, keepdim=True) // 255
     table = up_to.sub_(histogram).add_(step // 2).div_(step.clamp_min(1), rounding_mode="floor").clamp_max_(255)
     table = torch.where(step > 0, table, torch.arange(256, device=images.device))
-    torch.gather(table.mul(1 / 255), 2, tones, out=images.view(count, channels, pixels))
-    return images
+    return table.mul(1 / 255).gather(2, tones).view_as(images)
 
 
 def _histogram(tones: Tensor) -> Tensor:
@@ -82,7 +79,9 @@ def _histogram(tones: Tensor) -> Tensor:
     count, channels, pixels = tones.shape
     shape: tuple[int, ...] = (count, channels, 256)
     if not placement.on_cpu(tones.device):
-        lanes = math.gcd(pixels, _LANES)
+        lanes = _LANES
+        while pixels % lanes:
+            lanes //= 2
         shape, tones = (*shape, lanes), tones.view(count, channels, pixels // lanes, lanes)
     one = torch.ones((), dtype=torch.int32, device=tones.device)
     histogram = torch.zeros(shape, dtype=torch.int32, device=tones.device).scatter_add_(2, tones, one.expand_as(tones))

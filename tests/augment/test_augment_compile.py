@@ -11,7 +11,8 @@ from augment_batches import photos
 from torch import Tensor
 
 from fastpipe import Augment
-from fastpipe.augment import colour, operation, tones, warp
+from fastpipe.augment import colour, operation, placement, tones, warp
+from fastpipe.augment.policy import _FUNCTIONS, _parameters
 from fastpipe.augment.simclr import Grayscale
 
 # torch's compiler warns of torch itself.
@@ -50,6 +51,22 @@ def test_compiled_functions_give_the_same_for_any_number_of_images(
         images = photos(count, *size).to(torch.float32, memory_format=torch.contiguous_format) / 255
         mine = [parameter[:count] for parameter in parameters]
         torch.testing.assert_close(compiled(images.clone(), *mine), function(images, *mine), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["cpu", "accelerator"])
+@pytest.mark.parametrize("name", list(_FUNCTIONS))
+def test_each_function_of_a_policy_can_be_compiled(name: str, on_cpu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Traced for any number of images, without a compiler's last stage."""
+    monkeypatch.setattr(placement, "on_cpu", lambda device: on_cpu)
+    torch._dynamo.reset()
+    function, _ = _FUNCTIONS[name]
+    traced = torch.compile(function, dynamic=True, backend="eager", fullgraph=True)
+    numbers = torch.full((7, 6), 0.4) if name != "warp" else torch.eye(2, 3).view(1, 6).repeat(7, 1)
+    for count, size in ((7, (16, 20)), (5, (9, 12))):
+        images = photos(count, *size).to(torch.float32, memory_format=torch.contiguous_format) / 255
+        mine = _parameters(name, numbers[:count])
+        expected = function(images.clone(), *mine)
+        torch.testing.assert_close(traced(images, *mine), expected, atol=2e-6, rtol=0)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -262,6 +262,67 @@ _FAULTY = {
             seen += len(labels)
             time.sleep(0.02)
     """,
+    "slow-sampler": """
+        from torch.utils.data import Sampler
+
+        class Weighted(Sampler):
+            def __iter__(self):  # here
+                for number in range(640):
+                    time.sleep(0.01)
+                    yield number
+
+        train(DataLoader(Numbers(), 16, sampler=Weighted(), num_workers=1))
+    """,
+    "stale-dataset": """
+        class Growing(Numbers):
+            size = 8
+
+            def __init__(self):
+                self.size = 8
+
+            def __getitem__(self, number):
+                return torch.zeros(self.size)
+
+        dataset = Growing()
+        loader = DataLoader(dataset, 32, num_workers=2, persistent_workers=True)
+        for epoch in range(3):
+            dataset.size = 8 + epoch
+            for images in loader:  # here
+                time.sleep(0.005)
+    """,
+    "no-batches": """
+        loader = DataLoader(Numbers(), 1000, num_workers=2, drop_last=True)  # here
+        train(loader)
+    """,
+    "not-picklable": """
+        class Locked(Numbers):
+            def __init__(self):
+                self.size = 8
+                self.lock = threading.Lock()  # here
+
+        if __name__ == "__main__":
+            train(DataLoader(Locked(), 16, num_workers=2, multiprocessing_context="spawn"))
+    """,
+    "unequal-samples": """
+        class Uneven(Numbers):
+            def __getitem__(self, number):  # here
+                return torch.zeros(3, 8 + number % 2)
+
+        train(DataLoader(Uneven(), 16, num_workers=2))
+    """,
+    "stuck timeout": """
+        class Never(Numbers):
+            def __getitem__(self, number):  # here
+                return time.sleep(3600 if number == 100 else 0)
+
+        train(DataLoader(Never(), 16, num_workers=2, timeout=1, collate_fn=len))
+    """,
+    "error init": """
+        def seed(worker):
+            torch.manual_seed(None)  # here
+
+        train(DataLoader(Numbers(), 32, num_workers=2, worker_init_fn=seed))
+    """,
     "error": """
         for images, labels in DataLoader(Numbers(), 32, num_workers=2):
             if 320 in labels:
@@ -322,8 +383,8 @@ _SOUND = {
                 worker = get_worker_info()
                 order = list(range(2000))[worker.id :: worker.num_workers]
                 random.shuffle(order)
-                for number in order:
-                    yield torch.rand(3, 4, 4), number, number % 10
+                for count, number in enumerate(order):
+                    yield torch.rand(3, 4, 4), number, number % 10, count
 
         train(DataLoader(Stream(), 32, num_workers=2), step_s=0.03)
     """,

@@ -7,6 +7,7 @@ from itertools import combinations
 
 from fastpipe.diagnosis.code import seeded_at
 from fastpipe.diagnosis.findings import Finding, Severity
+from fastpipe.diagnosis.inject.fastpipe_probe.objects import checksum
 from fastpipe.diagnosis.observation import Observation, Worker
 from fastpipe.diagnosis.words import count
 
@@ -135,7 +136,10 @@ def _in_both(one: list[list[int]], other: list[list[int]]) -> tuple[int, int]:
     length = min(len(one), len(other))
     if length >= _LEAST_SAMPLES and one[:length] == other[:length] and len({tuple(each) for each in one[:length]}) > 1:
         return length, length
+    counted = [checksum(number) for number in range(_LEAST_DISTINCT)]
     for part in range(min((len(each) for each in [*one, *other]), default=0)):
+        if part and [each[part] for each in one[:_LEAST_DISTINCT]] == counted:
+            continue  # a worker's own count of its samples
         mine, theirs = _distinct([each[part] for each in one]), _distinct([each[part] for each in other])
         shared = len(mine & theirs)
         if min(len(mine), len(theirs)) >= _LEAST_DISTINCT and shared >= _LEAST_SHARED:

@@ -178,8 +178,8 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
         elif computing > 0.5:
             why = "a worker uses at most one CPU, and there are more CPUs"
             change = (
-                f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers} ({readable(seen.made_at)}); or make "
-                "this line faster"
+                f"DataLoader(..., num_workers={around.cpus}), now {seen.num_workers} ({readable(seen.made_at)}); or "
+                "make this line faster"
             )
         else:
             why = "workers spend more time on waiting for the disk, the network or a lock than on computing"
