@@ -117,8 +117,8 @@ class KorniaMixing(Operation):
         kornia_modules.place(self.module, torch.device("cpu"))
         self._check_size(size)
         seeds = torch.from_numpy(draws.sample_bits(Stream.MODULE, position).view(np.int64))
-        generator = torch.Generator().manual_seed(draws.generator_seed(Stream.MODULE, position))
-        with BySample(seeds, generator=generator):
+        generator = torch.Generator("cpu").manual_seed(draws.generator_seed(Stream.MODULE, position))
+        with BySample(seeds, generator=generator, onto=seeds.device):
             parameters = self.module.forward_parameters(torch.Size((len(draws), 3, *size)))
         arrays = self._arrays(self.module, parameters, size)
         applied = parameters["batch_prob"].numpy() > 0.5

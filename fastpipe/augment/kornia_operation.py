@@ -181,7 +181,7 @@ class Kornia(Operation):
         }
 
     def _draws(self, seeds: NDArray[np.int64], seed: int) -> BySample:
-        return BySample(torch.from_numpy(seeds), generator=torch.Generator().manual_seed(seed))
+        return BySample(torch.from_numpy(seeds), generator=torch.Generator("cpu").manual_seed(seed), onto=_CPU)
 
     def _called(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> object:
         """Calls the module with images that belong to the rows from begin to end of a call."""

@@ -14,7 +14,7 @@ from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
 
 _LARGEST = 2**13  # numbers a sample; a module with a larger parameter draws it on the device
-_META = torch.device("meta")
+_CPU, _META = torch.device("cpu"), torch.device("meta")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def nature_of(module: Any, size: tuple[int, int]) -> Nature:
     after: tuple[int, int] = size
     by_row: frozenset[int] | None = None
     if module.p == 1:
-        height, width = module(torch.zeros(2, 3, *size), params=parameters).shape[2:]
+        with _CPU:
+            height, width = module(torch.zeros(2, 3, *size), params=parameters).shape[2:]
         after = (height, width)
     # One number is that of an image: RandomMotionBlur takes this image's kernel for all.
     if after == size and not any(leaf.shape == (1,) for leaf in leaves):
@@ -83,6 +84,7 @@ def computed_with(module: torch.nn.Module, images: Tensor, leaves: list[Any], tr
 
 def _drawn(module: Any, count: int, size: tuple[int, int]) -> tuple[Any, int]:
     """Parameters for some images, and how many draws were not by sample."""
-    with BySample(torch.arange(count), generator=torch.Generator().manual_seed(0)) as mode:
+    seeds, generator = torch.arange(count, device=_CPU), torch.Generator("cpu").manual_seed(0)
+    with BySample(seeds, generator=generator, onto=_CPU) as mode:
         parameters = module.forward_parameters(torch.Size((count, 3, *size)))
     return parameters, mode.others

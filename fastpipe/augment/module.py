@@ -40,10 +40,12 @@ class Augment(torch.nn.Module):
     without waiting for the device. Pass an Augment to fastpipe.loader(augment=...), or call it.
 
     Args:
-        operations: operations on the images before normalising: a module or a list of modules. Each takes and returns a
-            batch: (N, 3, height, width) float32 in [0, 1], channels_last, like kornia's augmentations.
+        operations: kornia's augmentations or other modules, one or a list; done before normalising. Each takes and
+            returns a batch: (N, 3, height, width) float32 in [0, 1], channels_last. nn.Sequential and kornia's
+            containers count as the list of their modules. Modules of kornia that mix images make labels soft.
         dtype: dtype of the output images: torch.float32, bfloat16 or float16. Operations always compute in float32.
-        mean, std: mean and standard deviation of pixels in [0, 1], three numbers each; None for both: no normalising.
+        mean, std: mean and standard deviation of pixels in [0, 1], three numbers each; None for both: no normalising,
+            and the operations may return any shape (N, ...).
         erasing: probability that a box of an image becomes blank, after normalising (Zhong et al., 2020).
         mixup: alpha of mixup (Zhang et al., 2018; 0.2 is usual); 0: no mixup. Labels become soft.
         cutmix: alpha of cutmix (Yun et al., 2019; 1.0 is usual); 0: no cutmix. With both, each sample gets one of them.

@@ -79,8 +79,9 @@ def loader(
         device: device of the batches: "cpu" (None), "cuda", "cuda:1". For a GPU, the loader makes batches in pinned
             memory, copies them as uint8 and augments them on a separate stream, one batch ahead of the training loop.
             "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
-        augment: the augmentation of each batch on the device: fastpipe.Augment, a list of modules (for example
-            kornia's), or any module; see fastpipe.Augment. None: batches stay uint8.
+        augment: the augmentation of each batch on the device: modules, for example kornia's, one or a list of them,
+            or a fastpipe.Augment. Modules mean fastpipe.Augment(modules), so the result is normalised with ImageNet's
+            mean and standard deviation. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
             CenterCrop and Resize are always exact, and so is evaluation.

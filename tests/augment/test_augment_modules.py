@@ -26,6 +26,7 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.generators import seeded
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import Draws
+from fastpipe.device.staging import pack, unpack
 from fastpipe.plan.draws import Stream
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -327,16 +328,45 @@ def test_whole_maps_are_made_on_the_device(name: str) -> None:
     size = (160, 160)
     launched(augment, 6, size)
     made: list[int] = []
+    copies: list[bool] = []
 
     class Sizes(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
-            made.extend(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.is_cpu)
+            tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
+            made.extend(tensor.numel() for tensor in tensors if tensor.is_cpu)
+            if function is torch.ops.aten._to_copy.default and args[0].is_cpu and not tensors[0].is_cpu:
+                copies.append((kwargs or {}).get("non_blocking", False))
             return result
 
+    augment_plan = augment.plan(np.arange(6), size, **KEYS)
+    tensors = tensors_of(augment_plan, "meta")
+    images, labels = torch.empty(6, 3, *size, dtype=torch.uint8, device="meta"), torch.zeros(6, dtype=torch.int64)
+    labels = labels.to("meta")
     with Sizes():
-        launched(augment, 6, size)
-    assert max(made) <= 6 * 4
+        augment.carry_out(images, labels, augment_plan, tensors)
+    assert max(made, default=0) <= 6 * 4
+    assert all(copies), "a copy waits for the work that is queued on the device"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parameters_survive_the_loaders_one_copy(name: str) -> None:
+    plan = Augment([CASES[name]()], mean=None, std=None).plan(np.arange(6), (32, 40), **KEYS)
+    buffer = pack(plan.arrays, lambda shape: np.zeros(shape, dtype=np.uint8))
+    copied = unpack(torch.from_numpy(buffer), plan.arrays)
+    assert all(np.array_equal(copied[at].numpy(), array) for at, array in plan.arrays.items())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_default_device_changes_nothing(name: str) -> None:
+    """A program may have called torch.set_default_device("cuda")."""
+    augment = Augment([CASES[name]()], mean=None, std=None)
+    expected = augment.plan(np.arange(6), (32, 40), **KEYS).arrays
+    again = Augment([CASES[name]()], mean=None, std=None)
+    with torch.device("meta"):
+        arrays = again.plan(np.arange(6), (32, 40), **KEYS).arrays
+    assert arrays.keys() == expected.keys()
+    assert all(np.array_equal(arrays[at], array) for at, array in expected.items())
 
 
 def test_kornias_policies_point_to_the_presets_once(caplog: pytest.LogCaptureFixture) -> None:

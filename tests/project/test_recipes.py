@@ -105,6 +105,9 @@ def test_lightning() -> None:
     assert 0 <= trainer.callback_metrics["top1"] <= 1
     assert (train.stats().batches, train.stats().epoch) == (EPOCHS * BATCHES, EPOCHS - 1)
     assert val.stats().samples >= EPOCHS * FLAT_IMAGES
+    images, labels = next(iter(train))  # kornia's mixup, in the loader
+    assert (images.shape[1:], labels.shape) == ((3, 32, 32), (BATCH_SIZE, 3))
+    assert ((labels > 0) & (labels < 1)).any()
     run("Lightning", names, first=1)
     assert names["trainer"].current_epoch == EPOCHS + 1
     assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS)
