@@ -34,9 +34,9 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "packing/source": "",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
-    "packing/fields": "PIL",
+    "packing/fields": "",
     "packing/output": "",
-    "packing": "PIL",
+    "packing": "",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "verify": "",
     "doctor": "cv2 torch",
