@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from fastpipe.show.preview import write_preview
 
 
 def table_of(data: Path) -> str:
-    console = Console(width=160, record=True, quiet=True)
+    console = Console(width=160, record=True, file=io.StringIO())
     console.print(inspection_tables(inspect(Index(data)), ascii_only=True))
     return console.export_text()
 
