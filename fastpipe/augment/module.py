@@ -143,11 +143,6 @@ class Augment(torch.nn.Module):
         return self._chain.mean, self._chain.std
 
     @property
-    def mixing(self) -> Mixing | None:
-        """How images are mixed after normalising; None: not."""
-        return self._chain.mixing
-
-    @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
         mixes = any(operation.mixes for operation in self._chain.operations)

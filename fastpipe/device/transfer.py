@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
-from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Stream
@@ -150,7 +151,7 @@ class Transfer:
             made: Batch = (images, labels)
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                made = batch.fields.batch({"image": images, "label": labels, "valid": valid, **fields})
+                made = _as_dict(batch.fields, {"image": images, "label": labels, "valid": valid, **fields})
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
@@ -187,3 +188,11 @@ class Transfer:
         copied = self._stream.mark()
         self._copying.append((copied, (batch.images, buffer)))
         return images.permute(0, 3, 1, 2), unpack(small, arrays), first, copied
+
+
+def _as_dict(fields: HostFields, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """A batch of fields, made of its tensors on the device."""
+    found: dict[str, Any] = {**tensors, **fields.lists}
+    for name, counts in fields.counts.items():
+        found[name] = list(torch.split(tensors[name], counts))  # views
+    return {name: found[name] for name in fields.names}

@@ -1,11 +1,9 @@
-"""Arguments for the output of a loader -> checked values: size, crop, mirroring, soft labels."""
+"""Arguments for the output of a loader -> checked values: size, crop, mirroring."""
 
 from __future__ import annotations
 
-from fastpipe.augment import Augment
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, RandomResizedCrop, Resize
 
 _OURS = {
@@ -84,13 +82,3 @@ def _instead(crop: object) -> str:
     values = ((option, getattr(crop, option, None)) for option in ("scale", "ratio") if name == "RandomResizedCrop")
     options = ", ".join(f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list)))
     return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({options})"
-
-
-def check_labelled(index: Index, augment: Augment) -> None:
-    """Raises ConfigError where labels are to become soft, and samples have none."""
-    without = len(index) - sum(index.class_counts)
-    if augment.soft and without > 0:
-        raise ConfigError(
-            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {len(index):,} samples "
-            f"of {index.path} have no label; leave them out, or pack labels"
-        )

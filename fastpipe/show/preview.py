@@ -67,7 +67,7 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         boxes = np.stack([plan.crops.boxes[row] for plan in plans]) * (photo.shape[1] / record["width"])
         cells += [fitted(photo, SIZE), fitted(with_boxes(photo, boxes), SIZE)]
         cells += [fitted(_shrunk(images[row]), SIZE) for images in shown]
-        captions += [index.classes[record["label"]], f"{record['width']} x {record['height']}"]
+        captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
         captions += [_caption(epoch, labels[row], index) for epoch, (_, (_, labels)) in enumerate(variants)]
     write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS))
     return count
