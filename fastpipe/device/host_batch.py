@@ -19,12 +19,14 @@ class HostFields:
 
     Attributes:
         names: the keys of the batch, in order, "image" and "label" among them.
+        pictures: of the arrays' keys, those of (n, height, width, 3) that become (n, 3, height, width), as images do.
         arrays: what goes to the device, by key.
         counts: of the keys that become one tensor a sample: how many rows each sample has.
         lists: what stays on the host, by key.
     """
 
     names: tuple[str, ...]
+    pictures: tuple[str, ...] = ()
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)
@@ -34,6 +36,7 @@ class HostFields:
         found: dict[str, Any] = {**tensors, **self.lists}
         for name, counts in self.counts.items():
             found[name] = list(torch.split(tensors[name], counts))  # views
+        found.update({name: tensors[name].permute(0, 3, 1, 2) for name in self.pictures})
         return {name: found[name] for name in self.names}
 
 

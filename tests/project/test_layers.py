@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "packing/source": "",
     "packing/picture": "fastpipe._engine cv2 turbojpeg PIL",
-    "packing/fields": "PIL",
+    "packing/fields": "fastpipe._engine PIL",
     "packing/output": "",
     "packing": "PIL",
     "": "",  # fastpipe/__init__.py: the public names
