@@ -17,12 +17,14 @@ class HostFields:
 
     Attributes:
         names: the keys of the batch, in order, "image" and "label" among them.
+        pictures: of the arrays' keys, those of (n, height, width, 3) that become (n, 3, height, width), as images do.
         arrays: what goes to the device, by key.
         counts: of the keys that become one tensor a sample: how many rows each sample has.
         lists: what stays on the host, by key.
     """
 
     names: tuple[str, ...]
+    pictures: tuple[str, ...] = ()
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)

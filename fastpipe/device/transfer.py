@@ -195,4 +195,5 @@ def _as_dict(fields: HostFields, tensors: Mapping[str, torch.Tensor]) -> dict[st
     found: dict[str, Any] = {**tensors, **fields.lists}
     for name, counts in fields.counts.items():
         found[name] = list(torch.split(tensors[name], counts))  # views
+    found.update({name: tensors[name].permute(0, 3, 1, 2) for name in fields.pictures})
     return {name: found[name] for name in fields.names}

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostBatch
-from fastpipe.engine.engine import Engine, Job, lacks_memory
+from fastpipe.engine.engine import Engine, lacks_memory
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.fields import FieldReader
+from fastpipe.loading.row_jobs import RowJobs
 from fastpipe.plan.batch import BatchPlan, EpochPlan
 
 _REPLACE_ATTEMPTS = 16
@@ -57,7 +59,7 @@ class EpochWorks:
         self._fields = fields
         self._first = first
         self._submitted = self._taken = first  # up to these batches
-        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], Job]] = deque()
+        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], dict[str, NDArray[Any]], RowJobs]] = deque()
         self._follow: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
@@ -79,20 +81,20 @@ class EpochWorks:
     def cancel(self) -> None:
         """Takes back what has not begun; nothing can be taken afterwards."""
         while self._works:
-            self._works.popleft()[2].cancel()
+            self._works.popleft()[3].cancel()
 
     @property
     def ready(self) -> bool:
         """Whether the next batch is made, so that `take` does not wait. Keeps the threads at work."""
         self.check_usable()
         self._submit_up_to(self._ahead + 1)
-        return bool(self._works) and self._works[0][2].wait(0)
+        return bool(self._works) and self._works[0][3].wait(0)
 
     def take(self) -> HostBatch:
         """Waits for the next batch; keeps the threads at those after it."""
         self.check_usable()
         self._submit_up_to(self._ahead + 1)
-        plan, images, job = self._works[0]
+        plan, images, beside, job = self._works[0]
         room = self._ahead + 1 - len(self._works)
         if room > 0 and self._follow is not None:
             self._follow(room)
@@ -101,8 +103,10 @@ class EpochWorks:
         errors = job.errors()
         if errors:
             self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
-            shown = self._handle(plan, images, errors)
+            shown = self._handle(plan, images, beside, errors)
         fields = None if self._fields is None else self._fields.read(shown)
+        if fields is not None:
+            fields.arrays.update(beside)
         self._works.popleft()
         self._taken += 1
         return HostBatch(self._taken - 1, self._plan.epoch, plan, images, shown.labels, fields)
@@ -126,10 +130,25 @@ class EpochWorks:
         first = self._submitted == self._first
         self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
         images = self._slots.take()
-        self._works.append((plan, images, self._engine.submit(plan, images, exact=self._exact)))
+        beside = {} if self._fields is None else self._fields.slots(len(plan))
+        self._works.append((plan, images, beside, self._begin(plan, images, beside)))
         self._submitted += 1
 
-    def _wait(self, job: Job) -> None:
+    def _begin(
+        self,
+        plan: BatchPlan,
+        images: NDArray[np.uint8],
+        beside: dict[str, NDArray[Any]],
+        rows: NDArray[np.int64] | None = None,
+    ) -> RowJobs:
+        """The pictures of a plan, and what is cropped beside them."""
+        records = {name: self._fields.stored(name, plan.samples) for name in beside} if self._fields else {}
+        jobs = [self._engine.submit(plan, images, exact=self._exact, rows=rows)]
+        for name, out in beside.items():
+            jobs.append(self._engine.submit_field(plan, records[name], out, exact=self._exact, rows=rows))
+        return RowJobs(jobs)
+
+    def _wait(self, job: RowJobs) -> None:
         started = time.perf_counter()
         self._watchdog.begin()
         while not job.wait(self._watchdog.patience_s(time.perf_counter() - started)):
@@ -141,6 +160,7 @@ class EpochWorks:
         self,
         plan: BatchPlan,
         images: NDArray[np.uint8],
+        beside: dict[str, NDArray[Any]],
         errors: list[tuple[int, str]],
     ) -> BatchPlan:
         """Raises for the first bad row, or fills all bad rows with other samples; the plan of what is there then."""
@@ -152,7 +172,7 @@ class EpochWorks:
         attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
         for attempt in range(attempts):
             others = self._plan.replacements(plan.samples[rows], attempt)
-            job = self._engine.submit(others, images, exact=self._exact, rows=rows)
+            job = self._begin(others, images, beside, rows)
             self._wait(job)
             self._engine.check_usable()
             shown = shown.replaced(rows, others)

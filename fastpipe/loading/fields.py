@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostFields
 from fastpipe.errors import ConfigError
-from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, open_column
+from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
+from fastpipe.loading.stored_images import StoredImages
 from fastpipe.plan.batch import BatchPlan, Recipe
 from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
 
 OWN = ("image", "label", "id", "key", "valid")
-NOT_LOADED = ("mask", "image")
-SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
+MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
+SPATIAL = (*MOVED, "mask", "image")
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class FieldReader:
     def __init__(self, index: Index, recipe: Recipe, names: tuple[str, ...], layout: Layout) -> None:
         self._recipe = recipe
         self._layout = layout
-        self._spatial = any(index.fields[name].kind in SPATIAL for name in names if name in index.fields)
+        self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
+        self._stored: dict[str, StoredImages] = {}
         own: dict[str, _Part] = {"id": _add_numbers, "key": partial(_add_paths, SourcePaths(index))}
         self._parts = [own.get(name, _nothing) if name in OWN else self._part(index, name) for name in names]
         self._names = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
@@ -68,11 +70,23 @@ class FieldReader:
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        values = HostFields(self._names)
+        values = HostFields(self._names, pictures=tuple(name for name, each in self._stored.items() if each.picture))
         geometry = self._geometry(rows) if self._spatial else None
         for part in self._parts:
             part(values, rows, geometry)
         return values
+
+    def slots(self, count: int) -> dict[str, NDArray[Any]]:
+        """Memory for the masks and second pictures of `count` rows, by field."""
+        return {name: each.slot(count, self._recipe.size) for name, each in self._stored.items()}
+
+    def stored(self, name: str, samples: NDArray[np.int64]) -> NDArray[np.void]:
+        """(n,) of FIELD_IMAGE_DTYPE: where the masks or second pictures of samples are.
+
+        Raises:
+            DatasetError: a file cannot be read.
+        """
+        return self._stored[name].column.take(samples)
 
     def _geometry(self, rows: BatchPlan) -> Geometry:
         widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
@@ -81,6 +95,9 @@ class FieldReader:
     def _part(self, index: Index, name: str) -> _Part:
         field = index.fields[name]
         column = open_column(index, field)
+        if isinstance(column, RowColumn) and field.kind in ("mask", "image"):
+            self._stored[name] = StoredImages(column, len(index), picture=field.kind == "image")
+            return _nothing  # the engine makes them
         if isinstance(column, BytesColumn):
             return lambda values, rows, _: values.lists.update({name: column.take(rows.samples)})
         if not isinstance(column, RaggedColumn):
@@ -124,10 +141,6 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
     for name in fields:
         if name not in known:
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}")
-        if name in index.fields and index.fields[name].kind in NOT_LOADED:
-            raise ConfigError(
-                f"fields: {name!r} is of kind {index.fields[name].kind!r}, which is not loaded; leave it out"
-            )
     keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
     for key in keys:
         if keys.count(key) > 1:
@@ -148,7 +161,7 @@ def rows_of(ragged: Ragged) -> NDArray[np.int64]:
 
 
 def _nothing(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    """Images, labels and `valid` are there already."""
+    """Images, labels, `valid`, masks and second pictures are there already."""
 
 
 def _add_numbers(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:

@@ -196,7 +196,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
             keep_to_one_thread()
             index = self._opened()
             pictures = Pictures(index)
-            fields = None if self._fields is None else FieldValues(index, self._fields)
+            fields = None if self._fields is None else FieldValues(index, self._fields, pictures)
             self._opened_files = process, pictures, fields
         return self._opened_files[1:]
 

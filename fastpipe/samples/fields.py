@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fastpipe.engine.pictures import Pictures
 from fastpipe.format.columns import Ragged, RaggedColumn, RowColumn, open_column
-from fastpipe.format.fields import Field
+from fastpipe.format.fields import NO_IMAGE, Field
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.loading.fields import OWN, multi_hot
@@ -27,13 +28,16 @@ class FieldValues:
     Args:
         index: of the dataset.
         names: the keys of a sample, checked, in order.
+        pictures: reads masks and second pictures.
 
     Raises:
         DatasetError: a field's files are missing or damaged.
     """
 
-    def __init__(self, index: Index, names: tuple[str, ...]) -> None:
-        self._readers = [self._own(index, name) if name in OWN else _of(index, index.fields[name]) for name in names]
+    def __init__(self, index: Index, names: tuple[str, ...], pictures: Pictures) -> None:
+        self._readers = [
+            self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures) for name in names
+        ]
 
     def of(
         self, samples: NDArray[np.int64], records: NDArray[np.void], image_of: Callable[[int], Any]
@@ -73,9 +77,14 @@ def as_image(image: torch.Tensor) -> torch.Tensor:
     return image if kinds is None else kinds.Image(image)
 
 
-def _of(index: Index, field: Field) -> _Reader:
+def _of(index: Index, field: Field, pictures: Pictures) -> _Reader:
     column, name = open_column(index, field), field.name
     if isinstance(column, RowColumn):
+        if field.kind in ("mask", "image"):
+            decode = partial(_mask if field.kind == "mask" else _picture, pictures)
+            return lambda samples, records: (
+                {name: decode(*row)} for row in zip(samples.tolist(), records, column.take(samples), strict=True)
+            )
         if field.kind == "int":
             return lambda samples, _: ({name: number} for number in column.take(samples).tolist())
         return lambda samples, _: ({name: row} for row in torch.from_numpy(column.take(samples)))
@@ -87,6 +96,25 @@ def _of(index: Index, field: Field) -> _Reader:
         )
     split = _boxes if field.kind == "boxes" else _points
     return lambda samples, records: split(name, column.take(samples), records)
+
+
+def _mask(pictures: Pictures, sample: int, record: np.void, stored: np.void) -> torch.Tensor:
+    """(height, width) of ids; zeros where the sample has no mask."""
+    if stored["format"] == NO_IMAGE:
+        ids = torch.zeros((int(record["height"]), int(record["width"])), dtype=torch.uint8)
+    else:
+        ids = torch.from_numpy(pictures.mask(sample, record, stored))
+    kinds = _tv_tensors()
+    return ids if kinds is None else kinds.Mask(ids)
+
+
+def _picture(pictures: Pictures, sample: int, record: np.void, stored: np.void) -> torch.Tensor:
+    """(3, height, width); zeros where the sample has no second picture."""
+    if stored["format"] == NO_IMAGE:
+        pixels = np.zeros((int(record["height"]), int(record["width"]), 3), dtype=np.uint8)
+    else:
+        pixels = pictures.second_picture(sample, record, stored)
+    return as_image(torch.from_numpy(pixels).permute(2, 0, 1))
 
 
 def _boxes(name: str, boxes: Ragged, records: NDArray[np.void]) -> Iterator[Values]:

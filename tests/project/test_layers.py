@@ -34,7 +34,7 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "packing/source": "",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
-    "packing/fields": "",
+    "packing/fields": "fastpipe.native",
     "packing/output": "",
     "packing": "",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names

@@ -6,13 +6,13 @@ Format: W3C PNG 3rd edition, chapters 7, 9, 10 and 11.
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
+from fastpipe.native import _engine
 from fastpipe.packing.picture.pillow import open_image
 from fastpipe.packing.picture.probe import image_format
 
@@ -81,13 +81,7 @@ def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
 
 def encode_mask(mask: NDArray[Any]) -> bytes:
     """A gray PNG of 8 or 16 bits: no filter, no interlacing. Masks repeat themselves: deflate finds that alone."""
-    height, width = mask.shape
-    bits = 8 * mask.itemsize
-    rows = np.zeros((height, 1 + width * mask.itemsize), dtype=np.uint8)  # a filter type of 0 before each row
-    rows[:, 1:] = np.ascontiguousarray(mask, mask.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, bits, _GRAY, 0, 0, 0)
-    chunks = (b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 6)), (b"IEND", b"")
-    return _SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
+    return _engine.encode_mask(np.ascontiguousarray(mask))
 
 
 def refuse_other_size(found: tuple[int, int], expected: tuple[int, int]) -> None:
@@ -97,7 +91,3 @@ def refuse_other_size(found: tuple[int, int], expected: tuple[int, int]) -> None
             f"expected {expected[0]} x {expected[1]} pixels, the size of the sample's image; got {found[0]} x "
             f"{found[1]}"
         )
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

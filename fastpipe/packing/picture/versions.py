@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import zlib
 from importlib import metadata
 
 import numpy as np
@@ -20,9 +19,9 @@ def versions(*, masks: bool = False) -> dict[str, str]:
     """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
 
     Args:
-        masks: also zlib, which compresses them.
+        masks: also libdeflate, which compresses them.
     """
-    return {**_versions(), "zlib": zlib.ZLIB_RUNTIME_VERSION} if masks else _versions()
+    return {**_versions(), "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else _versions()
 
 
 @functools.cache

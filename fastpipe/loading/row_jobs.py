@@ -1,0 +1,32 @@
+"""The pictures of a batch, and the masks and second pictures beside them -> one job."""
+
+from __future__ import annotations
+
+import time
+
+from fastpipe.engine.engine import Job
+
+
+class RowJobs:
+    """Jobs of the same rows. Like a Job."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = jobs
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when every row of all is done; False after `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        return all(job.wait(max(deadline - time.monotonic(), 0.0)) for job in self._jobs)
+
+    def cancel(self) -> None:
+        """Takes back what has not begun, and waits for what has; see Job."""
+        for job in self._jobs:
+            job.cancel()
+
+    def errors(self) -> list[tuple[int, str]]:
+        """(position in the plan, reason) of each row of which something failed, in the order of the plan."""
+        found: dict[int, str] = {}
+        for job in self._jobs:
+            for row, reason in job.errors():
+                found.setdefault(row, reason)
+        return sorted(found.items())
