@@ -91,6 +91,9 @@ CASES: dict[str, Make] = {name: _made(name) for name in _ARGUMENTS} | {
     "AugmentationSequential, random_apply": lambda: k.AugmentationSequential(
         k.RandomGrayscale(), k.RandomInvert(), k.RandomAffine(15.0), random_apply=(1, 2)
     ),
+    "ImageSequential, random_apply, with maps": lambda: k.ImageSequential(
+        k.RandomGaussianNoise(p=1.0), k.RandomPlasmaShadow(p=1.0), k.RandomInvert(), random_apply=2
+    ),
     "ImageSequential in another": lambda: k.ImageSequential(
         k.ImageSequential(k.RandomInvert(), k.RandomSolarize()), k.ColorJitter(0.4, 0.4, 0.4, 0.1)
     ),

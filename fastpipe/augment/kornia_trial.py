@@ -40,7 +40,9 @@ def nature_of(module: Any, size: tuple[int, int]) -> Nature:
     parameters, others = _drawn(module, 2, size)
     leaves = [leaf for leaf in tree_flatten(parameters)[0] if isinstance(leaf, Tensor)]
     large = any(leaf.numel() > 2 * _LARGEST for leaf in leaves)
-    if getattr(module, "p_batch", None) != 1:  # it chooses among other modules, or changes a batch or leaves it
+    if not hasattr(module, "p_batch"):  # it chooses among other modules, on the host: so maps are drawn there
+        return Nature(others > 0, False, size, None)
+    if module.p_batch != 1:  # it changes a whole batch, or leaves it
         return Nature(others > 0, large, size, None)
     after: tuple[int, int] = size
     by_row: frozenset[int] | None = None

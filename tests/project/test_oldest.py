@@ -1,0 +1,66 @@
+"""`scripts/oldest`: the gate also runs the oldest kornia that pyproject.toml allows."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The script in a checkout whose environment is this one, and whose tests say which kornia they see."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "oldest", tmp_path / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "tests" / "augment").mkdir(parents=True)
+    for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules"):
+        text = f"def test_seen():\n    import kornia\n    assert 'build/kornia-0.1' in kornia.__file__, '{name}'\n"
+        (tmp_path / "tests" / "augment" / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def run(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "scripts/oldest", *arguments], cwd=checkout, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def test_the_versions_fit() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (kornia,) = (wanted for wanted in map(Requirement, project["dependencies"]) if wanted.name == "kornia")
+    assert str(kornia.specifier) == "<1,>=0.9"
+    pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("kornia=="))
+    assert kornia.specifier.contains(pinned.partition("==")[2])
+    assert "step oldest" in (ROOT / "scripts" / "check").read_text()
+
+
+def test_where_the_oldest_is_installed_the_tests_run_with_it_anyway(checkout: Path) -> None:
+    done = run(checkout, version("kornia"))
+    assert done.returncode == 0, done.stderr
+    assert "the oldest version that is allowed" in done.stdout
+
+
+def test_another_version_comes_before_the_installed_one(checkout: Path) -> None:
+    made = checkout / "build" / "kornia-0.1" / "kornia"
+    made.mkdir(parents=True)
+    (made / "__init__.py").touch()
+    assert Version(version("kornia")) != Version("0.1")
+    done = run(checkout, "0.1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+    (made / "__init__.py").unlink()
+    made.rmdir()
+    assert run(checkout, "0.1").returncode != 0
