@@ -78,7 +78,6 @@ class Writer:
         self._classes = None if classes is None else _checked_classes(classes)
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = Path(dst)
-        self._position = 0  # of the next sample
         self._series: ShardSeries | None = None
 
     def __enter__(self) -> Writer:
@@ -110,7 +109,8 @@ class Writer:
         workers = self._options.workers or granted_cpus()
         self._ahead: Ahead[list[Given], list[Outcome]] = Ahead(self._convert, workers)
         self._run: list[Given] = []
-        self._next_done = self._skipped
+        self._position = 0  # of the next sample that is added
+        self._next_done = self._skipped  # of the next one that is written
         return self
 
     def add(self, /, image: object, label: int | str | None = None, key: str | None = None, **fields: object) -> None:

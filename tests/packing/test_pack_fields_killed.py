@@ -11,7 +11,7 @@ from faults.forks import Forks
 from faults.injector import Fault
 from faults.packs import CHANGING, Packs, faults_at_each, packs_of
 from pack_sources import digests, write_large_folder
-from soak import Tried, times
+from soak import times
 from tars import write_tar
 
 from fastpipe.verify.verification import verify
@@ -31,9 +31,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "source"
 
 
-def test_a_pack_with_fields_killed_at_any_call_goes_on(
-    programs: Forks, source: Path, place: Path, tried: Tried
-) -> None:
+def test_a_pack_with_fields_killed_at_any_call_goes_on(programs: Forks, source: Path, place: Path) -> None:
     packs = packs_of(programs, source, place / "packed")
     assert {"fields/txt.bytes.npy", "fields/txt.offsets.npy", "fields/json.bytes.npy", "shard-000002.tar"} <= (
         packs.whole.keys()
@@ -45,10 +43,10 @@ def test_a_pack_with_fields_killed_at_any_call_goes_on(
         packs.assert_goes_on()
         killed += 1
     assert verify(place / "packed").sound
-    tried("pack with fields ended by SIGKILL at a call", killed, "a second run finishes; same bytes")
+    assert killed > 20
 
 
-def test_a_pack_with_fields_on_a_full_disk_goes_on(programs: Forks, source: Path, place: Path, tried: Tried) -> None:
+def test_a_pack_with_fields_on_a_full_disk_goes_on(programs: Forks, source: Path, place: Path) -> None:
     packs = packs_of(programs, source, place / "packed")
     failed = 0
     for fault, line in faults_at_each(
@@ -60,7 +58,7 @@ def test_a_pack_with_fields_on_a_full_disk_goes_on(programs: Forks, source: Path
         packs.assert_whole_files()
         packs.assert_goes_on()
         failed += 1
-    tried("pack with fields that a full disk refuses a call", failed, "the error names the file; a second run finishes")
+    assert failed > 10
 
 
 def test_an_overwrite_removes_the_old_sidecars(programs: Forks, source: Path, place: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,33 @@ def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=r"none of the 1 samples could be packed; the first: nowhere\.jpg"):  # noqa: SIM117
         with fastpipe.Writer(tmp_path / "packed") as writer:
             writer.add("nowhere.jpg")
+
+
+def test_a_large_file_that_is_no_image_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = tmp_path / "film.mp4"
+    film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
+    os.truncate(film, 3 << 30)
+    tracemalloc.start()
+    with fastpipe.Writer(tmp_path / "packed", {"second": "image"}) as writer:
+        writer.add(film)
+        writer.add(jpeg_bytes(), second=film, key="film as a field")
+        writer.add(tmp_path, key="a folder")
+        writer.add(jpeg_bytes())
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+    reasons = rejected(tmp_path / "packed")
+    assert "ISO media file" in reasons[str(film)]
+    assert reasons["film as a field"].startswith("field second: ISO media file")
+    assert "is a folder" in reasons["a folder"]
+
+
+def test_a_writer_can_be_entered_again_after_an_exception(tmp_path: Path) -> None:
+    writer = fastpipe.Writer(tmp_path / "packed")
+    with pytest.raises(RuntimeError, match="stopped"), writer:
+        raise RuntimeError("stopped")
+    with writer:
+        writer.add(jpeg_bytes())
+    assert len(Index(tmp_path / "packed")) == 1
 
 
 def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:

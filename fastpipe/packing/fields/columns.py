@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, NamedTuple
 
@@ -15,20 +16,6 @@ from fastpipe.packing.fields.mask import png_header
 
 VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
 _INTEGERS = {"int": "<i8", "classes": "<i4"}
-
-
-class Piece(NamedTuple):
-    """What one sample adds to the columns of a field.
-
-    Attributes:
-        values: bytes of the values.
-        length: how many values these are, for the offsets.
-        labels: bytes of the boxes' labels.
-    """
-
-    values: bytes
-    length: int
-    labels: bytes = b""
 
 
 class Column(NamedTuple):
@@ -63,8 +50,14 @@ def columns(field: Field) -> tuple[Column, ...]:
     return (values, offsets) if field.kind == "classes" else (values,)
 
 
-def piece(kind: str, value: Stored, offset: int) -> Piece:
-    """What a value adds.
+@functools.cache
+def parts_of(kind: str) -> tuple[str, ...]:
+    """Of which parts the columns of a kind are made; boxes may have labels."""
+    return tuple(column.part for column in columns(Field("", kind, labelled=True)))
+
+
+def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
+    """The bytes that a value adds to each part.
 
     Args:
         kind: of the field.
@@ -76,19 +69,23 @@ def piece(kind: str, value: Stored, offset: int) -> Piece:
     """
     note, member = value
     if kind in ("text", "bytes"):
-        return Piece(member or b"", len(member or b""))
+        return _piece(member or b"", len(member or b""))
     if kind == "json":
         text = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
-        return Piece(text, len(text))
+        return _piece(text, len(text))
     if kind in ("mask", "image"):
-        return Piece(_record(member, offset), 1)
+        return _piece(_record(member, offset), 1)
     if kind == "boxes":
         boxes, labels = (note["boxes"], note.get("labels", [])) if note else ([], [])
-        return Piece(np.array(boxes, "<f4").tobytes(), len(boxes), np.array(labels, "<i8").tobytes())
+        return _piece(np.array(boxes, "<f4").tobytes(), len(boxes), np.array(labels, "<i8").tobytes())
     if kind in ("floats", "keypoints"):
-        return Piece(np.array(note or [], "<f4").tobytes(), len(note or []))
+        return _piece(np.array(note or [], "<f4").tobytes(), len(note or []))
     numbers = np.array([note] if kind == "int" else note or [], _INTEGERS[kind])
-    return Piece(numbers.tobytes(), len(numbers))
+    return _piece(numbers.tobytes(), len(numbers))
+
+
+def _piece(values: bytes, length: int, labels: bytes = b"") -> dict[str, bytes]:
+    return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
 
 
 def _record(data: bytes | None, offset: int) -> bytes:

@@ -20,7 +20,7 @@ import xxhash
 
 from fastpipe.format.fields import FIELDS_FOLDER, Field, sidecars
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.fields.columns import LABELS, LENGTHS, VALUES, Column, columns, piece
+from fastpipe.packing.fields.columns import LENGTHS, Column, columns, parts_of, piece
 from fastpipe.packing.output.files import PARTIAL, no_link, publish, sync_folder, whole_file
 
 _CHUNK_BYTES = 1 << 20
@@ -47,7 +47,7 @@ class Parts:
         self._finals: dict[tuple[str, str], Path] = {}
         try:
             for name in kinds:
-                for part in (VALUES, LENGTHS, LABELS):
+                for part in parts_of(kinds[name]):
                     final = part_file(folder, number, name, part)
                     self._finals[name, part] = final
                     self._files[name, part] = open(  # noqa: SIM115 (held until finish or discard)
@@ -66,9 +66,8 @@ class Parts:
         """
         for (name, kind), value, offset in zip(self._kinds.items(), values, offsets, strict=True):
             found = piece(kind, value, offset)
-            self._files[name, VALUES].write(found.values)
-            self._files[name, LENGTHS].write(found.length.to_bytes(8, "little"))
-            self._files[name, LABELS].write(found.labels)
+            for part in parts_of(kind):
+                self._files[name, part].write(found[part])
 
     def finish(self) -> dict[str, int]:
         """Gives the parts their names in the work folder.
