@@ -92,12 +92,12 @@ class PyEngine {
 };
 
 // What an array is to be filled with.
-RowKind kind_of(const py::array& images) {
+RowKind kind_of(const py::array& images, bool masks) {
   if ((images.flags() & py::array::c_style) != 0) {
     const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
-    if (bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
-    if (bytes && images.ndim() == 3) return RowKind::ids_u8;
-    if (py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
+    if (!masks && bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
+    if (masks && bytes && images.ndim() == 3) return RowKind::ids_u8;
+    if (masks && py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
   }
   throw py::value_error(
       "images: expected a C-contiguous array: uint8 (rows, height, width, 3) for pictures; uint8 or int32 (rows, "
@@ -108,10 +108,10 @@ RowKind kind_of(const py::array& images) {
 class PyJob {
  public:
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
-        bool exact, bool verify)
+        bool exact, bool verify, bool masks)
       : engine_(std::move(engine)), images_(std::move(images)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
-    const RowKind kind = kind_of(images_);
+    const RowKind kind = kind_of(images_, masks);
     const Size out = {static_cast<int>(images_.shape(2)), static_cast<int>(images_.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
@@ -248,9 +248,9 @@ void register_engine(py::module_& m) {
       .def("closed", [](const PyEngine& engine) { return engine.core().stopping(); });
 
   py::class_<PyJob>(m, "Job")
-      .def(
-          py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool>(),
-          "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a)
+      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool,
+                    bool>(),
+           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);

@@ -167,7 +167,7 @@ class Engine:
         tasks["png"] = records["format"] == PNG
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
-        return self._begin(tasks[there], out, exact=exact, positions=np.flatnonzero(there))
+        return self._begin(tasks[there], out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
 
     def _begin(
         self,
@@ -175,11 +175,12 @@ class Engine:
         out: NDArray[np.uint8] | NDArray[np.int32],
         *,
         exact: bool,
+        masks: bool = False,
         positions: NDArray[np.intp] | None = None,
     ) -> Job:
         self.check_usable()
         try:
-            return Job(_engine.Job(self._engine, tasks, out, exact, self._verify), positions)
+            return Job(_engine.Job(self._engine, tasks, out, exact, self._verify, masks), positions)
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 

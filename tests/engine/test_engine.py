@@ -176,7 +176,7 @@ class TestBindings:
         for images in wrong:
             with pytest.raises(ValueError, match=r"images|out_row|writ"):
                 pool.submit(plan, images, exact=True)
-        with pytest.raises(TypeError):
+        with pytest.raises(ValueError, match="images: expected"):
             pool.submit(plan, good.astype(np.float32), exact=True)  # type: ignore[arg-type]
         pool.close()
 
