@@ -19,7 +19,6 @@ from fastpipe.errors import PackError
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.source import reading
 from fastpipe.packing.source.kinds import Listing, list_sources
 
 CHANGED = "class-1/05.jpg"
@@ -110,16 +109,16 @@ def test_a_source_that_changes_before_it_is_read_stops_the_pack(
 
 def change_while_reading(monkeypatch: pytest.MonkeyPatch, file: Path, change: Callable[[Path], None]) -> None:
     """Reads come in halves from now on, and between the first two of one file that changes."""
-    real, looked_at, changed = os.read, file.stat(), []
+    real, looked_at, changed = os.pread, file.stat(), []
 
-    def half(handle: int, size_bytes: int) -> bytes:
-        data = real(handle, size_bytes // 2 + 1)
+    def half(handle: int, size_bytes: int, at: int) -> bytes:
+        data = real(handle, size_bytes // 2 + 1, at)
         if not changed and os.path.samestat(os.fstat(handle), looked_at):
             changed.append(file)
             change(file)
         return data
 
-    monkeypatch.setattr(reading.os, "read", half)
+    monkeypatch.setattr(os, "pread", half)
 
 
 @pytest.mark.parametrize("change", [shorten, rewrite, lose])

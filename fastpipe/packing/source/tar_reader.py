@@ -206,7 +206,7 @@ class TarFile:
 
 def shown(name: str, most: int = 120) -> str:
     """A name that may hold anything, for messages: in one line, short, with no byte that a terminal acts on."""
-    words = ascii(readable(name[: most + 1]))[1:-1]
+    words = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[1:-1]
     return words if len(words) <= most else words[:most] + "..."
 
 
