@@ -22,7 +22,7 @@ _TORCHVISION_COLOUR = frozenset(
 def mixes(augment: Augment) -> bool:
     """Whether an image of a batch becomes the mixture of two."""
     stages = [operation for operation in augment.operations if getattr(operation, "mixes", False)]
-    return bool(stages) or augment.mixing is not None
+    return bool(stages) or augment._chain.mixing is not None
 
 
 def moving_parts(augment: Augment) -> list[str]:

@@ -127,11 +127,6 @@ class Augment(torch.nn.Module):
         return any(operation.compiles for operation in self._chain.operations)
 
     @property
-    def mixing(self) -> Mixing | None:
-        """How images are mixed after normalising; None: not."""
-        return self._chain.mixing
-
-    @property
     def soft(self) -> bool:
         """Whether labels become soft: float32 (N, num_classes) instead of int64 (N,)."""
         return self._chain.mixing is not None or self.label_smoothing > 0

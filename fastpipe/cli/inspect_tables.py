@@ -22,6 +22,10 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     head.add_row("samples", f"{found.samples:,} in {count(found.shards, 'shard')}, {found.size_bytes:,} bytes")
     head.add_row("fingerprint", found.fingerprint)
     head.add_row("rejected", f"{found.counts['rejected']:,} at packing")
+    if found.unlabelled:
+        head.add_row("without label", f"{found.unlabelled:,}")
+    if found.fields:
+        head.add_row("fields", ", ".join(f"{name} ({kind})" for name, kind in found.fields.items()))
     classes = new_table("class", "samples", title=count(len(found.class_counts), "class"))
     ordered = list(found.class_counts.items())
     for name, samples in ordered[:_MOST_CLASSES]:

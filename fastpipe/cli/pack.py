@@ -48,8 +48,8 @@ def pack(
     src: Annotated[
         Path,
         typer.Argument(
-            help="A folder with one folder of images for each class, or a tar file, or a folder of tar files "
-            "(WebDataset)."
+            help="A folder with one folder of images for each class, or a folder of images without classes, or a tar "
+            "file, or a folder of tar files (WebDataset)."
         ),
     ],
     dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],

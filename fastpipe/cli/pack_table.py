@@ -25,6 +25,11 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes (as JPEG)")
         speed = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
+    if info.get("fields"):
+        table.add_row("fields", ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items()))
+    unlabelled = info["samples"] - sum(info["class_counts"])
+    if unlabelled:
+        table.add_row("no label", count(unlabelled, "sample"))
     changes = info["counts"]["reencoded"]
     if changes:
         kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())

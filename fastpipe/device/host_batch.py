@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
@@ -30,14 +28,6 @@ class HostFields:
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)
-
-    def batch(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """The batch, made of the arrays, images and labels as they are on the device."""
-        found: dict[str, Any] = {**tensors, **self.lists}
-        for name, counts in self.counts.items():
-            found[name] = list(torch.split(tensors[name], counts))  # views
-        found.update({name: tensors[name].permute(0, 3, 1, 2) for name in self.pictures})
-        return {name: found[name] for name in self.names}
 
 
 @dataclass(frozen=True)

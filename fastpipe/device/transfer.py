@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
-from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Mark, Stream
 from fastpipe.engine.stats import Stats
@@ -113,7 +114,7 @@ class Transfer:
             made: Batch = (images, labels)
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                made = batch.fields.batch({"image": images, "label": labels, "valid": valid, **fields})
+                made = _as_dict(batch.fields, {"image": images, "label": labels, "valid": valid, **fields})
             ready = self._stream.mark()
         self._working.append((first, ready))
         self._stats.transfer_s += copied - planned
@@ -154,3 +155,12 @@ class Transfer:
         while self._working and self._working[0][1].done():
             first, ready = self._working.popleft()
             self._stats.device_s += ready.since(first)
+
+
+def _as_dict(fields: HostFields, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """A batch of fields, made of its tensors on the device."""
+    found: dict[str, Any] = {**tensors, **fields.lists}
+    for name, counts in fields.counts.items():
+        found[name] = list(torch.split(tensors[name], counts))  # views
+    found.update({name: tensors[name].permute(0, 3, 1, 2) for name in fields.pictures})
+    return {name: found[name] for name in fields.names}

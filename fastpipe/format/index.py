@@ -120,6 +120,10 @@ class Index:
         """The label of each class name, as torchvision's ImageFolder has it."""
         return {name: label for label, name in enumerate(self.classes)}
 
+    def class_name(self, label: int) -> str:
+        """The name of a label; "" of NO_LABEL."""
+        return self.classes[label] if label != NO_LABEL else ""
+
     def __repr__(self) -> str:
         return (
             f"<fastpipe dataset {str(self.path)!r}: {len(self)} samples, "

@@ -13,9 +13,9 @@ from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.loading.field_options import field_reader
+from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import check_labelled, checked_crop, flip_probability, output_size
+from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe

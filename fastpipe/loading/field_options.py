@@ -65,6 +65,16 @@ def field_reader(
     )
 
 
+def check_labelled(index: Index, augment: Augment) -> None:
+    """Raises ConfigError where labels are to become soft, and samples have none."""
+    without = len(index) - sum(index.class_counts)
+    if augment.soft and without > 0:
+        raise ConfigError(
+            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {len(index):,} samples "
+            f"of {index.path} have no label; leave them out, or pack labels"
+        )
+
+
 def _check_augment(augment: Augment, kinds: dict[str, str]) -> None:
     if kinds and mixes(augment):
         raise ConfigError(

@@ -1,11 +1,9 @@
-"""Arguments for the output of a loader -> checked values: size, crop, mirroring, soft labels."""
+"""Arguments for the output of a loader -> checked values: size, crop, mirroring."""
 
 from __future__ import annotations
 
-from fastpipe.augment import Augment
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, RandomResizedCrop, Resize
 
 
@@ -53,13 +51,3 @@ def flip_probability(hflip: object, *, train: bool) -> float:
     if probability is not None and 0.0 <= probability <= 1.0:
         return probability
     raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
-
-
-def check_labelled(index: Index, augment: Augment) -> None:
-    """Raises ConfigError where labels are to become soft, and samples have none."""
-    without = len(index) - sum(index.class_counts)
-    if augment.soft and without > 0:
-        raise ConfigError(
-            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {len(index):,} samples "
-            f"of {index.path} have no label; leave them out, or pack labels"
-        )

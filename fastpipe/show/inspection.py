@@ -43,6 +43,8 @@ class Inspection:
     Attributes:
         samples, shards, size_bytes: in all; size_bytes counts the tar files.
         class_counts: samples by class name.
+        unlabelled: samples that have no class.
+        fields: what samples carry besides: kind by name.
         counts: what packing counted (rejected, encoded anew, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """
@@ -53,6 +55,8 @@ class Inspection:
     shards: int
     size_bytes: int
     class_counts: dict[str, int]
+    unlabelled: int
+    fields: dict[str, str]
     counts: dict[str, Any]
     bytes: Histogram
     width: Histogram
@@ -75,6 +79,8 @@ def inspect(index: Index) -> Inspection:
         shards=len(index.shards),
         size_bytes=sum(shard.size_bytes for shard in index.shards),
         class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
+        unlabelled=len(index) - sum(index.class_counts),
+        fields={name: field.kind for name, field in index.fields.items()},
         counts=index.counts,
         bytes=_histogram(rows["size"].astype(np.float64)),
         width=_histogram(width),
@@ -124,7 +130,7 @@ def write_contact_sheet(
         on_error="replace",
     ) as batches:
         images, labels = next(iter(batches))
-        captions = [batches.classes[label] for label in labels.tolist()]
+        captions = [batches.dataset.class_name(label) for label in labels.tolist()]
         replaced = batches.stats().replaced
     write_png(out, contact_sheet(images.permute(0, 2, 3, 1).contiguous().numpy(), captions))
     return len(captions), replaced

@@ -67,7 +67,7 @@ def write_preview(data: Path, out: Path, *, preset: str = "none", rows: int = 6,
         scale = photo.shape[1] / record["width"]
         boxes = np.stack([plan.crops.boxes[row] for plan in plans]) * scale
         cells += [fitted(photo, SIZE), fitted(with_boxes(photo, boxes), SIZE), *(images[row] for images in variants)]
-        captions += [index.classes[record["label"]], f"{record['width']} x {record['height']}"]
+        captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
         captions += [f"epoch {epoch}" for epoch in range(VARIANTS)]
     write_png(out, contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS))
     return count

@@ -14,7 +14,7 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
-from fastpipe.format.layout import DATASET_FILE, DATASET_VERSION, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.job import PackProgress
@@ -83,8 +83,7 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            with_fields = said.info["version"] != DATASET_VERSION
-            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=with_fields)
+            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields))
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:

@@ -281,3 +281,30 @@ def test_json_of_brackets_alone(dataset: Path, copied: Copy) -> None:
     add_fields(copy, [(Field("notes", "text"), ["[" * 100_000] * FLAT_IMAGES)])
     with pytest.raises(DatasetError, match="the value of sample 0 is no json"):
         open_column(Index(copy), Field("notes", "json")).take(np.array([0]))
+
+
+def failing_after(reads: int) -> Callable[[int, int, int], bytes]:
+    """os.pread, for so many calls."""
+    pread, left = os.pread, iter(range(reads))
+
+    def read(descriptor: int, size: int, offset: int) -> bytes:
+        if next(left, None) is None:
+            raise OSError(5, "Input/output error")
+        return pread(descriptor, size, offset)
+
+    return read
+
+
+@pytest.mark.parametrize("name", [field.name for field in FIELDS])
+def test_a_disk_that_fails(dataset: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """At each read in turn; afterwards the column works on."""
+    opened = column(dataset, name)
+    everyone = np.arange(FLAT_IMAGES)
+    for reads in range(len(Index(dataset).fields[name].files)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pread", failing_after(reads))
+            with pytest.raises(
+                DatasetError, match=rf"{name}\..*npy cannot be read: Input/output error, for .* at byte"
+            ):
+                opened.take(everyone)
+    opened.take(everyone)

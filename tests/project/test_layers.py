@@ -33,9 +33,9 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "packing/source": "",
     "packing/picture": "fastpipe._engine cv2 turbojpeg PIL",
-    "packing/fields": "fastpipe._engine PIL",
+    "packing/fields": "fastpipe._engine",
     "packing/output": "",
-    "packing": "PIL",
+    "packing": "",
     "": "",  # fastpipe/__init__.py: the public names
     "verify": "",
     "show": "cv2 torch",

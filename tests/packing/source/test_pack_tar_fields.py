@@ -88,6 +88,8 @@ def test_packing_tars_again_does_nothing_and_workers_do_not_matter(tmp_path: Pat
         shutil.copy(tar, tmp_path / "copy")
         shutil.move(tmp_path / "copy", tar)
     assert fastpipe.pack(source, tmp_path / "one", shard_size=100_000).already_packed
+    text = succeeded("pack", source, tmp_path / "command")
+    assert "json (json), seg (mask), txt (text)" in text
     assert "already packed" in succeeded("pack", source, tmp_path / "one", "--shard-size", "100kB")
 
 
@@ -129,7 +131,9 @@ def test_a_flat_folder_of_photos_packs(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / "photos" / f"{number}.jpg").write_bytes(jpeg_bytes(seed=number))
     (tmp_path / "photos" / "notes.txt").write_text("no photo")
-    succeeded("pack", tmp_path / "photos", tmp_path / "packed")
+    text = succeeded("pack", tmp_path / "photos", tmp_path / "packed")
+    assert "no label" in text
+    assert "fields" not in text
     index = Index(tmp_path / "packed")
     assert (len(index), index.classes, index.info["version"], dict(index.fields)) == (5, [], 2, {})
     assert index.records["label"].tolist() == [-1] * 5

@@ -167,6 +167,7 @@ def test_a_packed_dataset_that_is_damaged_is_no_source(tars: Path, tmp_path: Pat
     (tmp_path / "one" / shards[1]).rename(tmp_path / "away")
     refused(f"{shards[1]}: No such file")
     (tmp_path / "away").rename(tmp_path / "one" / shards[1])
+    shutil.rmtree(tmp_path / "one" / "fields")
     described.write_text('{"of": "another program"}')  # then these are tars like any others
     assert pack(tmp_path / "one", tmp_path / "two").info["classes"] == ["0", "1", "2", "3", "4"]
 

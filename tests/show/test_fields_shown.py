@@ -1,0 +1,70 @@
+"""Inspection and sheets of datasets with fields, and with samples that have no label."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import FLAT_IMAGES
+from rich.console import Console
+
+from fastpipe.cli.inspect_tables import inspection_tables
+from fastpipe.format.index import Index
+from fastpipe.show import inspection, preview
+from fastpipe.show.inspection import inspect, write_contact_sheet
+from fastpipe.show.preview import write_preview
+
+
+def table_of(data: Path) -> str:
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(inspection_tables(inspect(Index(data)), ascii_only=True))
+    return console.export_text()
+
+
+def test_inspect_names_the_fields(fielded: Path, flat: Path) -> None:
+    found = inspect(Index(fielded))
+    assert found.as_dict()["fields"]["boxes"] == "boxes"
+    assert found.fields["joints"] == "keypoints"
+    assert found.unlabelled == 0
+    assert "caption (text), boxes (boxes), plain (boxes), joints (keypoints)" in table_of(fielded)
+    plain = table_of(flat)
+    assert "fields" not in plain
+    assert "without label" not in plain
+
+
+def test_samples_without_a_label_have_no_class_in_a_sheet(
+    fielded: Path, copied: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = copied(fielded)
+    records = np.load(copy / "index.npy")
+    records["label"] = -1
+    np.save(copy / "index.npy", records)
+    told: list[list[str]] = []
+    for module in (inspection, preview):
+        sheet = module.contact_sheet
+
+        def noted(cells: Any, captions: list[str], *, sheet: Any = sheet, **options: Any) -> Any:
+            told.append(captions)
+            return sheet(cells, captions, **options)
+
+        monkeypatch.setattr(module, "contact_sheet", noted)
+    write_contact_sheet(copy, tmp_path / "sheet.png", count=6)
+    write_preview(copy, tmp_path / "preview.png", rows=2)
+    assert told[0] == [""] * 6
+    assert [caption for caption in told[1] if caption in Index(copy).classes] == []
+    assert told[1][0] == ""
+
+
+def test_inspect_counts_samples_without_a_label(fielded: Path, copied: Callable[[Path], Path]) -> None:
+    copy = copied(fielded)
+    file = copy / "dataset.json"
+    counts = Index(copy).class_counts
+    info = json.loads(file.read_text())
+    file.write_text(json.dumps(info | {"class_counts": [0, *info["class_counts"][1:]]}))
+    assert inspect(Index(copy)).unlabelled == counts[0] < FLAT_IMAGES
+    assert f"without label  {counts[0]}" in table_of(copy)
