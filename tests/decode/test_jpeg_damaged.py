@@ -15,7 +15,7 @@ from PIL import Image
 
 from fastpipe import _engine
 
-PLAIN_REASON = re.compile(r"the (JPEG|bytes) [a-zA-Z' ]+(: [^\n]+)?")
+PLAIN_REASON = re.compile(r"the (JPEG|picture|bytes) [a-zA-Z' ]+(: [^\n]+)?")
 WIDTH, HEIGHT = 57, 43
 
 

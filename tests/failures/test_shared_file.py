@@ -29,7 +29,7 @@ def test_workers_read_from_each_others_position() -> None:
                     self.file = open(self.path, "rb", buffering=0)
                 self.file.seek(8 * number)
                 time.sleep(1e-4)  # what a slower disk needs
-                return int(np.frombuffer(self.file.read(8), np.int64)[0]) == number
+                return self.file.read(8) == np.int64(number).tobytes()
 
         def wrong(early):
             loader = DataLoader(Records(path, early), 100, num_workers=2, multiprocessing_context="fork")

@@ -136,10 +136,10 @@ def test_augmentations_in_other_words(flat: Path, wrong: Any, words: str) -> Non
 
 def test_presets_are_those_of_augment() -> None:
     from fastpipe.augment.module import PRESETS
-    from fastpipe.show import preview
+    from fastpipe.cli import preview
 
     assert all(isinstance(getattr(fastpipe.Augment, name)(), fastpipe.Augment) for name in PRESETS)
-    assert set(PRESETS) - {"imagenet"} == set(preview.PRESETS) - {"none"}
+    assert set(PRESETS) - {"imagenet"} == set(preview._PRESETS) - {"none"}
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_objects_are_kept_for_the_next_build(built: Path) -> None:
     kept = {path.name.rpartition("-")[0] for path in OBJECTS.glob("*.o")}
-    assert kept == {path.stem for path in (ROOT / "csrc").rglob("*.cc")}
+    assert kept >= {path.stem for path in (ROOT / "csrc").rglob("*.cc")}
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import pytest
 from conftest import FLAT_IMAGES
 from rich.console import Console
 
+import fastpipe
 from fastpipe.cli.inspect_tables import inspection_tables
 from fastpipe.format.index import Index
-from fastpipe.show import inspection, preview
+from fastpipe.show import inspection, sheet
 from fastpipe.show.inspection import inspect, write_contact_sheet
-from fastpipe.show.preview import write_preview
 
 
 def table_of(data: Path) -> str:
@@ -45,16 +45,17 @@ def test_samples_without_a_label_have_no_class_in_a_sheet(
     records["label"] = -1
     np.save(copy / "index.npy", records)
     told: list[list[str]] = []
-    for module in (inspection, preview):
-        sheet = module.contact_sheet
+    contact_sheet = sheet.contact_sheet
 
-        def noted(cells: Any, captions: list[str], *, sheet: Any = sheet, **options: Any) -> Any:
-            told.append(captions)
-            return sheet(cells, captions, **options)
+    def noted(cells: Any, captions: list[str], **options: Any) -> Any:
+        told.append(captions)
+        return contact_sheet(cells, captions, **options)
 
+    for module in (inspection, sheet):
         monkeypatch.setattr(module, "contact_sheet", noted)
     write_contact_sheet(copy, tmp_path / "sheet.png", count=6)
-    write_preview(copy, tmp_path / "preview.png", rows=2)
+    with fastpipe.loader(copy, 2, size=64) as loader:
+        fastpipe.preview(loader, tmp_path / "preview.png", rows=2)
     assert told[0] == [""] * 6
     assert [caption for caption in told[1] if caption in Index(copy).classes] == []
     assert told[1][0] == ""
