@@ -29,7 +29,8 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("fields", ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items()))
     unlabelled = info["samples"] - sum(info["class_counts"])
     if unlabelled:
-        table.add_row("no label", count(unlabelled, "sample"))
+        hint = "" if info["classes"] else "; to give all one label, put the images into one subfolder: SRC/all/1.jpg"
+        table.add_row("no label", f"{count(unlabelled, 'sample')}, with label -1{hint}")
     changes = info["counts"]["reencoded"]
     if changes:
         kinds = ", ".join(f"{pictures:,} {reason}" for reason, pictures in changes.items())

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from cli_run import succeeded
+from pack_sources import jpeg_bytes
 
 from fastpipe.errors import PackError
 from fastpipe.packing.source.kinds import Listing, Source, list_sources, read_source
@@ -73,6 +75,13 @@ def test_a_flat_folder_has_no_classes(tmp_path: Path) -> None:
         ("2.jpg", -1),
         ("notes.txt", -1),
     }
+
+
+def test_a_pack_of_a_flat_folder_says_how_to_give_it_a_label(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "1.jpg").write_bytes(jpeg_bytes())
+    words = succeeded("pack", tmp_path / "source", tmp_path / "packed")
+    assert "1 sample, with label -1; to give all one label, put the images into one subfolder: SRC/all/1.jpg" in words
 
 
 def test_files_beside_the_class_folders_are_told_apart(tmp_path: Path) -> None:
