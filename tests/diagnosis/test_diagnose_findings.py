@@ -86,6 +86,16 @@ def test_a_gpu_without_pinned_memory() -> None:
     assert set(found(seen(pin_memory=True, accelerator=False))) == {"pin-without-gpu"}
 
 
+def test_a_few_idle_threads_are_nothing() -> None:
+    observation = seen()
+    for worker in observation.workers:
+        worker.snapshots.append(Snapshot(15, 50 << 20, 16, 1, 1))
+    assert "too-many-threads" not in found(observation)
+    for worker in observation.workers:
+        worker.fetches = [replace(fetch, cpu_s=0.05) for fetch in worker.fetches]
+    assert found(observation)["too-many-threads"].severity == "bad"
+
+
 def test_threads_of_other_libraries() -> None:
     observation = seen()
     for worker in observation.workers:

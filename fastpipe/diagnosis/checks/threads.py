@@ -22,10 +22,12 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     yield from _opencv(seen, snapshots, around)
     yield from _torch(seen, snapshots)
     threads = max(snapshot.threads or 0 for snapshot in snapshots)
-    if threads > _USUAL and threads * seen.num_workers > 2 * around.cpus:
+    busy = _parallel(seen) > 1.3
+    # Idle ones cost next to nothing; a spawned worker has some before torch limits them.
+    if threads > _USUAL and threads * seen.num_workers > (2 if busy else 8) * around.cpus:
         yield Finding(
             "too-many-threads",
-            Severity.BAD if _parallel(seen) > 1.3 else Severity.NOTE,
+            Severity.BAD if busy else Severity.NOTE,
             f"a worker has {threads} threads: {threads * seen.num_workers} in {count(seen.num_workers, 'worker')}, for "
             f"{count(around.cpus, 'CPU')} granted; while it makes a batch it uses {_parallel(seen):.1f} CPUs",
             "OpenBLAS, MKL and OpenMP start a thread for each CPU of the machine, in each worker; torch itself does "
