@@ -260,7 +260,7 @@ _FAULTY = {
             loss = model(images).mean()
             losses.append(loss)  # here
             seen += len(labels)
-            time.sleep(0.02)
+            time.sleep(0.1)  # memory is looked at a few times a second
     """,
     "slow-sampler": """
         from torch.utils.data import Sampler
