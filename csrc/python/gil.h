@@ -10,6 +10,8 @@
 #endif
 #include <unistd.h>
 
+#include <exception>
+
 namespace fastpipe {
 
 // Note [the end of the program]
@@ -25,11 +27,18 @@ inline bool in_main_thread() {
 #endif
 }
 
+// What `work` throws, such as a lack of memory, is thrown on with the GIL held: its way out runs Python's code.
 template <typename Work>
 void without_gil(Work work) {
   PyThreadState* const state = PyEval_SaveThread();
-  work();
+  std::exception_ptr thrown;
+  try {
+    work();
+  } catch (...) {
+    thrown = std::current_exception();
+  }
   PyEval_RestoreThread(state);
+  if (thrown) std::rethrow_exception(thrown);
 }
 
 }  // namespace fastpipe

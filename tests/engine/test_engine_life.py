@@ -15,6 +15,7 @@ import pytest
 from conftest import run_script
 from engine_jobs import images_for, plan_all, wait_done
 from patience import in_time
+from PIL import Image
 from soak import Tried, times
 
 from fastpipe.engine.engine import Engine
@@ -267,3 +268,30 @@ def test_a_libjpeg_that_a_program_loads_for_all_is_not_called(flat: Path, tmp_pa
     """
     done = run_script(script, flat, timeout_s=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_lack_of_memory_in_a_call_without_the_gil_is_a_memory_error(tmp_path: Path) -> None:
+    """It leaves C++ with the GIL held; without it, Python's objects may not be touched."""
+    script = """
+        import resource, sys
+        from pathlib import Path
+        import fastpipe
+        from fastpipe import _engine
+
+        jpeg = Path(sys.argv[1]).read_bytes()
+        status = Path("/proc/self/status").read_text().splitlines()
+        now = int(next(line.split()[1] for line in status if line.startswith("VmSize"))) << 10
+        resource.setrlimit(resource.RLIMIT_AS, (now + (24 << 20),) * 2)
+        for work in (_engine.transcode, lambda jpeg: _engine.decode(jpeg, region=(0, 0, 8, 8), method="libjpeg")):
+            try:
+                work(jpeg)
+            except (MemoryError, ValueError) as problem:
+                print(type(problem).__name__, "memory" in str(problem) or isinstance(problem, MemoryError))
+            else:
+                print("done")
+    """
+    Image.effect_noise((6000, 5000), 90).save(tmp_path / "large.jpg", progressive=True)
+    done = run_script(script, tmp_path / "large.jpg", timeout_s=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    first = done.stdout.splitlines()[0]
+    assert first in ("MemoryError True", "ValueError True")
