@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +20,10 @@ class Course:
     Args:
         upcoming: makes epochs.
         batches: an epoch.
+
+    Attributes:
+        position: where the loader stands.
+        lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
     def __init__(self, upcoming: Upcoming, batches: int) -> None:
@@ -26,7 +31,8 @@ class Course:
         self._batches = batches
         self._next = Position()  # where the next iteration begins
         self._begun = 0
-        self.position = Position()  # where the loader stands
+        self.position = Position()
+        self.lock = threading.RLock()
 
     @property
     def left(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -22,7 +21,7 @@ class Delivery:
 
     At the epoch's end those are of the next epoch.
 
-    Several threads may share one: each batch goes to one of them.
+    Several threads may share one: each batch goes to one of them. Iterators of one loader take turns, too.
 
     It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
     never use.
@@ -47,7 +46,6 @@ class Delivery:
         self._transfer = transfer
         self._stats = stats
         self._on_batch = on_batch
-        self._lock = threading.Lock()
         self._begun: tuple[StagedEpoch, Position] | None = None
         self._handed_out_at: float | None = None
         self._over = False  # by an error
@@ -62,7 +60,7 @@ class Delivery:
 
     @uncompiled
     def __next__(self) -> Batch:
-        with self._lock:
+        with self._course.lock:
             return self._next_batch()
 
     def _next_batch(self) -> Batch:

@@ -21,6 +21,8 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError, Index
+from fastpipe.loading.staged import StagedEpoch
+from fastpipe.loading.upcoming import Upcoming
 
 
 def threads() -> int:
@@ -171,7 +173,8 @@ def test_iteration_in_other_threads(textured: Path) -> None:
         for worker in workers:
             worker.join(30)
             assert not worker.is_alive()
-    for got, wanted in zip(results, expected, strict=True):
+    in_order = sorted(results, key=lambda epoch: int(epoch[0].sum()))  # who asks first gets the first epoch
+    for got, wanted in zip(in_order, sorted(expected, key=lambda epoch: int(epoch[0].sum())), strict=True):
         assert len(got) == len(wanted)
         assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
 
@@ -258,3 +261,25 @@ def test_threads_may_share_an_iterator(flat: Path) -> None:
             for thread in threads:
                 thread.join(30)
             assert sorted(seen) == list(range(FLAT_IMAGES))
+
+
+def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the count of epochs: none is given twice, however long it takes to begin one."""
+    take = Upcoming.take
+
+    def slow(upcoming: Upcoming, epoch: int, first: int) -> StagedEpoch:
+        time.sleep(0.05)
+        return take(upcoming, epoch, first)
+
+    monkeypatch.setattr(Upcoming, "take", slow)
+    with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
+        epochs: list[list[torch.Tensor]] = []
+        workers = [threading.Thread(target=lambda: epochs.append([images for images, _ in loader])) for _ in range(3)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(30)
+        loader.set_epoch(0)
+        expected = [[images for images, _ in loader] for _ in range(3)]
+    sums = sorted(tuple(int(images.sum()) for images in epoch) for epoch in epochs)
+    assert sums == sorted(tuple(int(images.sum()) for images in epoch) for epoch in expected)
