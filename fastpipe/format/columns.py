@@ -15,14 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, FIELDS_FOLDER, Field, sidecars
+from fastpipe.format.fields import FIELD_IMAGE_DTYPE, FIELDS_FOLDER, MOST_VALUE_BYTES, Field, sidecars
 from fastpipe.format.index import Index
 from fastpipe.format.open_file import OpenFile
 from fastpipe.format.read_at import read_at
 from fastpipe.format.records import Rows
-
-# The most that one sample's value may take: a file whose offsets lie must not cost its memory.
-MOST_VALUE_BYTES = 256 << 20
 
 _OFFSET_DTYPE = np.dtype("<i8")
 _HEADER_BYTES = 4096

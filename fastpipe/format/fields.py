@@ -15,6 +15,9 @@ FIELDS_FOLDER = "fields"
 
 KINDS = ("int", "floats", "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image")
 # Kinds whose values are members of the shard, and the endings of these; all others stand in KEY.json.
+# Of one sample's text, JSON or bytes: they are read whole. A file whose offsets lie must not cost memory.
+MOST_VALUE_BYTES = 256 << 20
+
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
 RESERVED = frozenset(["image", "label", "id", "key", "valid", "path", "reencoded", "cls", "jpg"])

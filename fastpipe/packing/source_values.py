@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.fields.values import MOST_VALUE_BYTES, take
+from fastpipe.format.fields import MOST_VALUE_BYTES
+from fastpipe.packing.fields.values import take
 from fastpipe.packing.source.kinds import read_source
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ import pytest
 import torch
 from checkout import ROOT, TESTS
 from conftest import FLAT_IMAGES, run_script
+from torchrun import torchrun
 
 import fastpipe
 
@@ -203,12 +203,9 @@ def test_training_with_the_loader(textured: Path, mode: str) -> None:
 
 def test_two_processes_on_one_gpu(flat: Path, tmp_path: Path) -> None:
     made = tmp_path / "made.pt"
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += [str(TESTS / "train_imagenet_rank.py"), str(tmp_path), str(flat), str(flat), "--checkpoint", str(made)]
-    command += ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    lines = [line for line in run.stdout.splitlines() if line.startswith("epoch")]
+    program, model = TESTS / "train_imagenet_rank.py", ["--model=resnet18", "--size=32", "--batch-size=16"]
+    printed = torchrun(program, tmp_path, flat, flat, "--checkpoint", made, *model, "--epochs=2", "--warmup=1")
+    lines = [line for line in printed.splitlines() if line.startswith("epoch")]
     assert [line.split(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
     assert f"of {FLAT_IMAGES} samples" in lines[-1]
     assert made.exists()

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.columns import MOST_VALUE_BYTES, BytesColumn, RaggedColumn, RowColumn, open_column
-from fastpipe.format.fields import FIELDS_FOLDER, Field
+from fastpipe.format.columns import BytesColumn, RaggedColumn, RowColumn, open_column
+from fastpipe.format.fields import FIELDS_FOLDER, MOST_VALUE_BYTES, Field
 from fastpipe.format.index import Index
 
 RNG = np.random.default_rng(8)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from checkout import TESTS
 from conftest import FLAT_IMAGES, flat_number
+from torchrun import torchrun
 
 import fastpipe
 
@@ -106,25 +107,9 @@ def test_canonical_nodes_keep_the_global_batches(flat: Path, monkeypatch: pytest
     assert global_batches(1, 1) == global_batches(2, 1) == global_batches(2, 2) == global_batches(4, 2)
 
 
-def torchrun(dataset: Path, out: Path, processes: int, *more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [str(PROGRAM), str(dataset), str(out), *more]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-    ) as run:
-        try:
-            output, _ = run.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
-            raise
-    return subprocess.CompletedProcess(command, run.returncode, output, "")
-
-
 @pytest.mark.parametrize("processes", [2, 4])
 def test_real_processes(flat: Path, tmp_path: Path, processes: int) -> None:
-    run = torchrun(flat, tmp_path, processes)
-    assert run.returncode == 0, run.stdout
+    torchrun(PROGRAM, flat, tmp_path, processes=processes, timeout_s=LIMIT_S)
     ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(processes)]
     assert len({len(batches) for batches in ranks}) == 1
     half = len(ranks[0]) // 2

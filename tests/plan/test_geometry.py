@@ -69,8 +69,12 @@ def random_boxes(rng: np.random.Generator, picture: tuple[int, int], count: int)
     return np.minimum(boxes, np.array([*picture, *picture], dtype=np.float32))
 
 
+# crop, size of the output, picture, flip, seed
+drawn = given(crops, st.tuples(outputs, outputs), st.tuples(sides, sides), st.booleans(), st.integers(0, 2**32))
+
+
 @settings(max_examples=300)
-@given(crops, st.tuples(outputs, outputs), st.tuples(sides, sides), st.booleans(), st.integers(0, 2**32))
+@drawn
 @example(Resize(), (10, 10), (3, 3), True, 0)  # 3 * float32(10 / 3) lies a bit beyond 10
 @example(CenterCrop(resize=1), (9, 4), (5, 700), True, 1)
 def test_boxes_are_torchvisions(
@@ -99,7 +103,7 @@ def test_boxes_are_torchvisions(
 
 
 @settings(max_examples=300)
-@given(crops, st.tuples(outputs, outputs), st.tuples(sides, sides), st.booleans(), st.integers(0, 2**32))
+@drawn
 def test_points_are_torchvisions(
     torchvision: ModuleType,
     v2: ModuleType,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,31 +10,19 @@ import pytest
 import torch
 from checkout import ROOT, TESTS
 from conftest import FLAT_IMAGES
+from torchrun import torchrun
 
 sys.path.append(str(ROOT / "examples"))
 
 import train_imagenet
 
 QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
-LIMIT_S = 300
 
 
 def trained_by_two(out: Path, *arguments: object) -> str:
     """Runs it under torchrun; returns what all processes printed."""
     out.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += [str(TESTS / "train_imagenet_rank.py"), str(out), *QUICK, *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-    ) as run:
-        try:
-            output, _ = run.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
-            raise
-    assert run.returncode == 0, output
-    return output
+    return torchrun(TESTS / "train_imagenet_rank.py", out, *QUICK, *arguments)
 
 
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
+from fastpipe.format.fields import MOST_VALUE_BYTES
 
-MOST_VALUE_BYTES = 1 << 28  # of a text, JSON or bytes: they are read whole, for one batch at a time
 MOST_CLASSES = 1_000_000
 
 
