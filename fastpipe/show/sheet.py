@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ _INK = (60, 60, 60)
 _FIRST_BOX, _OTHER_BOX, _OUTLINE = (255, 210, 0), (255, 255, 255), (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
+_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"  # of what its font has
 
 
 def contact_sheet(
@@ -105,7 +107,11 @@ def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int)
 
 
 def _fitting(caption: str, width: int) -> str:
-    text = caption.encode("ascii", "replace").decode()  # the font has no more
-    while text and cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0] > width:
-        text = text[:-1]
-    return text
+    """As much of a text as a width in pixels has room for."""
+    drawable = "".join(letter if letter.isprintable() else "?" for letter in caption)
+    text = drawable.encode(_ENCODING, "replace").decode(_ENCODING)
+
+    def length(letters: int) -> int:
+        return cv2.getTextSize(text[:letters], _FONT, _FONT_SCALE, 1)[0][0]
+
+    return text[: bisect_right(range(1, len(text) + 1), width, key=length)]

@@ -12,6 +12,7 @@ from cli_run import failed, fp, succeeded
 from numpy.typing import NDArray
 
 import fastpipe
+from fastpipe.show import sheet
 from fastpipe.show.marks import Marks, colour_of, with_marks
 from fastpipe.show.preview import SIZE, VARIANTS
 from fastpipe.show.sheet import contact_sheet
@@ -97,7 +98,7 @@ def test_boxes_are_drawn_around_the_objects(data: Path, tmp_path: Path) -> None:
         columns = np.flatnonzero(frame.sum(axis=0) > 0.6 * np.ptp(extent(there)[:2]))
         sides = np.array([rows[0], rows[-1], columns[0], columns[-1]])
         assert np.abs(sides - extent(there)).max() <= 2
-        inside = there & cv2.erode(there.astype(np.uint8), np.ones((40, 40)), borderValue=0) > 0
+        inside = cv2.erode(there.astype(np.uint8), np.ones((40, 40)), borderValue=0) > 0
         assert np.array_equal(bare[inside], marked[inside]), "a box is a frame"
 
 
@@ -205,6 +206,22 @@ def test_a_mark_at_the_border_is_cut_off_there() -> None:
     assert (result[-1, -1] == colour_of(1)).all()
     assert (result[10, 5] == colour_of(2)).all()
     assert (image == 128).all(), "the picture that was given stays as it is"
+
+
+@pytest.mark.parametrize("width", [0, 3, 57, 160, 10_000])
+def test_a_text_is_cut_where_the_next_letter_would_not_fit(width: int) -> None:
+    text = "größer 日本 a\tb\x00 \udcff, a cat on a chair"
+    shown = sheet._fitting(text, width)
+    whole = sheet._fitting(text, 100_000)
+    assert len(whole) == len(text)
+    assert whole.isprintable()
+
+    def length(part: str) -> int:
+        return cv2.getTextSize(part, cv2.FONT_HERSHEY_SIMPLEX, 0.4, 1)[0][0]
+
+    assert whole.startswith(shown)
+    assert not shown or length(shown) <= width
+    assert shown == whole or length(whole[: len(shown) + 1]) > width
 
 
 def test_notes_do_not_change_a_sheet_without_them() -> None:
