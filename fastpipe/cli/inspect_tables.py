@@ -16,7 +16,7 @@ _MOST_CLASSES = 20
 
 
 def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
-    """Counts, classes and histograms of a dataset; ascii_only: for terminals that have no block characters."""
+    """Counts, fields, classes and histograms of a dataset; ascii_only: for terminals that have no block characters."""
     head = Table.grid(padding=(0, 2))
     head.add_row("dataset", readable(found.path))
     head.add_row("samples", f"{found.samples:,} in {count(found.shards, 'shard')}, {found.size_bytes:,} bytes")
@@ -24,8 +24,6 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     head.add_row("rejected", f"{found.counts['rejected']:,} at packing")
     if found.unlabelled:
         head.add_row("without label", f"{found.unlabelled:,}")
-    if found.fields:
-        head.add_row("fields", ", ".join(f"{name} ({kind})" for name, kind in found.fields.items()))
     classes = new_table("class", "samples", title=count(len(found.class_counts), "class"))
     ordered = list(found.class_counts.items())
     for name, samples in ordered[:_MOST_CLASSES]:
@@ -38,12 +36,21 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     return Group(
         head,
         Text(),
-        classes,
+        *([classes] if found.class_counts else []),
+        *([_fields(found.fields)] if found.fields else []),
         _histogram("size in kB", found.bytes, 1e-3, bar),
         _histogram("width in pixels", found.width, 1, bar),
         _histogram("height in pixels", found.height, 1, bar),
         _histogram("megapixels", found.megapixels, 1, bar),
     )
+
+
+def _fields(kinds: dict[str, str]) -> RenderableType:
+    table = new_table("field", "kind", title=count(len(kinds), "field"))
+    table.columns[1].justify = "left"  # a word, not a figure
+    for name, kind in kinds.items():
+        table.add_row(name, kind)
+    return table
 
 
 def shuffle_table(report: ShuffleReport) -> RenderableType:

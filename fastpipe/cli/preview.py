@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from fastpipe.checks import whole
-from fastpipe.cli.console import Dataset, check_new, exit_codes, out
+from fastpipe.cli.console import Dataset, check_new, err, exit_codes, out
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError
+from fastpipe.format.index import Index
 
 # By the names of Augment's constructors.
 _PRESETS = {"none": "imagenet"} | {name: name for name in ("simclr", "randaugment", "trivial_augment")}
@@ -31,13 +32,20 @@ def preview(
     rows: Annotated[int, typer.Option(help="Number of photos.")] = 6,
     size: Annotated[int, typer.Option(help="Size of the crops in pixels, as in training.")] = 160,
     seed: Annotated[int, typer.Option(help="Seed of the loader; also selects the photos.")] = 0,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Fields to show: boxes, masks and points are drawn, texts and numbers stand below. Or none.",
+            show_default="all that the augmentation allows",
+        ),
+    ] = None,
 ) -> None:
     """Draw the images that the model sees: photos, their random crops, and their augmentation in eight epochs.
 
     Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
-    fastpipe.preview(loader) draws the same for a loader in your program.
+    Fields are drawn on the photo and on the crops. fastpipe.preview(loader) draws the same for your own loader.
     """
-    from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
     from fastpipe.show.preview import MOST_ROWS, VARIANTS
     from fastpipe.show.preview import preview as draw
@@ -48,10 +56,41 @@ def preview(
         check_new(out_file, overwrite=overwrite)
         whole("--size", size, least=1, most=2**15)
         made: Any = _augmentation(augment)
-        one = min(rows, len(Index(data)))
-        with loader(data, one, size=size, seed=seed, exact=True, augment=made) as photos:
+        index = Index(data)
+        names, left_out = _fields(index, fields, made)
+        more: dict[str, Any] = {"fields": ("image", "label", *names)} if names else {}
+        if any(index.fields[name].kind == "keypoints" for name in names):
+            more["flip_pairs"] = []  # a point keeps its colour
+        with loader(data, min(rows, len(index)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
             shown = draw(photos, out_file, rows=rows)
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")
+        if left_out:
+            err.print(f"fastpipe: without {', '.join(left_out)}: the augmentation may move pixels, or mixes images")
+
+
+def _fields(index: Index, asked: str | None, augmentation: Any) -> tuple[list[str], list[str]]:
+    """The fields to show, and those that cannot be shown with this augmentation."""
+    from fastpipe.augment import as_augment
+    from fastpipe.augment.annotations import mixes, moving_parts
+    from fastpipe.loading.fields import SPATIAL
+    from fastpipe.show.field_marks import VISIBLE, visible
+
+    if asked is None:
+        names = list(visible(index, tuple(index.fields)))
+        augment = as_augment(augmentation)
+        hidden = names if mixes(augment) else []
+        if moving_parts(augment):
+            hidden = hidden or [name for name in names if index.fields[name].kind in SPATIAL]
+        return [name for name in names if name not in hidden], hidden
+    names = [] if asked == "none" else [name.strip() for name in asked.split(",")]
+    for name in names:
+        if name not in visible(index, (name,)):
+            kinds = f"it is of kind {index.fields[name].kind}" if name in index.fields else "there is none of this name"
+            raise ConfigError(
+                f"--fields: expected fields of {index.path} of the kinds {', '.join(VISIBLE)}, got {name!r}: {kinds}. "
+                f"Pass {','.join(visible(index, tuple(index.fields))) or 'none'}"
+            )
+    return names, []
 
 
 def _augmentation(name: str) -> object:

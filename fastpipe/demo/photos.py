@@ -1,4 +1,4 @@
-"""Turns a seed and a count into an image folder of photo-like JPEG files in ten classes.
+"""Turns a seed and a count into an image folder of photo-like JPEG files in ten classes, and into their ground truth.
 
 Every photo is a pure function of (seed, index, label), so any number of workers writes the same bytes.
 """
@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import cv2
+import numpy as np
 
+from fastpipe.demo.coco import FIRST_CATEGORY, annotation, coco_lines
 from fastpipe.demo.render import DemoPhoto, make_photo
 from fastpipe.demo.shapes import CLASSES
 from fastpipe.errors import ConfigError
@@ -21,14 +24,19 @@ from fastpipe.errors import ConfigError
 __all__ = ["CLASSES", "MANIFEST", "DemoPhoto", "make_photo", "write_photos"]
 
 MANIFEST = "photos.json"
-"""Name of the file, beside the class folders, that says which photos a finished folder holds."""
+"""Name of the file, beside the class folders, that says which photos a finished folder holds; of ground truth, it is
+COCO's file."""
 
 _UNFINISHED = "photos.json.unfinished"  # stands in for MANIFEST while photos are being written
 _GENERATOR = 1  # raise when the same (seed, index, label) begins to give another photo
 
 
-def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -> int:
+def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1, truth: Path | None = None) -> int:
     """Write an image folder, FOLDER/CLASS/NNNNN.jpg; photo i has class i mod 10 and the number i.
+
+    The ground truth is a folder, too: TRUTH/CLASS/NNNNN.png is the mask of a photo's object, whose value there is the
+    class + 1, TRUTH/CLASS/NNNNN.txt is its caption, and TRUTH/photos.json has boxes, masks and captions in COCO's
+    format.
 
     Photos that an earlier, perhaps interrupted, call with the same seed wrote are kept, so a second call does
     no work and a call with a larger count adds to the folder. A file appears under its name only when it is
@@ -39,6 +47,7 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -
         count: number of photos in all, 1 or more.
         seed: seed of the dataset, 0 or more.
         workers: number of threads, 1 or more; it does not change what is written.
+        truth: where to write the ground truth: another folder, for which the same holds; None: nowhere.
 
     Returns:
         Number of photos written by this call.
@@ -51,19 +60,24 @@ def write_photos(folder: Path, count: int, *, seed: int = 0, workers: int = 1) -
             f"expected count >= 1, seed >= 0 and workers >= 1, got count {count}, seed {seed} and workers {workers}"
         )
     folder = Path(folder)
-    _claim(folder, count, seed)
-    missing = [index for index in range(count) if not _photo_path(folder, index).exists()]
+    for claimed in [folder] if truth is None else [folder, truth]:
+        _claim(claimed, count, seed)
+    new = sum(not _photo_path(folder, index).exists() for index in range(count))
+    missing = [index for index in range(count) if not all(path.exists() for path in _paths(folder, truth, index))]
     if missing:
         with _one_opencv_thread(), ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-demo") as pool:
             try:
-                for _ in pool.map(lambda index: _write_one(folder, seed, index), missing):
+                for _ in pool.map(lambda index: _write_one(folder, truth, seed, index), missing):
                     pass
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)  # else an interrupt would wait for every photo
                 raise
     _write_atomically(folder / MANIFEST, _manifest(count, seed))
     (folder / _UNFINISHED).unlink(missing_ok=True)
-    return len(missing)
+    if truth is not None and (truth / _UNFINISHED).exists():
+        _write_coco(truth, count, seed)
+        (truth / _UNFINISHED).unlink()
+    return new
 
 
 def is_photo_folder(folder: Path) -> bool:
@@ -75,9 +89,42 @@ def _photo_path(folder: Path, index: int) -> Path:
     return folder / CLASSES[index % len(CLASSES)] / f"{index:05d}.jpg"
 
 
-def _write_one(folder: Path, seed: int, index: int) -> None:
-    photo = make_photo(seed, index, index % len(CLASSES))
-    _write_atomically(_photo_path(folder, index), photo.jpeg)
+def _truth_paths(truth: Path, index: int) -> tuple[Path, Path]:
+    """The files of a photo's mask and caption."""
+    place = _photo_path(truth, index)
+    return place.with_suffix(".png"), place.with_suffix(".txt")
+
+
+def _paths(folder: Path, truth: Path | None, index: int) -> list[Path]:
+    """The file of a photo, and where there is ground truth its mask's and its caption's."""
+    return [_photo_path(folder, index), *(() if truth is None else _truth_paths(truth, index))]
+
+
+def _write_one(folder: Path, truth: Path | None, seed: int, index: int) -> None:
+    label = index % len(CLASSES)
+    photo = make_photo(seed, index, label)
+    _, mask = cv2.imencode(".png", photo.mask.astype(np.uint8) * np.uint8(label + FIRST_CATEGORY))
+    contents = (photo.jpeg, mask.tobytes(), photo.caption.encode())
+    for path, content in zip(_paths(folder, truth, index), contents, strict=False):
+        if not path.exists():
+            _write_atomically(path, content)
+
+
+def _write_coco(truth: Path, count: int, seed: int) -> None:
+    """Write COCO's file from the masks and captions that are there."""
+
+    def described(index: int) -> tuple[str, dict[str, Any]]:
+        mask, caption = _truth_paths(truth, index)
+        ids = cv2.imdecode(np.fromfile(mask, np.uint8), cv2.IMREAD_UNCHANGED)
+        if ids is None or not ids.any():
+            raise ConfigError(f"expected the mask of a demo photo in {mask}; delete {mask} and try again")
+        name = _photo_path(truth, index).relative_to(truth)
+        return name.as_posix(), annotation(index, index % len(CLASSES), ids != 0, caption.read_text())
+
+    unfinished = truth / f"{MANIFEST}.tmp"
+    with unfinished.open("w") as file:
+        file.writelines(coco_lines(_info(count, seed), map(described, range(count))))
+    os.replace(unfinished, truth / MANIFEST)
 
 
 def _write_atomically(path: Path, content: bytes) -> None:
@@ -87,9 +134,21 @@ def _write_atomically(path: Path, content: bytes) -> None:
     os.replace(unfinished, path)
 
 
+def _info(count: int, seed: int) -> dict[str, Any]:
+    return {"made_by": "fastpipe demo", "generator": _GENERATOR, "seed": seed, "count": count}
+
+
 def _manifest(count: int, seed: int) -> bytes:
-    fields = {"made_by": "fastpipe demo", "generator": _GENERATOR, "seed": seed, "count": count}
-    return (json.dumps(fields, indent=2) + "\n").encode()
+    return (json.dumps(_info(count, seed), indent=2) + "\n").encode()
+
+
+def _read_manifest(path: Path) -> Any:
+    """What `_info` gave; COCO's file has it in its first line, and need not be read further."""
+    with path.open("rb") as file:
+        first = file.readline()
+        if first.startswith(b'{"info"'):
+            return json.loads(first.rstrip(b",\n") + b"}")["info"]
+        return json.loads(first + file.read())
 
 
 def _claim(folder: Path, count: int, seed: int) -> None:
@@ -130,7 +189,7 @@ def _read_claim(folder: Path) -> tuple[int, int] | None:
         if not path.exists():
             continue
         try:
-            fields = json.loads(path.read_bytes())
+            fields = _read_manifest(path)
             generator, claim = int(fields["generator"]), (int(fields["seed"]), int(fields["count"]))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path} is not a list of demo photos ({error!r}); delete {folder}") from error

@@ -1,14 +1,16 @@
-"""Turns (seed, index, label) into one photo-like JPEG file in memory."""
+"""Turns (seed, index, label) into one photo-like JPEG file in memory, with the mask and the caption of its object."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import cv2
 import numpy as np
-from turbojpeg import TJPF_BGR, TJSAMP_444, TurboJPEG
+from numpy.typing import NDArray
+from turbojpeg import TJPF_BGR, TJSAMP_444, TJSAMP_GRAY, TurboJPEG
 
+from fastpipe.demo.caption import caption_of
 from fastpipe.demo.mix import PhotoPlan, draw_plan
 from fastpipe.demo.scene import Scene, paint_scene
 from fastpipe.demo.shapes import CLASSES
@@ -30,11 +32,15 @@ class DemoPhoto:
         jpeg: the complete baseline JPEG file.
         width: columns, pixels.
         height: rows, pixels.
+        mask: bool (height, width): where the object is.
+        caption: a few English words for the object, its colours and its place.
     """
 
     jpeg: bytes
     width: int
     height: int
+    mask: NDArray[np.bool_] = field(compare=False, repr=False)
+    caption: str
 
 
 @cache
@@ -116,4 +122,5 @@ def make_photo(seed: int, index: int, label: int) -> DemoPhoto:
     rng = np.random.default_rng((seed, index, label))
     plan = draw_plan(rng)
     scene = paint_scene(rng, plan.height, plan.width, CLASSES[label])
-    return DemoPhoto(_encode_to_size(scene, plan), plan.width, plan.height)
+    caption = caption_of(CLASSES[label], scene.colours, scene.mask, gray=plan.subsampling == TJSAMP_GRAY)
+    return DemoPhoto(_encode_to_size(scene, plan), plan.width, plan.height, scene.mask, caption)

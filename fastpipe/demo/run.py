@@ -70,11 +70,12 @@ def run_demo(
     """
     _check_ours(folder)
     workers = granted_cpus()
-    source, data, sheet = folder / "photos", folder / "packed", folder / "batch.png"
+    source, truth, data, sheet = folder / "photos", folder / "truth", folder / "packed", folder / "batch.png"
     folder.mkdir(parents=True, exist_ok=True)
 
     say(f"generating {photos} photos in {source} (synthetic: 1/f noise, lit shapes, texture; ten classes)")
-    written = write_photos(source, photos, workers=workers)
+    say(f"writing boxes, masks and captions of their objects to {truth} (photos.json: COCO's format)")
+    written = write_photos(source, photos, workers=workers, truth=truth)
     say(f"packing them into {data}")
     with packing() as on_progress:
         summary = pack(source, data, PackOptions(overwrite=True), on_progress=on_progress)

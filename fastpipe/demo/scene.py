@@ -29,10 +29,14 @@ class Scene:
     Attributes:
         smooth: float32 (height, width, 3), BGR, about 0..255: everything but the fine texture.
         texture: float32 (height, width, 3), BGR: fine texture and grain, to be added with some weight.
+        mask: bool (height, width): the pixels of which the object covers at least half.
+        colours: one or two BGR colours, about 0..255: the means of the object's surface, as it is lit.
     """
 
     smooth: NDArray[np.float32]
     texture: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    colours: list[NDArray[np.float64]]
 
 
 def _colour(rng: np.random.Generator) -> NDArray[np.float64]:
@@ -153,7 +157,9 @@ def _lit(cover: Field, side: float, light: NDArray[np.float64]) -> Field:
     return np.clip(resized(lit, height, width), 0.0, 1.0)
 
 
-def _lay_object(rng: np.random.Generator, planes: Planes, rough: Field, name: str, light: NDArray[np.float64]) -> None:
+def _lay_object(
+    rng: np.random.Generator, planes: Planes, rough: Field, name: str, light: NDArray[np.float64]
+) -> tuple[Field, Field | None]:
     """Lay the object with its shadow, shading and highlight, in place.
 
     Args:
@@ -162,6 +168,9 @@ def _lay_object(rng: np.random.Generator, planes: Planes, rough: Field, name: st
         rough: texture strength, changed.
         name: one of CLASSES.
         light: unit vector towards the light, x right, y down, z to the eye.
+
+    Returns:
+        How much of each pixel the object covers, and the share of its second colour there, if it has one.
     """
     _, height, width = planes.shape
     unit = min(height, width) / _REFERENCE_EDGE
@@ -193,6 +202,13 @@ def _lay_object(rng: np.random.Generator, planes: Planes, rough: Field, name: st
             surface += np.float32(end - start) * second_share * shade
         plane += mask * (surface - plane)
     rough += mask * (np.float32(rng.uniform(0.05, 0.45)) - rough)
+    return cover, second_share
+
+
+def _colours_of(planes: Planes, mask: NDArray[np.bool_], second_share: Field | None) -> list[NDArray[np.float64]]:
+    """The mean colour of the object, or of each of its two colours."""
+    parts = [mask] if second_share is None else [mask & (second_share < 0.5), mask & (second_share >= 0.5)]
+    return [planes[:, part].mean(axis=1, dtype=np.float64) for part in parts if part.any()]
 
 
 def _texture(rng: np.random.Generator, planes: Planes, rough: Field, light: NDArray[np.float64]) -> Planes:
@@ -239,9 +255,15 @@ def paint_scene(rng: np.random.Generator, height: int, width: int, name: str) ->
         for plane in planes:
             plane[:] = _lens_blur(plane, max(0.3, sigma))
         rough *= np.float32(rng.uniform(0.1, 0.7))
-    _lay_object(rng, planes, rough, name, light)
+    cover, second_share = _lay_object(rng, planes, rough, name, light)
     x = np.linspace(-1.0, 1.0, width, dtype=np.float32)[None, :]
     y = np.linspace(-1.0, 1.0, height, dtype=np.float32)[:, None]
     planes *= np.float32(1.06) - np.float32(rng.uniform(0.02, 0.14)) * (x * x + y * y)
     textures = _texture(rng, planes, rough, light)
-    return Scene(np.asarray(cv2.merge(list(planes))), np.asarray(cv2.merge(list(textures))))
+    mask = cover >= 0.5
+    return Scene(
+        np.asarray(cv2.merge(list(planes))),
+        np.asarray(cv2.merge(list(textures))),
+        mask,
+        _colours_of(planes, mask, second_share),
+    )

@@ -51,6 +51,9 @@ class FieldReader:
         names: the keys of a batch, checked, in order.
         layout: of boxes and points.
 
+    Attributes:
+        names: as given.
+
     Raises:
         DatasetError: a field's files are missing or damaged.
     """
@@ -62,7 +65,8 @@ class FieldReader:
         self._stored: dict[str, StoredImages] = {}
         own: dict[str, _Part] = {"id": _add_numbers, "key": partial(_add_paths, SourcePaths(index))}
         self._parts = [own.get(name, _nothing) if name in OWN else self._part(index, name) for name in names]
-        self._names = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
+        self.names = names
+        self._keys = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
 
     def read(self, rows: BatchPlan) -> HostFields:
         """The values for the rows of a batch.
@@ -70,7 +74,7 @@ class FieldReader:
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        values = HostFields(self._names, pictures=tuple(name for name, each in self._stored.items() if each.picture))
+        values = HostFields(self._keys, pictures=tuple(name for name, each in self._stored.items() if each.picture))
         geometry = self._geometry(rows) if self._spatial else None
         for part in self._parts:
             part(values, rows, geometry)

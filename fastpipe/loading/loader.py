@@ -127,7 +127,7 @@ class Loader:
         )
         self._transfer = transfer
         self._device = stream.device
-        self.look = Look(index, recipe, engine, stream, augment, watchdog)
+        self.look = Look(index, recipe, engine, stream, augment, watchdog, fields)
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled)
         self._watch = LoadWatch(snapshot, settings)

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.device.host_batch import HostBatch
 from fastpipe.device.streams import Stream
-from fastpipe.device.transfer import Batch, Transfer
+from fastpipe.device.transfer import Transfer
 from fastpipe.engine.engine import Engine
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.index import Index
+from fastpipe.loading.fields import FieldReader
+from fastpipe.loading.row_jobs import RowJobs
 from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A batch on the CPU.
+
+    Attributes:
+        plan: of its rows.
+        images: as the training loop gets them.
+        labels: as the training loop gets them.
+        fields: the values of fields by key, as the training loop gets them; none if it gets (images, labels).
+    """
+
+    plan: BatchPlan
+    images: torch.Tensor
+    labels: torch.Tensor
+    fields: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,7 +44,7 @@ class Look:
     """What a loader makes batches with.
 
     Attributes:
-        index, recipe, engine, stream, augment, watchdog: the loader's own.
+        index, recipe, engine, stream, augment, watchdog, fields: the loader's own.
     """
 
     index: Index
@@ -32,23 +53,32 @@ class Look:
     stream: Stream
     augment: Augment | None
     watchdog: Watchdog
+    fields: FieldReader | None
 
-    def at(self, samples: NDArray[np.int64], epoch: int) -> tuple[BatchPlan, Batch]:
+    def at(self, samples: NDArray[np.int64], epoch: int) -> Seen:
         """Decodes samples at full size and takes them through the loader's device and augmentation.
 
         Args:
             samples: (n,) int64 sample numbers.
             epoch: whose crops and augmentation.
 
-        Returns:
-            The crops, and the images and labels on the CPU.
-
         Raises:
             SampleError: a sample cannot be decoded.
+            DatasetError: a field cannot be read.
         """
         plan = EpochPlan(self.index, self.recipe, epoch).of(samples)
         images = self.stream.buffer((len(samples), *self.recipe.size, 3))
-        for row, reason in self.engine.decode(plan, images):
+        fields = None
+        jobs = [self.engine.submit(plan, images, exact=True)]
+        if self.fields is not None:
+            fields = self.fields.read(plan)
+            for name, out in self.fields.slots(len(samples)).items():
+                jobs.append(self.engine.submit_field(plan, self.fields.stored(name, samples), out))
+                fields.arrays[name] = out
+        job = RowJobs(jobs)
+        while not job.wait(1.0):
+            self.engine.check_usable()
+        for row, reason in job.errors():
             raise self.index.sample_error(int(samples[row]), reason)
         transfer = Transfer(
             self.stream,
@@ -58,5 +88,13 @@ class Look:
             stats=Stats(),
             watchdog=self.watchdog,
         )
-        made, labels = transfer.hand_over(transfer.begin(HostBatch(0, epoch, plan, images, plan.labels)))
-        return plan, (made.cpu(), labels.cpu())
+        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, fields))
+        batch = transfer.hand_over(staged)
+        values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
+        return Seen(plan, staged.images.cpu(), staged.labels.cpu(), values)
+
+
+def _on_cpu(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_cpu(each) for each in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value

@@ -35,8 +35,11 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     own code. Only the normalising by mean= and std= is undone. Yellow is the crop of epoch 0. With soft labels, a
     caption names the classes with the largest shares. The loader's own iteration does not change.
 
+    If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and on each crop as the
+    training loop gets them. Equal labels and ids have equal colours. Texts and numbers stand below the row, cut to fit.
+
     Args:
-        loader: made by fastpipe.loader, with any augment=.
+        loader: made by fastpipe.loader, with any augment= and fields=.
         out: the PNG.
         rows: number of photos, from 1 to 100. The loader's seed selects them.
 
@@ -46,30 +49,38 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     Raises:
         ConfigError: an argument is wrong, or the augmentation returns no images.
         SampleError: a photo cannot be decoded.
+        DatasetError: a field cannot be read.
     """
     if not isinstance(loader, Loader):
         raise ConfigError(
             f"preview: expected a loader, got {type(loader).__name__}; make one with fastpipe.loader(data, augment=...)"
         )
+    from fastpipe.show.field_marks import marks_of_row, of_samples, visible
+    from fastpipe.show.marks import with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     look, index = loader.look, loader.dataset
     count = min(whole("rows", rows, least=1, most=MOST_ROWS), len(index))
     samples = np.sort(np.random.default_rng(look.recipe.seed).choice(len(index), count, replace=False)).astype(np.int64)
     variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]
-    plans = [plan for plan, _ in variants]
-    shown = [_pixels(images, look.augment) for _, (images, _) in variants]
+    plan = variants[0].plan
+    shown = [_pixels(seen.images, look.augment) for seen in variants]
+    fields = visible(index, look.fields.names if look.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
-    for row in range(count):
-        record = plans[0].records[row]
-        photo = _photo(look, plans[0], row)
-        boxes = np.stack([plan.crops.boxes[row] for plan in plans]) * (photo.shape[1] / record["width"])
-        cells += [fitted(photo, SIZE), fitted(with_boxes(photo, boxes), SIZE)]
-        cells += [fitted(_shrunk(images[row]), SIZE) for images in shown]
+    notes: list[list[str]] = []
+    for row, (marks, lines) in enumerate(of_samples(index, plan, fields)):
+        record = plan.records[row]
+        photo = _photo(look, plan, row)
+        boxes = np.stack([seen.plan.crops.boxes[row] for seen in variants]) * (photo.shape[1] / record["width"])
+        cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
+        for seen, images in zip(variants, shown, strict=True):
+            moved = marks_of_row(seen.fields, row, fields, look.recipe.size)
+            cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
         captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
-        captions += [_caption(epoch, labels[row], index) for epoch, (_, (_, labels)) in enumerate(variants)]
-    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS))
+        captions += [_caption(epoch, seen.labels[row], index) for epoch, seen in enumerate(variants)]
+        notes.append(lines)
+    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS, notes=notes))
     return count
 
 

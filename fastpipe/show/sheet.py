@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,15 +21,19 @@ _INK = (60, 60, 60)
 _FIRST_BOX, _OTHER_BOX, _OUTLINE = (255, 210, 0), (255, 255, 255), (20, 20, 20)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _FONT_SCALE = 0.4
+_ENCODING = "utf-8" if int(cv2.__version__.partition(".")[0]) >= 5 else "ascii"  # of what its font has
 
 
-def contact_sheet(images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 8) -> NDArray[np.uint8]:
+def contact_sheet(
+    images: NDArray[np.uint8], captions: Sequence[str], *, columns: int = 8, notes: Sequence[Sequence[str]] = ()
+) -> NDArray[np.uint8]:
     """Lays pictures out in rows, each with its caption below.
 
     Args:
         images: (n, height, width, 3) uint8 RGB.
         captions: n texts; cut to the pictures' width.
         columns: pictures a row.
+        notes: for each row of pictures the same number of lines, which stand below it, cut to its width.
 
     Returns:
         (sheet height, sheet width, 3) uint8 RGB.
@@ -36,14 +41,17 @@ def contact_sheet(images: NDArray[np.uint8], captions: Sequence[str], *, columns
     count, height, width, _ = images.shape
     columns = min(columns, count)
     rows = -(-count // columns)
-    cell_h, cell_w = height + _CAPTION_HEIGHT + _GAP, width + _GAP
+    lines = len(notes[0]) if notes else 0
+    cell_h, cell_w = height + (1 + lines) * _CAPTION_HEIGHT + _GAP, width + _GAP
     sheet = np.full((rows * cell_h + _GAP, columns * cell_w + _GAP, 3), _BACKGROUND, dtype=np.uint8)
     for number, (image, caption) in enumerate(zip(images, captions, strict=True)):
         top, left = _GAP + number // columns * cell_h, _GAP + number % columns * cell_w
         sheet[top : top + height, left : left + width] = image
-        text = _fitting(caption, width)
-        place = (left, top + height + _CAPTION_HEIGHT - 5)
-        cv2.putText(sheet, text, place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+        _write(sheet, caption, left, top + height, width)
+    for row, texts in enumerate(notes):
+        top = _GAP + row * cell_h + height + _CAPTION_HEIGHT
+        for number, text in enumerate(texts):
+            _write(sheet, text, _GAP, top + number * _CAPTION_HEIGHT, columns * cell_w - _GAP)
     return sheet
 
 
@@ -92,8 +100,18 @@ def write_png(path: Path, image: NDArray[np.uint8]) -> None:
         raise FastpipeError(f"cannot write {path}: {problem.strerror}") from problem
 
 
+def _write(sheet: NDArray[np.uint8], text: str, left: int, top: int, width: int) -> None:
+    """A line of text, cut to a width in pixels."""
+    place = (left, top + _CAPTION_HEIGHT - 5)
+    cv2.putText(sheet, _fitting(text, width), place, _FONT, _FONT_SCALE, _INK, 1, cv2.LINE_AA)
+
+
 def _fitting(caption: str, width: int) -> str:
-    text = caption.encode("ascii", "replace").decode()  # the font has no more
-    while text and cv2.getTextSize(text, _FONT, _FONT_SCALE, 1)[0][0] > width:
-        text = text[:-1]
-    return text
+    """As much of a text as a width in pixels has room for."""
+    drawable = "".join(letter if letter.isprintable() else "?" for letter in caption)
+    text = drawable.encode(_ENCODING, "replace").decode(_ENCODING)
+
+    def length(letters: int) -> int:
+        return cv2.getTextSize(text[:letters], _FONT, _FONT_SCALE, 1)[0][0]
+
+    return text[: bisect_right(range(1, len(text) + 1), width, key=length)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
     folder = tmp_path / "new" / "demo"
     done = run_demo(folder, photos=40, say=said.append, packing=lambda: nullcontext(lambda now: seen.append(now.files)))
     assert done.written == 40
+    assert len(list((folder / "truth").rglob("*.png"))) == 40
+    assert len(json.loads((folder / "truth" / "photos.json").read_text())["annotations"]) == 40
     assert done.summary.info["samples"] == done.epoch_images == len(Index(done.data)) == 40
     assert done.summary.info["counts"]["rejected"] == 0
     assert len(Index(done.data).classes) == 10
@@ -51,7 +54,7 @@ def test_a_demo_does_the_main_job(tmp_path: Path, quick: list[tuple[Task, list[s
         assert sheet.size == (8 * 166 + 6, 5 * 184 + 6)
     assert [result.contender for result in done.results] == ["fastpipe", "torch-pil", "torch-cv2"]
     assert quick[0][0].data == str(done.data)
-    for word in ("photos", "packing", "epoch", "batch.png", "measuring"):
+    for word in ("photos", "packing", "epoch", "masks", "batch.png", "measuring"):
         assert any(word in line for line in said)
 
     before = modified(folder)
