@@ -18,8 +18,6 @@ from fastpipe.augment.kornia_fields import movable
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 SIZE = (32, 40)
-# torch says that a grid's corners changed, once a call; kornia's elastic transform leaves them open.
-ELASTIC = "ignore:Default grid_sample and affine_grid behavior:UserWarning"
 MOVING = [name for name, make in CASES.items() if "mask" in movable(make()) and "Sequential" not in name]
 
 
@@ -45,7 +43,6 @@ def test_the_table_has_all_modules_that_move() -> None:
     assert len(MOVING) == 17
 
 
-@pytest.mark.filterwarnings(ELASTIC)
 @pytest.mark.parametrize("name", MOVING)
 def test_no_value_is_asked_of_the_device(name: str) -> None:
     """The meta device has none: what asks raises."""
@@ -54,7 +51,6 @@ def test_no_value_is_asked_of_the_device(name: str) -> None:
     assert made.shape == moved(keyed(name), ids(4)).shape
 
 
-@pytest.mark.filterwarnings(ELASTIC)
 @pytest.mark.parametrize("name", MOVING)
 def test_ids_stay_ids(name: str) -> None:
     masks = ids(6, torch.int32)
@@ -64,7 +60,6 @@ def test_ids_stay_ids(name: str) -> None:
     assert torch.equal(masks, ids(6, torch.int32)), "its input is not overwritten"
 
 
-@pytest.mark.filterwarnings(ELASTIC)
 def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     masks = ids(11)
     expected = {name: moved(keyed(name), masks) for name in MOVING}
@@ -73,7 +68,6 @@ def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch)
         assert torch.equal(moved(keyed(name), masks), expected[name]), name
 
 
-@pytest.mark.filterwarnings(ELASTIC)
 def test_one_sample_gets_what_it_gets_among_others() -> None:
     masks = ids(3)
     for name in MOVING:
