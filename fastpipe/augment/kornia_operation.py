@@ -111,14 +111,14 @@ class Kornia(Operation):
 
     def move_points(self, points: Tensor, host: list[Call]) -> Tensor:
         """Points of the batch, (N, P, 2), moved as its images are."""
-        if self._mover is None:
+        if self._mover is None or self.moves.isdisjoint(("boxes", "keypoints")):
             return points
         alone = len(points) == 1
         if alone:
             points = points.repeat(2, 1, 1)
         for call in host:
-            if call.leaves is None or call.tree is None:  # drawn on the device, by modules that move no points
-                continue
+            assert call.leaves is not None  # only modules that move no points draw maps
+            assert call.tree is not None
             rows = slice(None) if call.rows is None else torch.from_numpy(call.rows)
             points[rows] = self._mover.points(points[rows], tree_unflatten(call.leaves, call.tree))
         return points[:1] if alone else points
