@@ -1,15 +1,20 @@
-"""An augmentation -> what it does to boxes, masks and points: nothing, unless it mixes images or moves pixels."""
+"""An augmentation -> what it does to boxes, masks and points: which it moves, and which it would make wrong."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
+from fastpipe.augment.kornia_fields import movable
+from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.module import Augment
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.policy import Policy
 
 # kornia's base of augmentations that change values and move nothing.
 _KORNIA_COLOUR = "IntensityAugmentationBase2D"
+_MIRRORING = ("RandomHorizontalFlip", "RandomVerticalFlip")
 _TORCHVISION_COLOUR = frozenset(
     [
         *("ColorJitter", "ConvertImageDtype", "GaussianBlur", "Grayscale", "Normalize", "RandomAdjustSharpness"),
@@ -25,16 +30,45 @@ def mixes(augment: Augment) -> bool:
     return bool(stages) or augment._chain.mixing is not None
 
 
-def moving_parts(augment: Augment) -> list[str]:
-    """The names of its operations that move pixels, or that may, as far as one can know."""
+@dataclass(frozen=True)
+class Moving:
+    """An operation that moves pixels, or that may, as far as one can know.
+
+    Attributes:
+        name: of it.
+        moves: the kinds of fields that it moves with the pixels.
+        could_move: those that it would move in a container that names them.
+        mirrors: it is there to make mirror images.
+    """
+
+    name: str
+    moves: frozenset[str] = frozenset()
+    could_move: frozenset[str] = frozenset()
+    mirrors: bool = False
+
+
+def moving_parts(augment: Augment) -> list[Moving]:
+    """Its operations that move pixels, or may."""
     found = []
     for operation in augment.operations:
         if isinstance(operation, Policy):
-            found.append("RandAugment or TrivialAugment")
+            found.append(Moving("RandAugment or TrivialAugment"))
         elif not isinstance(operation, Operation) or hasattr(operation, "module"):
             module = getattr(operation, "module", operation)
             if not _keeps_places(module):
-                found.append(type(module).__name__)
+                name = type(module).__name__
+                moves = operation.moves if isinstance(operation, Operation) else frozenset[str]()
+                found.append(Moving(name, moves, movable(module), name in _MIRRORING))
+    return found
+
+
+def mixing_ids(augment: Augment, size: tuple[int, int]) -> list[str]:
+    """The names of its operations that would make masks of `size` (height, width) with numbers that are no ids."""
+    found = []
+    for operation in augment.stages:
+        if isinstance(operation, Kornia) and operation.mixes_ids(size):
+            found.append(type(operation.module).__name__)
+        size = operation.size_after(size)
     return found
 
 

@@ -83,6 +83,25 @@ class Chain:
         count, _, height, width = out.shape
         return rows.view(count, height, width, 3).permute(0, 3, 1, 2).to(self.dtype)
 
+    def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
+        """(height, width) of what becomes of images of `size`."""
+        for operation in self.operations:
+            size = operation.size_after(size)
+        return size
+
+    def move_points(self, points: Tensor, plan: AugmentPlan) -> Tensor:
+        """Points (n, P, 2) of a batch -> where the operations move them."""
+        for operation, host in zip(self.operations, plan.hosts, strict=False):
+            points = operation.move_points(points, host)
+        return points
+
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """Masks (n, height, width) of ids -> the same, moved, in the same dtype."""
+        ids = masks[:, None].to(torch.float32, copy=True)  # holds 16 bits exactly
+        for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
+            ids = operation.move_masks(ids, host, tensors)
+        return ids[:, 0].to(masks.dtype)
+
     @property
     def _as_is(self) -> bool:
         """Whether nothing but the dtype changes after the operations, so that their results may be anything."""

@@ -82,15 +82,7 @@ def children(module: torch.nn.Module) -> list[torch.nn.Module] | None:
         return list(module)
     if not is_own(module) or type(module).__name__ not in _CONTAINERS:
         return None
-    keys = getattr(module, "data_keys", None)
-    if getattr(module, "random_apply", False):
-        return None
-    if type(module).__name__ == "AugmentationSequential" and [key.name for key in keys or ()] not in (
-        ["IMAGE"],
-        ["INPUT"],
-    ):
-        return None
-    return list(module.children())
+    return None if getattr(module, "random_apply", False) else list(module.children())
 
 
 def keep_apart(owner: torch.nn.Module, module: torch.nn.Module) -> None:

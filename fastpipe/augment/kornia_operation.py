@@ -2,6 +2,7 @@
 
     plan: which images it changes -> groups -> its own forward_parameters, with draws by sample -> small arrays
     run:  only those images -> the module, with these parameters
+    move: masks, boxes and points of only those images -> the module, with the same parameters
 
 Note [groups]: some draws of kornia's modules are made once a call: the order of ColorJitter's steps, the policy of
 TrivialAugment. A batch of other samples would get another. So each sample belongs to a group, by a hash; each group has
@@ -11,7 +12,7 @@ its draws belong to the batch, as asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 from fastpipe.augment import kornia_modules, placement
 from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
+from fastpipe.augment.kornia_fields import FieldKeys, FieldMover, movable
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
@@ -58,16 +60,19 @@ class Kornia(Operation):
 
     Args:
         module: with `forward_parameters`; see kornia_modules.is_planned.
+        keys: of the container that it is in: which fields it moves.
     """
 
     by_rows = False
     module: Any
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, keys: FieldKeys = FieldKeys()) -> None:  # noqa: B008
         super().__init__()
         kornia_modules.keep_apart(self, module)
         self._single = hasattr(module, "__batch_prob_generator__")  # else it chooses among other modules
         self._row_by_row = kornia_modules.draws_row_by_row(module)
+        self._mover = FieldMover(module, keys) if keys.kinds & movable(module) else None
+        self.moves = frozenset() if self._mover is None else self._mover.kinds
         self._natures: dict[tuple[int, int], Nature] = {}
         self._on_device: list[int] | None = None
 
@@ -102,6 +107,50 @@ class Kornia(Operation):
 
     def run(self, images: Tensor, first: int, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
         """Carries its calls out; raises ConfigError where it returns no batch."""
+        return self._carried_out(images, host, tensors, lambda part, parameters: self.module(part, params=parameters))
+
+    def move_points(self, points: Tensor, host: list[Call]) -> Tensor:
+        """Points of the batch, (N, P, 2), moved as its images are."""
+        if self._mover is None or self.moves.isdisjoint(("boxes", "keypoints")):
+            return points
+        alone = len(points) == 1
+        if alone:
+            points = points.repeat(2, 1, 1)
+        for call in host:
+            assert call.leaves is not None  # only modules that move no points draw maps
+            assert call.tree is not None
+            rows = slice(None) if call.rows is None else torch.from_numpy(call.rows)
+            points[rows] = self._mover.points(points[rows], tree_unflatten(call.leaves, call.tree))
+        return points[:1] if alone else points
+
+    def move_masks(self, masks: Tensor, host: list[Call], tensors: Mapping[str, Tensor]) -> Tensor:
+        """Masks of the batch, (N, 1, height, width), moved as its images are."""
+        if self._mover is None or "mask" not in self.moves:
+            return masks
+        return self._carried_out(masks, host, tensors, self._mover.masks)
+
+    @torch.no_grad()
+    def mixes_ids(self, size: tuple[int, int]) -> bool:
+        """Whether masks of `size` get numbers that are no ids, as those between two: tried on two masks of 1 and 2."""
+        if self._mover is None or "mask" not in self.moves:
+            return False
+        kornia_modules.place(self.module, _CPU)
+        seeds = Draws(np.arange(1000), seed=0, epoch=0, batch=0).sample_bits(Stream.MODULE, 0).view(np.int64)
+        changed = self._changed(seeds, 0, size)[:2]
+        if len(changed) < 2:
+            return False
+        ids = torch.randint(1, 3, (2, 1, *size), generator=torch.Generator("cpu").manual_seed(0), device=_CPU)
+        made = self._mover.masks(ids.to(torch.float32), self._drawn(seeds[changed], 0, size))
+        return not torch.equal(made, made.round())
+
+    def _carried_out(
+        self,
+        images: Tensor,
+        host: list[Call],
+        tensors: Mapping[str, Tensor],
+        act: Callable[[Tensor, Any], object],
+    ) -> Tensor:
+        """Does something with the images, or the masks, and the parameters of each call."""
         kornia_modules.place(self.module, images.device)
         alone = len(images) == 1
         if alone:
@@ -112,7 +161,9 @@ class Kornia(Operation):
             rows, parts = given.get("rows"), self._in_parts(images, call)
             for begin, end in parts:
                 part = images[begin:end] if rows is None else images.index_select(0, rows[begin:end])
-                made = checked_result(self.module, self._called(part, call, given, begin, end), len(part))
+                made = checked_result(
+                    self.module, act(part, self._parameters_of(part, call, given, begin, end)), len(part)
+                )
                 if rows is not None:
                     images.index_copy_(0, rows[begin:end], made.to(images.dtype))
                 elif len(parts) > 1:
@@ -183,22 +234,22 @@ class Kornia(Operation):
     def _draws(self, seeds: NDArray[np.int64], seed: int) -> BySample:
         return BySample(torch.from_numpy(seeds), generator=torch.Generator("cpu").manual_seed(seed), onto=_CPU)
 
-    def _called(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> object:
-        """Calls the module with images that belong to the rows from begin to end of a call."""
+    def _parameters_of(self, images: Tensor, call: Call, given: Mapping[str, Tensor], begin: int, end: int) -> Any:
+        """Its parameters for images, or masks, that belong to the rows from begin to end of a call."""
+        size = images.shape[2], images.shape[3]
         if call.leaves is None or call.tree is None:
             generator = torch.Generator("cpu" if images.device.type == "meta" else images.device)
             with BySample(given["seeds"][begin:end], generator=generator.manual_seed(call.seed), onto=images.device):
-                parameters = self.module.forward_parameters(images.shape)
-            return self.module(images, params=parameters)
+                return self.module.forward_parameters(torch.Size((len(images), 3, *size)))
         leaves = list(call.leaves)
         if images.device != _CPU and self._single:
             if self._on_device is None:
-                self._on_device = computed_with(self.module, images, call.leaves, call.tree)
+                self._on_device = computed_with(self.module, self._mover, images, call.leaves, call.tree)
             for place in self._on_device:
                 leaves[place] = given[str(place)]
-        for place in self._nature((images.shape[2], images.shape[3])).by_row or ():
+        for place in self._nature(size).by_row or ():
             leaves[place] = leaves[place][begin:end]
-        return self.module(images, params=tree_unflatten(leaves, call.tree))
+        return tree_unflatten(leaves, call.tree)
 
     def _tensors(self, leaves: list[Any]) -> list[int]:
         """The places of the parameters that may go to the device; those of a module that chooses others stay."""

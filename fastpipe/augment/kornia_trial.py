@@ -12,6 +12,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.kornia_fields import FieldMover
 
 _LARGEST = 2**13  # numbers a sample; a module with a larger parameter draws it on the device
 _CPU, _META = torch.device("cpu"), torch.device("meta")
@@ -58,12 +59,14 @@ def nature_of(module: Any, size: tuple[int, int]) -> Nature:
     return Nature(others > 0, large, after, by_row)
 
 
-def computed_with(module: torch.nn.Module, images: Tensor, leaves: list[Any], tree: TreeSpec) -> list[int]:
-    """The places of the parameters that it only computes with, tried on tensors without data.
+def computed_with(
+    module: torch.nn.Module, mover: FieldMover | None, images: Tensor, leaves: list[Any], tree: TreeSpec
+) -> list[int]:
+    """The places of the parameters that it, and its mover of masks, only compute with, tried on tensors without data.
 
     A module that asks for the value of a parameter on a device would wait for it there.
     """
-    module = copy.deepcopy(module)
+    module, mover = copy.deepcopy((module, mover))  # one copy of the module that both have
     kornia_modules.place(module, _META)
     images = torch.empty_like(images, device=_META)
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -72,6 +75,8 @@ def computed_with(module: torch.nn.Module, images: Tensor, leaves: list[Any], tr
         trial = [leaf.to(_META) if place in wanted else leaf for place, leaf in enumerate(leaves)]
         try:
             module(images, params=tree_unflatten(trial, tree))
+            if mover is not None and "mask" in mover.kinds:
+                mover.masks(images[:, :1], tree_unflatten(trial, tree))
         except Exception:  # kornia has many for tensors of two devices, and torch for values that are not there
             return False
         return True

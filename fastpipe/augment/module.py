@@ -14,6 +14,8 @@ from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
 from fastpipe.augment.mixing import Mixing
+from fastpipe.augment.moving import moved
+from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     check_normalised_once,
     checked_dtype,
@@ -29,6 +31,7 @@ from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key
+from fastpipe.plan.placed import Boxes, Points
 
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
 
@@ -159,6 +162,50 @@ class Augment(torch.nn.Module):
             seed, epoch, batch: keys of the draws; batch is the number of the global batch in its epoch.
         """
         return self._chain.plan(Draws(samples, seed=seed, epoch=epoch, batch=batch), (int(size[0]), int(size[1])))
+
+    @property
+    def moves(self) -> frozenset[str]:
+        """The kinds of fields that move with images: "mask", "boxes", "keypoints"."""
+        return frozenset[str]().union(*(operation.moves for operation in self._chain.operations))
+
+    @property
+    def stages(self) -> tuple[Operation, ...]:
+        """What happens between uint8 and normalising, in order."""
+        return self._chain.operations
+
+    @torch.no_grad()
+    def move_places(
+        self, plan: AugmentPlan, boxes: Mapping[str, Boxes], points: Mapping[str, Points]
+    ) -> tuple[Mapping[str, Boxes], Mapping[str, Points]]:
+        """Moves the boxes and points of a batch as `carry_out` moves its images; on the host.
+
+        Args:
+            plan: of this batch.
+            boxes, points: by name, in pixels of the images before the augmentation.
+
+        Returns:
+            The same boxes and points in pixels of the images after it. Boxes are cut off at the border; one that left
+            the image has no width or no height.
+        """
+        if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
+            return boxes, points
+        return moved(self._chain, plan, boxes, points)
+
+    @torch.no_grad()
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Moves masks as `carry_out` moves images, on their device, in its current stream.
+
+        Args:
+            masks: (N, height, width) of ids.
+            plan, tensors: as for `carry_out`.
+
+        Returns:
+            (N, height, width) of the images after the augmentation; the same dtype.
+        """
+        if "mask" not in self.moves:
+            return masks
+        with without_autocast(masks.device):
+            return self._chain.move_masks(masks, plan, plan.split(tensors))
 
     @torch.no_grad()
     def carry_out(

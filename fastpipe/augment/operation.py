@@ -24,12 +24,14 @@ class Operation(torch.nn.Module, ABC):
     Attributes:
         by_rows: a batch may be given in parts; False: only whole.
         fresh: what it returns may be overwritten; False: it may be its maker's.
+        moves: the kinds of fields that `move_points` and `move_masks` change.
         mixes: it mixes images, so it also has `mixed_labels`, and labels become soft.
         compiles: functions are compiled before they run.
     """
 
     by_rows = True
     fresh = True
+    moves: frozenset[str] = frozenset()
     mixes = False
     compiles = False
 
@@ -56,6 +58,19 @@ class Operation(torch.nn.Module, ABC):
     def size_after(self, size: tuple[int, int]) -> tuple[int, int]:
         """(height, width) of what it returns for images of `size`."""
         return size
+
+    def move_points(self, points: Tensor, host: Any) -> Tensor:
+        """Moves points as `run` moves pixels, on the CPU.
+
+        Args:
+            points: (N, P, 2) float32 x, y of the whole batch, from the centre of the first pixel; may be overwritten.
+            host: of the batch's step.
+        """
+        return points
+
+    def move_masks(self, masks: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
+        """Moves masks (N, 1, height, width) float32 of the whole batch as `run` moves pixels; may overwrite them."""
+        return masks
 
     def mixed_labels(self, labels: Tensor, host: Any, tensors: Mapping[str, Tensor]) -> Tensor:
         """Mixes soft labels, (n, classes) float32, as `run` mixes images."""

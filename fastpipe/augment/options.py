@@ -10,6 +10,7 @@ import torch
 
 from fastpipe.augment import kornia_modules
 from fastpipe.augment.foreign import Foreign
+from fastpipe.augment.kornia_fields import FieldKeys, field_keys
 from fastpipe.augment.kornia_mixing import KorniaMixing
 from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
@@ -41,15 +42,16 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
             )
         if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
-    return [stage for module in operations for stage in _stages(module)]
+    return [stage for module in operations for stage in _stages(module, FieldKeys())]
 
 
-def _stages(module: torch.nn.Module) -> list[Operation]:
-    """A module, or the modules of a container that only calls them in turn -> stages."""
+def _stages(module: torch.nn.Module, keys: FieldKeys) -> list[Operation]:
+    """A module, or the modules of a container that only calls them in turn -> stages; `keys` are of those around it."""
     if isinstance(module, Operation):
         return [module]
+    keys = keys if keys.kinds else field_keys(module)
     if (inside := kornia_modules.children(module)) is not None:
-        return [stage for child in inside for stage in _stages(child)]
+        return [stage for child in inside for stage in _stages(child, keys)]
     if kornia_modules.mixes(module):
         return [KorniaMixing(module)]
     hidden = [type(part).__name__ for part in module.modules() if kornia_modules.mixes(part)]
@@ -60,7 +62,7 @@ def _stages(module: torch.nn.Module) -> list[Operation]:
         )
     if kornia_modules.is_policy(module):
         kornia_modules.recommend_presets(type(module).__name__)
-    return [Kornia(module) if kornia_modules.is_planned(module) else Foreign(module)]
+    return [Kornia(module, keys) if kornia_modules.is_planned(module) else Foreign(module)]
 
 
 def check_normalised_once(operations: list[Operation], mean: object) -> None:

@@ -9,6 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.placed import Boxes, Points
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How boxes are handed out.
+
+    Attributes:
+        boxes: "list", one tensor a sample; "flat", one tensor and offsets; "pad", one tensor and counts.
+        min_box_size: boxes of less width or height in the row are dropped.
+        min_box_area: boxes of a smaller area are dropped.
+    """
+
+    boxes: str = "list"
+    min_box_size: float = 1.0
+    min_box_area: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -18,6 +34,9 @@ class HostFields:
     Attributes:
         names: the keys of the batch, in order, "image" and "label" among them.
         pictures: of the arrays' keys, those of (n, height, width, 3) that become (n, 3, height, width), as images do.
+        masks: of the arrays' keys, those of (n, height, width) ids.
+        layout: of boxes.
+        boxes, points: by name of the field; they become arrays when nothing moves them any more.
         arrays: what goes to the device, by key.
         counts: of the keys that become one tensor a sample: how many rows each sample has.
         lists: what stays on the host, by key.
@@ -25,6 +44,10 @@ class HostFields:
 
     names: tuple[str, ...]
     pictures: tuple[str, ...] = ()
+    masks: tuple[str, ...] = ()
+    layout: Layout = field(default_factory=Layout)
+    boxes: dict[str, Boxes] = field(default_factory=dict)
+    points: dict[str, Points] = field(default_factory=dict)
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)

@@ -14,15 +14,18 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
+from fastpipe.device.field_layout import lay_out
 from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Stream
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.plan.placed import Boxes, Points
 
 Batch = Any  # (images, labels); or a dict, where fields were asked for
 
+Places = tuple[Mapping[str, Boxes], Mapping[str, Points]]
 HostMemory = tuple[NDArray[np.uint8], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
@@ -139,6 +142,10 @@ class Transfer:
             plan = self._augment.plan(batch.plan.samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
             arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
         if batch.fields is not None:
+            places: Places = batch.fields.boxes, batch.fields.points
+            if self._augment is not None and plan is not None:
+                places = self._augment.move_places(plan, *places)
+            lay_out(batch.fields, *places, len(batch.labels))
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
         with self._stream.work():
@@ -151,6 +158,9 @@ class Transfer:
             made: Batch = (images, labels)
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
+                if self._augment is not None and plan is not None:
+                    for name in batch.fields.masks:
+                        fields[name] = self._augment.move_masks(fields[name], plan, drawn)
                 made = _as_dict(batch.fields, {"image": images, "label": labels, "valid": valid, **fields})
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))

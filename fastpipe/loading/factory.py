@@ -81,7 +81,8 @@ def loader(
             "cuda" is the current GPU; if that is cuda:0 and a launcher set LOCAL_RANK, the GPU of that number.
         augment: the augmentation of each batch on the device: modules, for example kornia's, one or a list of them,
             or a fastpipe.Augment. Modules mean fastpipe.Augment(modules), so the result is normalised with ImageNet's
-            mean and standard deviation. None: batches stay uint8.
+            mean and standard deviation. In kornia's AugmentationSequential(..., data_keys=["input", "mask",
+            "bbox_xyxy", "keypoints"]), they move masks, boxes and points with the images. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
             CenterCrop and Resize are always exact, and so is evaluation.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastpipe.augment import Augment
-from fastpipe.augment.annotations import mixes, moving_parts
+from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts
+from fastpipe.augment.kornia_fields import DATA_KEYS
 from fastpipe.checks import choice, real_number, whole
+from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, Layout, chosen_names
+from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, chosen_names
 from fastpipe.plan.batch import Recipe
 
 LAYOUTS = ("list", "flat", "pad")
@@ -51,18 +53,18 @@ def field_reader(
             f'fields: expected "image" among them, got {tuple(names)!r}; for samples without their images: '
             "fastpipe.Dataset(data, fields=...)"
         )
+    mirroring = [] if augment is None else [part.name for part in moving_parts(augment) if part.mirrors]
+    mirroring += ["hflip"] if recipe.flip > 0 else []
     for name, kind in kinds.items():
-        if kind == "keypoints" and pairs is None and recipe.flip > 0:
+        if kind == "keypoints" and pairs is None and mirroring:
             raise ConfigError(
-                f"fields: {name!r} has points, and hflip mirrors images: a left eye would become a right eye. Pass "
-                "flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if there are "
-                "none; or hflip=False"
+                f"fields: {name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a right "
+                "eye. Pass flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if "
+                f"there are none; or {'hflip=False' if recipe.flip > 0 else f'leave {mirroring[-1]} out'}"
             )
     if augment is not None:
-        _check_augment(augment, kinds)
-    return FieldReader(
-        index, recipe, names, Layout(layout.boxes, layout.min_box_size, layout.min_box_area, pairs or ())
-    )
+        _check_augment(augment, kinds, recipe.size)
+    return FieldReader(index, recipe, names, layout, pairs or ())
 
 
 def check_labelled(index: Index, augment: Augment) -> None:
@@ -75,20 +77,38 @@ def check_labelled(index: Index, augment: Augment) -> None:
         )
 
 
-def _check_augment(augment: Augment, kinds: dict[str, str]) -> None:
+def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int]) -> None:
     if kinds and mixes(augment):
         raise ConfigError(
             f"augment: mixup and cutmix mix two samples, but not their fields {', '.join(kinds)}; ask for image and "
             "label only, or leave the mixing out"
         )
-    spatial = [name for name, kind in kinds.items() if kind in SPATIAL]
-    moving = moving_parts(augment)
-    if spatial and moving:
+    for part in moving_parts(augment):
+        left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
+        if left:
+            raise ConfigError(
+                f"augment: {part.name} may move pixels, but {', '.join(left)} would stay in place. {_way(part, left)}"
+            )
+    if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
         raise ConfigError(
-            f"augment: {', '.join(moving)} may move pixels, but {', '.join(spatial)} would stay in place. Pass an "
-            "augmentation that changes colours only, such as Augment.simclr(), or call the module in the training "
-            "loop with the fields"
+            f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates or fills with a "
+            "fraction. Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also "
+            "interpolates if the image is smaller than the crop: pass pad_if_needed=True"
         )
+
+
+def _way(part: Moving, left: Mapping[str, str]) -> str:
+    """What to do about fields that an augmentation leaves in place."""
+    if part.could_move >= set(left.values()):
+        keys = sorted(part.moves | set(left.values()))
+        return (
+            f"Let kornia move them: kornia.augmentation.AugmentationSequential({part.name}(...), "
+            f"data_keys={['input', *(DATA_KEYS[kind] for kind in keys)]})"
+        )
+    return (
+        "Pass an augmentation that changes colours only, such as Augment.simclr(), or call the module in the training "
+        "loop with the fields"
+    )
 
 
 def _least(name: str, value: object) -> float:

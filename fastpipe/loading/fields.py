@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostFields
+from fastpipe.device.host_batch import HostFields, Layout
 from fastpipe.errors import ConfigError
 from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import Field
@@ -18,28 +17,13 @@ from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.loading.stored_images import StoredImages
 from fastpipe.plan.batch import BatchPlan, Recipe
-from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
+from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
+from fastpipe.plan.placed import Boxes, Points
 
 OWN = ("image", "label", "id", "key", "valid")
 MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
 SPATIAL = (*MOVED, "mask", "image")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How boxes and points are handed out, checked.
-
-    Attributes:
-        boxes: "list", one tensor a sample; "flat", one tensor and offsets; "pad", one tensor and counts.
-        min_box_size: boxes of less width or height in the row are dropped.
-        min_box_area: boxes of a smaller area are dropped.
-        flip_pairs: points that change places in mirrored pictures.
-    """
-
-    boxes: str = "list"
-    min_box_size: float = 1.0
-    min_box_area: float = 0.0
-    flip_pairs: tuple[tuple[int, int], ...] = ()
+FlipPairs = tuple[tuple[int, int], ...]
 
 
 class FieldReader:
@@ -49,7 +33,8 @@ class FieldReader:
         index: of the dataset.
         recipe: of the loader.
         names: the keys of a batch, checked, in order.
-        layout: of boxes and points.
+        layout: of boxes.
+        flip_pairs: of points that change places in mirrored pictures.
 
     Attributes:
         names: as given.
@@ -58,9 +43,12 @@ class FieldReader:
         DatasetError: a field's files are missing or damaged.
     """
 
-    def __init__(self, index: Index, recipe: Recipe, names: tuple[str, ...], layout: Layout) -> None:
+    def __init__(
+        self, index: Index, recipe: Recipe, names: tuple[str, ...], layout: Layout, flip_pairs: FlipPairs
+    ) -> None:
         self._recipe = recipe
         self._layout = layout
+        self._flip_pairs = flip_pairs
         self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
         self._stored: dict[str, StoredImages] = {}
         own: dict[str, _Part] = {"id": _add_numbers, "key": partial(_add_paths, SourcePaths(index))}
@@ -74,7 +62,9 @@ class FieldReader:
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        values = HostFields(self._keys, pictures=tuple(name for name, each in self._stored.items() if each.picture))
+        pictures = tuple(name for name, each in self._stored.items() if each.picture)
+        masks = tuple(name for name, each in self._stored.items() if not each.picture)
+        values = HostFields(self._keys, pictures, masks, self._layout)
         geometry = self._geometry(rows) if self._spatial else None
         for part in self._parts:
             part(values, rows, geometry)
@@ -109,8 +99,10 @@ class FieldReader:
         add: Callable[[HostFields, Ragged, Geometry | None], None]
         if field.kind == "classes":
             add = partial(_add_classes, name, field.classes)
+        elif field.kind == "boxes":
+            add = partial(_add_boxes, name)
         else:
-            add = partial(_add_boxes if field.kind == "boxes" else _add_points, name, self._layout)
+            add = partial(_add_points, name, self._flip_pairs)
         return lambda values, rows, geometry: add(values, column.take(rows.samples), geometry)
 
 
@@ -180,35 +172,15 @@ def _add_classes(name: str, classes: int, values: HostFields, tags: Ragged, geom
     values.arrays[name] = multi_hot(tags, classes)
 
 
-def _add_points(name: str, layout: Layout, values: HostFields, points: Ragged, geometry: Geometry | None) -> None:
+def _add_points(
+    name: str, flip_pairs: FlipPairs, values: HostFields, points: Ragged, geometry: Geometry | None
+) -> None:
     assert geometry is not None
-    values.arrays[name] = move_points(points.values, rows_of(points), geometry, layout.flip_pairs)
-    values.counts[name] = np.diff(points.offsets).tolist()
+    rows = rows_of(points)
+    values.points[name] = Points(move_points(points.values, rows, geometry, flip_pairs), rows, flip_pairs)
 
 
-def _add_boxes(name: str, layout: Layout, values: HostFields, boxes: Ragged, geometry: Geometry | None) -> None:
+def _add_boxes(name: str, values: HostFields, boxes: Ragged, geometry: Geometry | None) -> None:
     assert geometry is not None
     rows = rows_of(boxes)
-    moved = move_boxes(boxes.values, rows, geometry)
-    kept = large_enough(moved, layout.min_box_size, layout.min_box_area)
-    rows = rows[kept]
-    counts = np.bincount(rows, minlength=len(boxes.offsets) - 1)
-    arrays: dict[str, NDArray[Any]] = {name: moved[kept]}
-    if boxes.labels is not None:
-        arrays[f"{name}_labels"] = boxes.labels[kept]
-    if layout.boxes == "list":
-        values.counts.update(dict.fromkeys(arrays, counts.tolist()))
-    elif layout.boxes == "flat":
-        arrays[f"{name}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
-    else:
-        arrays = {key: _padded(array, rows, counts) for key, array in arrays.items()}
-        arrays[f"{name}_counts"] = counts
-    values.arrays.update(arrays)
-
-
-def _padded(array: NDArray[Any], rows: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[Any]:
-    """(M, ...) -> (n, most, ...): behind a sample's boxes there are zeros, behind its labels -1."""
-    most = int(counts.max(initial=0))
-    out = np.full((len(counts), most, *array.shape[1:]), 0 if array.ndim > 1 else -1, dtype=array.dtype)
-    out[rows, np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]] = array
-    return out
+    values.boxes[name] = Boxes(move_boxes(boxes.values, rows, geometry), rows, boxes.labels)

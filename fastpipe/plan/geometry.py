@@ -117,14 +117,17 @@ def move_points(
     """
     moved = points.copy()
     moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clamp=False)
-    mirrored = np.flatnonzero(geometry.flips[rows])
+    mirrored = geometry.flips[rows]
+    moved[mirrored, :, 0] = (geometry.size[0] - 1) - moved[mirrored, :, 0]
+    return swap_pairs(moved, mirrored, flip_pairs)
+
+
+def swap_pairs(points: Float32s, mirrored: NDArray[np.bool_], flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
+    """Points (M, K, 3) -> the same, with those of each pair in each other's place in the mirrored objects (M,)."""
     order = np.arange(points.shape[1])
     for one, other in flip_pairs:
         order[one], order[other] = other, one
-    turned = moved[mirrored][:, order]
-    turned[..., 0] = (geometry.size[0] - 1) - turned[..., 0]
-    moved[mirrored] = turned
-    return moved
+    return np.where(mirrored[:, None, None], points[:, order], points)
 
 
 def _resized_and_cut(points: Float32s, rows: NDArray[np.int64], geometry: Geometry, *, clamp: bool) -> Float32s:

@@ -132,6 +132,7 @@ MEMORY = """
     import torch
     import fastpipe
 
+    fastpipe.loader  # imported while there is memory: an extension that cannot be mapped is an ImportError
     dataset, limits_mb, limit_name, options = sys.argv[1], *map(json.loads, sys.argv[2:])
     LIMIT, COLUMN = {"AS": (resource.RLIMIT_AS, 0), "DATA": (resource.RLIMIT_DATA, 5)}[limit_name]
 

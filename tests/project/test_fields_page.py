@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from checkout import ROOT
 from conftest import FLAT_IMAGES
 
@@ -82,9 +83,18 @@ def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
     names["loader"].close()
 
 
+def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
+    names = run(2, fielded, tmp_path)
+    with fastpipe.loader("data/train", 8, size=32, fields=("image", "boxes", "joints"), flip_pairs=[(0, 1)]) as plain:
+        for batch, other in zip(names["loader"], plain, strict=True):
+            assert list(batch) == ["image", "boxes", "boxes_labels", "joints"]
+            assert not torch.equal(torch.cat(batch["joints"]), torch.cat(other["joints"]))
+    names["loader"].close()
+
+
 def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: ModuleType) -> None:
     samples_fields._tv_tensors.cache_clear()
-    names = run(2, fielded, tmp_path)
+    names = run(3, fielded, tmp_path)
     assert len(names["captions"]) == FLAT_IMAGES % 8
     assert {type(sample["boxes"]).__name__ for sample in names["samples"]} == {"BoundingBoxes"}
 

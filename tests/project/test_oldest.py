@@ -14,6 +14,12 @@ from checkout import ROOT
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+FILES = [
+    *(f"tests/augment/{name}.py" for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules")),
+    "tests/augment/test_kornia_fields.py",
+    "tests/loading/test_loader_fields_kornia.py",
+]
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -25,10 +31,10 @@ def checkout(tmp_path: Path) -> Path:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    (tmp_path / "tests" / "augment").mkdir(parents=True)
-    for name in ("test_kornia_samples", "test_kornia_mixing", "test_augment_modules"):
+    for name in FILES:
         text = f"def test_seen():\n    import kornia\n    assert 'build/kornia-0.1' in kornia.__file__, '{name}'\n"
-        (tmp_path / "tests" / "augment" / f"{name}.py").write_text(text)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 
@@ -60,7 +66,7 @@ def test_another_version_comes_before_the_installed_one(checkout: Path) -> None:
     assert Version(version("kornia")) != Version("0.1")
     done = run(checkout, "0.1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout
+    assert "5 passed" in done.stdout
     (made / "__init__.py").unlink()
     made.rmdir()
     assert run(checkout, "0.1").returncode != 0

@@ -12,6 +12,7 @@ import pytest
 import torch
 from checkout import ROOT
 from conftest import FLAT_IMAGES
+from field_scenes import write_scenes
 
 RECIPES = ROOT / "docs" / "recipes.md"
 EPOCHS, BATCH_SIZE = 2, 8
@@ -68,7 +69,7 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
-    assert counts == {"Plain PyTorch": 4, "Lightning": 2, "Accelerate": 1}
+    assert counts == {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1}
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
     assert all(re.search(pattern, written) for pattern in SMALLER)
@@ -111,6 +112,31 @@ def test_lightning() -> None:
     run("Lightning", names, first=1)
     assert names["trainer"].current_epoch == EPOCHS + 1
     assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_fields(number: int, scenes: Path) -> None:
+    Path("data/train").unlink()
+    Path("data/train").symlink_to(scenes)
+    smaller_still = {
+        "batch_size=32, size=320": "batch_size=4, size=64",
+        "batch_size=32": "batch_size=4, size=64",
+        "range(60)": "range(1)",
+        '"cuda"': '"cpu"',
+    }
+    program = sections()["Boxes, masks, captions"][number]
+    for written, run in smaller_still.items():
+        program = program.replace(written, run)
+    names: dict[str, Any] = {}
+    exec(compile(program, f"recipes.md: fields, program {number}", "exec"), names)
+    assert names["train"].stats().batches == 2
+    assert names["loss"].isfinite()
+    names["train"].close()
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scenes(tmp_path_factory.mktemp("scenes") / "data", 8)
 
 
 def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,112 @@
+"""A container of kornia with `data_keys` -> which fields its modules move; parameters -> moved points and masks.
+
+kornia itself moves them, without the images, with the parameters that were drawn for these. It takes no lists of
+points, so they come as one tensor (n, P, 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fastpipe.augment import kornia_modules
+from fastpipe.errors import ConfigError
+
+# The kinds of fields that kornia moves, and what it calls them.
+DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
+_IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
+_GEOMETRIC = "GeometricAugmentationBase2D"
+_MASKS_ONLY = frozenset(["RandomElasticTransform", "RandomErasing"])
+
+
+@dataclass(frozen=True)
+class FieldKeys:
+    """What the `data_keys` of a container say.
+
+    Attributes:
+        kinds: the kinds of fields that move with images.
+        mask_options: the container's extra_args for masks.
+    """
+
+    kinds: frozenset[str] = frozenset()
+    mask_options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def field_keys(module: Any) -> FieldKeys:
+    """What a container says; the `data_keys=None` of kornia's dict form stands for all kinds.
+
+    Raises:
+        ConfigError: a key is not of a loader's batch, or fields could not follow.
+    """
+    if type(module).__name__ != "AugmentationSequential" or not kornia_modules.is_own(module):
+        return FieldKeys()
+    kinds = set(DATA_KEYS)
+    if module.data_keys is not None:
+        keys = {
+            key.name: kind for kind, name in DATA_KEYS.items() for key in module.data_keys if key.name == name.upper()
+        }
+        for key in module.data_keys:
+            if key.name not in keys and key.name not in _IMAGES_AND_LABELS:
+                known = ", ".join(["input", *DATA_KEYS.values()])
+                raise ConfigError(f"augment: data_keys: a loader's batch has {known}; got {key.name.lower()!r}")
+        kinds = set(keys.values())
+    if kinds and module.random_apply:
+        raise ConfigError(
+            "augment: AugmentationSequential(random_apply=..., data_keys=...): it chooses modules once a call, so "
+            "fields cannot follow each image; leave random_apply out, and pass p= to the modules"
+        )
+    options = {key.name: given for key, given in module.extra_args.items()}
+    return FieldKeys(frozenset(kinds), options.get("MASK", {}))
+
+
+def movable(module: torch.nn.Module) -> frozenset[str]:
+    """The kinds of fields that kornia changes as it changes images with a module of its own."""
+    found = kornia_modules.names(module) if kornia_modules.is_own(module) else set()
+    if _GEOMETRIC in found:
+        return frozenset(DATA_KEYS)
+    return frozenset(["mask"]) if found & _MASKS_ONLY else frozenset()
+
+
+class FieldMover:
+    """Moves fields as a module of kornia moves images.
+
+    Args:
+        module: of kornia.
+        keys: of its container.
+
+    Attributes:
+        kinds: of fields that it moves.
+    """
+
+    def __init__(self, module: Any, keys: FieldKeys) -> None:
+        from kornia.augmentation import AugmentationSequential
+        from kornia.constants import DataKey
+
+        self.kinds = keys.kinds & movable(module)
+        options = dict(keys.mask_options)
+        if options.get("align_corners", 0) is None:  # the module's own; RandomElasticTransform does not look there
+            options["align_corners"] = module.flags.get("align_corners", False)
+        self._container = AugmentationSequential(
+            module, transformation_matrix_mode="skip", extra_args={DataKey.MASK: options}
+        )
+        ((self._name, _),) = self._container.named_children()
+
+    def points(self, points: Tensor, parameters: Any) -> Tensor:
+        """Moves points (n, P, 2) x, y, counted from the centres of pixels; the parameters are those of n images."""
+        return self._called("keypoints", points, parameters)
+
+    def masks(self, masks: Tensor, parameters: Any) -> Tensor:
+        """Moves masks (n, 1, height, width) of float32, of all images that the parameters are of or of some rows."""
+        shape = parameters["forward_input_shape"].clone()  # of all
+        shape[0] = len(masks)
+        return self._called("mask", masks, {**parameters, "forward_input_shape": shape})
+
+    def _called(self, key: str, values: Tensor, parameters: Any) -> Tensor:
+        from kornia.augmentation.container.params import ParamItem
+
+        made: Tensor = self._container(values, params=[ParamItem(self._name, parameters)], data_keys=[key])
+        return made

@@ -1,0 +1,87 @@
+"""Boxes and points of a batch -> the same after its augmentation has moved the images; on the host.
+
+Note [points on the host]: the parameters of kornia's modules are drawn there, so points are moved there too, with the
+same parameters, before they go to the device. Small boxes are dropped there, too: on the device, nobody would know how
+many are left without waiting for it.
+
+Note [edges and centres]: kornia counts from the centre of the first pixel, boxes here from its edge. So half a pixel is
+taken off before, and put back afterwards: kornia's RandomHorizontalFlip takes x to width - x, as the loader's own does.
+Points are counted from the centre, in kornia as here. Rotated boxes stay rotated from the first module to the last, and
+only then become the upright boxes around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.augment.chain import Chain
+from fastpipe.augment.plan import AugmentPlan
+from fastpipe.plan.geometry import swap_pairs
+from fastpipe.plan.placed import Boxes, Points, places_in_row
+
+Float32s = NDArray[np.float32]
+_CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
+
+
+def moved(
+    chain: Chain, plan: AugmentPlan, boxes: Mapping[str, Boxes], points: Mapping[str, Points]
+) -> tuple[dict[str, Boxes], dict[str, Points]]:
+    """Moves boxes and points as the chain moves the images of a batch.
+
+    Returns:
+        The boxes, cut off at the border: one that left the image has no width or no height. And the points.
+    """
+    height, width = plan.size
+    around = {name: each.edges[:, _CORNERS] - np.float32(0.5) for name, each in boxes.items()}
+    single = {name: each.values[..., :2] for name, each in points.items()}
+    # Three corners of each image say whether it becomes its mirror image.
+    triangle = np.array([[0, 0], [width - 1, 0], [0, height - 1]], dtype=np.float32)
+    triangles = np.broadcast_to(triangle, (plan.count, 1, 3, 2)).reshape(-1, 3, 2)
+    given: list[tuple[Float32s, NDArray[np.int64]]] = [(triangles, np.arange(plan.count))]
+    given += [(values, boxes[name].rows) for name, values in around.items()]
+    given += [(values, points[name].rows) for name, values in single.items()]
+    turned, *made = _all_at_once(chain, plan, given)
+    one, other = turned[:, 1] - turned[:, 0], turned[:, 2] - turned[:, 0]
+    mirrored = one[:, 0] * other[:, 1] < one[:, 1] * other[:, 0]
+    new_boxes, new_points = {}, {}
+    for name, corners in zip(boxes, made, strict=False):
+        edges = _upright(boxes[name].edges, around[name], corners, chain.size_after(plan.size))
+        new_boxes[name] = Boxes(edges, boxes[name].rows, boxes[name].labels)
+    for name, xy in zip(points, made[len(boxes) :], strict=True):
+        old = points[name]
+        values = np.concatenate([xy, old.values[..., 2:]], axis=2)
+        new_points[name] = Points(swap_pairs(values, mirrored[old.rows], old.flip_pairs), old.rows, old.flip_pairs)
+    return new_boxes, new_points
+
+
+def _all_at_once(chain: Chain, plan: AugmentPlan, things: list[tuple[Float32s, NDArray[np.int64]]]) -> list[Float32s]:
+    """Moves things of V points each, (M, V, 2), with the rows that they are on: all in one tensor (n, points, 2)."""
+    places: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    begin = 0
+    for values, rows in things:
+        place, each = places_in_row(rows, plan.count), values.shape[1]
+        places.append((rows[:, None], begin + place[:, None] * each + np.arange(each)))
+        begin += (int(place.max(initial=-1)) + 1) * each
+    canvas = np.zeros((plan.count, begin, 2), dtype=np.float32)
+    for (values, _), where in zip(things, places, strict=True):
+        canvas[where] = values
+    made = chain.move_points(torch.from_numpy(canvas), plan).numpy()
+    return [made[where] for where in places]
+
+
+def _upright(edges: Float32s, before: Float32s, corners: Float32s, size: tuple[int, int]) -> Any:
+    """The boxes (M, 4) around the corners (M, 4, 2), cut off at the border of an image of `size` (height, width)."""
+    half = np.float32(0.5)
+    low, high = corners.min(axis=1, initial=np.inf) + half, corners.max(axis=1, initial=-np.inf) + half
+    still = (corners == before).all(axis=(1, 2))  # taking off and putting back half a pixel may change the last bit
+    low[still], high[still] = edges[still, :2], edges[still, 2:]
+    limit = np.array(size[::-1], dtype=np.float32)
+    low, high = np.clip(low, 0, limit), np.clip(high, 0, limit)
+    gone = (edges[:, :2] >= edges[:, 2:]).any(axis=1)  # outside the crop: no rotation may bring it back
+    high[gone] = low[gone]
+    return np.concatenate([low, high], axis=1)

@@ -1,0 +1,90 @@
+"""Masks on a device: moved without asking it for a value, and alike however a batch is cut into parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from augment_batches import tensors_of
+from kornia_cases import CASES, k
+from torch import Tensor
+
+from fastpipe import Augment
+from fastpipe.augment import kornia_operation
+from fastpipe.augment.kornia_fields import movable
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SIZE = (32, 40)
+MOVING = [name for name, make in CASES.items() if "mask" in movable(make()) and "Sequential" not in name]
+
+
+def keyed(name: str) -> Augment:
+    return Augment(k.AugmentationSequential(CASES[name](), data_keys=["input", "mask"]), mean=None, std=None)
+
+
+def ids(count: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+    numbers = torch.randint(0, 200, (count, *SIZE), generator=torch.Generator().manual_seed(0))
+    return (numbers * (300 if dtype == torch.int32 else 1)).to(dtype)
+
+
+def moved(augment: Augment, masks: Tensor, device: str = "cpu") -> Tensor:
+    plan = augment.plan(np.arange(len(masks)), SIZE, seed=0, epoch=0, batch=0)
+    tensors: dict[str, Any] = tensors_of(plan, device)
+    images = torch.zeros(len(masks), 3, *SIZE, dtype=torch.uint8, device=device)
+    augment.carry_out(images, torch.zeros(len(masks), dtype=torch.int64, device=device), plan, tensors)
+    return augment.move_masks(masks.to(device), plan, tensors)
+
+
+def test_the_table_has_all_modules_that_move() -> None:
+    assert {"RandomAffine", "RandomElasticTransform", "RandomErasing", "RandomResizedCrop", "Resize"} < set(MOVING)
+    assert len(MOVING) == 17
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_no_value_is_asked_of_the_device(name: str) -> None:
+    """The meta device has none: what asks raises."""
+    made = moved(keyed(name), ids(4), "meta")
+    assert (made.device.type, made.dtype) == ("meta", torch.uint8)
+    assert made.shape == moved(keyed(name), ids(4)).shape
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_ids_stay_ids(name: str) -> None:
+    masks = ids(6, torch.int32)
+    made = moved(keyed(name), masks)
+    assert made.dtype == torch.int32
+    assert (made % 300 == 0).all()
+    assert torch.equal(masks, ids(6, torch.int32)), "its input is not overwritten"
+
+
+def test_how_a_batch_is_cut_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = ids(11)
+    expected = {name: moved(keyed(name), masks) for name in MOVING}
+    monkeypatch.setattr(kornia_operation, "CPU_BYTES", 4 * masks[0].numel() * 3)
+    for name in MOVING:
+        assert torch.equal(moved(keyed(name), masks), expected[name]), name
+
+
+def test_one_sample_gets_what_it_gets_among_others() -> None:
+    masks = ids(3)
+    for name in MOVING:
+        assert torch.equal(moved(keyed(name), masks[:1]), moved(keyed(name), masks)[:1]), name
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["RandomAffine", "RandomHorizontalFlip", "RandomPerspective", "RandomRotation"])
+def test_a_gpu_gives_what_a_cpu_gives_and_the_host_never_waits(name: str) -> None:
+    augment, masks = keyed(name), ids(12)
+    expected = moved(augment, masks)
+    moved(augment, masks, "cuda")  # finds out what may go to the device
+    plan = augment.plan(np.arange(12), SIZE, seed=0, epoch=0, batch=0)
+    tensors, there = tensors_of(plan, "cuda"), masks.to("cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        made = augment.move_masks(there, plan, tensors)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert (made.cpu() == expected).float().mean() > 0.98
