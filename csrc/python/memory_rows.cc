@@ -26,7 +26,7 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
     throw py::value_error("tasks: expected one for each JPEG");
   }
   const int channels = planar ? 1 : 3, height = planar ? 2 : 1;  // axes
-  if (images.ndim() != 4 || images.shape(channels) != 3 || images.size() == 0 ||
+  if (images.ndim() != 4 || images.shape(channels) != 3 || images.shape(height) < 1 || images.shape(height + 1) < 1 ||
       (images.flags() & py::array::c_style) == 0) {
     throw py::value_error(planar ? "images: expected a C-contiguous uint8 array (rows, 3, height, width)"
                                  : "images: expected a C-contiguous uint8 array (rows, height, width, 3)");

@@ -117,6 +117,7 @@ class BatchCrop(Cropping):
         rest = {name: column for name, column in batch.items() if name not in images}
         if len(left) < count:
             rest = {name: _some(column, left) for name, column in rest.items()}
+            batch["__key__"] = rest["__key__"]  # webdataset's map takes it from the batch that came
         return {**rest, **images}
 
     def _images(self, samples: Sequence[dict[str, Any]]) -> tuple[dict[str, torch.Tensor], list[int]]:

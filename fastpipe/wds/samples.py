@@ -120,9 +120,9 @@ def pictures_of(sample: dict[str, Any]) -> dict[str, bytes]:
         found[extension] = data
     if len(plain := sorted(found.keys() & PICTURES)) > 1:
         raise ConfigError(
-            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got {' and '.join(plain)}. One "
-            f"may be a mask, whose ids a resize would mix: rename it before, .rename(**{{'mask.png': 'png'}}), or crop "
-            "one member only, .map_dict(jpg=fastpipe.wds.crop(...))"
+            f"fastpipe.wds: expected one picture in the sample {sample.get('__key__')!r}, got {' and '.join(plain)}. A "
+            "resize would mix a mask's ids: rename a mask before, .rename(**{'mask.png': 'png'}), or crop one member "
+            "only, .map_dict(jpg=fastpipe.wds.crop(...))"
         )
     return found
 
