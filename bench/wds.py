@@ -12,6 +12,7 @@ import os
 import statistics
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import contest, datasets
 from bench.contest import Load
@@ -27,6 +28,13 @@ THEIRS = {
 }
 
 
+class Run(NamedTuple):
+    """Images a second, and images a second of CPU time, which other work on the machine changes less."""
+
+    speed: float
+    per_cpu_s: float
+
+
 def main() -> None:
     """Makes the tars, measures and prints the table."""
     options = _arguments().parse_args()
@@ -36,26 +44,34 @@ def main() -> None:
     if not (work / TARS).exists():
         contest.write(_peer(""), work, PHOTOS, options.workers)
     load = Load(options.workers, options.batch_size, 224, options.warmup, options.seconds)
-    speeds: dict[str, list[float]] = {way: [] for way in (*OURS, *THEIRS)}
+    runs: dict[str, list[Run]] = {way: [] for way in (*OURS, *THEIRS)}
     for _ in range(options.rounds):
-        for way, found in speeds.items():
-            found.append(contest.read(_peer(way), work, load)["images_per_s"])
+        for way, found in runs.items():
+            figures = contest.read(_peer(way), work, load)
+            found.append(Run(figures["images_per_s"], figures["images_per_s"] / figures["cpus"]))
             busy = os.getloadavg()[0]
-            sys.stderr.write(f"{way or 'pil'}: {found[-1]:,.0f} images/s (load of the machine {busy:.1f})\n")
-    sys.stdout.write(table(speeds))
+            sys.stderr.write(f"{way or 'pil'}: {found[-1].speed:,.0f} images/s (load of the machine {busy:.1f})\n")
+    sys.stdout.write(table(runs))
 
 
-def table(speeds: dict[str, list[float]]) -> str:
-    """By way: images/s of each round -> Markdown, with the median ratio of the rounds, and the lowest and highest."""
-    lines = [f"| pipeline | images/s | {' | '.join(f'{name} is' for name in OURS)} |", "|---|---|---|---|"]
-    for way, found in speeds.items():
-        cells = []
+def table(runs: dict[str, list[Run]]) -> str:
+    """By way: the runs of all rounds -> Markdown: medians, and ratios of runs of one round."""
+    heads = [f"{head} is" if head in OURS else head for head in ("pipeline", "images/s", *OURS)]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for way, found in runs.items():
+        cells = [(OURS | THEIRS)[way], f"{statistics.median(run.speed for run in found):,.0f}"]
         for ours in OURS:
-            ratios = [mine / other for mine, other in zip(speeds[ours], found, strict=True)]
-            low, high = min(ratios), max(ratios)
-            cells.append("" if way in OURS else f"{statistics.median(ratios):.2f} x ({low:.2f} to {high:.2f})")
-        lines.append(f"| {(OURS | THEIRS)[way]} | {statistics.median(found):,.0f} | {' | '.join(cells)} |")
+            cells.append("" if way in OURS else _ratio(runs[ours], found))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _ratio(ours: list[Run], theirs: list[Run]) -> str:
+    """The median, the lowest and the highest; the median by CPU time."""
+    ratios = [mine.speed / other.speed for mine, other in zip(ours, theirs, strict=True)]
+    by_cpu = [mine.per_cpu_s / other.per_cpu_s for mine, other in zip(ours, theirs, strict=True)]
+    low, high = min(ratios), max(ratios)
+    return f"{statistics.median(ratios):.2f} x ({low:.2f} to {high:.2f}), by CPU time {statistics.median(by_cpu):.2f} x"
 
 
 def _peer(variant: str) -> Peer:
