@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fastpipe.errors import ConfigError, DatasetError, EngineError, FastpipeError, ImageError, PackError, SampleError
 
 if TYPE_CHECKING:
+    from fastpipe import wds
     from fastpipe.augment import Augment
     from fastpipe.diagnosis import diagnose
     from fastpipe.engine.stats import Stats
@@ -57,6 +58,7 @@ __all__ = [
     "open",
     "pack",
     "preview",
+    "wds",
 ]
 
 # Public names -> the modules that define them.
@@ -80,6 +82,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "wds":  # a module itself; its import puts it here
+        return importlib.import_module("fastpipe.wds")
     if name not in _MODULES:
         raise AttributeError(f"module 'fastpipe' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"fastpipe.{_MODULES[name]}"), name)

@@ -57,6 +57,14 @@ def decode(
     method: str = "",
 ) -> NDArray[np.uint8]: ...
 def decode_methods() -> list[str]: ...
+def fill_rows(
+    jpegs: list[bytes],
+    tasks: NDArray[np.void],
+    images: NDArray[np.uint8],
+    exact: bool,
+    threads: int = 1,
+    planar: bool = False,
+) -> list[tuple[int, str]]: ...
 def resize(
     image: NDArray[np.uint8],
     height: int,

@@ -17,11 +17,16 @@ except RuntimeError:
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     import torchvision
-from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop
+from torchvision.transforms import Compose, PILToTensor, RandomHorizontalFlip, RandomResizedCrop, v2
 
-__all__ = ["torchvision", "training_transform"]
+__all__ = ["torchvision", "training_transform", "training_transform_v2"]
 
 
 def training_transform(size: int) -> Compose:
     """The task as torchvision's recipes write it, up to the uint8 tensor."""
     return Compose([RandomResizedCrop(size), RandomHorizontalFlip(), PILToTensor()])
+
+
+def training_transform_v2(size: int) -> v2.Compose:
+    """The same of v2, for Pillow's images and for tensors."""
+    return v2.Compose([v2.RandomResizedCrop(size), v2.RandomHorizontalFlip(), v2.ToImage()])

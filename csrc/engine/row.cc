@@ -61,20 +61,29 @@ void RowCounters::add(const RowCounters& other) {
   resize_ns += other.resize_ns;
 }
 
+// However a row ends, what one giant picture needed is given back.
+struct RowWorker::GiveBack {
+  RowWorker* worker;
+  StageFlag* stage;
+  ~GiveBack() {
+    stage->set(Stage::idle);
+    worker->stored_.give_back();
+    worker->mask_.give_back();
+    worker->resizer_.give_back();
+  }
+};
+
 Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage) {
-  // However it ends, what one giant picture needed is given back.
-  struct GiveBack {
-    RowWorker* worker;
-    StageFlag* stage;
-    ~GiveBack() {
-      stage->set(Stage::idle);
-      worker->stored_.give_back();
-      worker->mask_.give_back();
-      worker->resizer_.give_back();
-    }
-  };
   const GiveBack at_the_end{this, stage};
   return fill(task, options, out, counters, stage);
+}
+
+Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, bool exact, PixelSpan out) {
+  RowCounters counters;
+  StageFlag stage;
+  const GiveBack at_the_end{this, &stage};
+  stored_.borrow(jpeg, task.size);
+  return fill_picture(task, exact, out, &counters, &stage);
 }
 
 Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,

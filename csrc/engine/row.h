@@ -64,7 +64,12 @@ class RowWorker {
   // `stage` is kept up to date. May throw only what allocation throws.
   Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
+  // The same for a JPEG in memory, of task.size bytes; needs no files.
+  Status run(const std::uint8_t* jpeg, const RowTask& task, bool exact, PixelSpan out);
+
  private:
+  struct GiveBack;
+
   Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
   // Those open, decode and resize what has been read.
   Status fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);

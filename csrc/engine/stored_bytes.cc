@@ -24,24 +24,30 @@ Status compare(Size expected, Size found, Code code, const char* format) {
 Status StoredBytes::read(const File& file, std::uint64_t offset, std::uint32_t size) {
   const Status status = file.check(offset, size);
   if (!status.ok()) return status;
-  bytes_.resize(size);
-  return file.read(offset, bytes_.data(), bytes_.size());
+  room_.resize(size);
+  borrow(room_.data(), room_.size());
+  return file.read(offset, room_.data(), room_.size());
+}
+
+void StoredBytes::borrow(const std::uint8_t* data, std::size_t size) {
+  data_ = data;
+  size_ = size;
 }
 
 Status StoredBytes::check(std::uint64_t expected) const {
-  const std::uint64_t found = xxh3_64(bytes_.data(), bytes_.size());
+  const std::uint64_t found = xxh3_64(data_, size_);
   if (found == expected) return {};
   return error(Code::hash_mismatch, "expected XXH3-64 %016" PRIx64 ", got %016" PRIx64, expected, found);
 }
 
 Status StoredBytes::open(Size expected, JpegDecoder* decoder) const {
-  const Status status = decoder->open(bytes_.data(), bytes_.size(), most_pixels(expected));
+  const Status status = decoder->open(data_, size_, most_pixels(expected));
   if (!status.ok()) return status;
   return compare(expected, decoder->size(), Code::size_mismatch, "JPEG");
 }
 
 Status StoredBytes::open(Size expected, PngDecoder* decoder) {
-  const Status status = decoder->open(bytes_.data(), bytes_.size(), most_pixels(expected));
+  const Status status = decoder->open(room_.data(), room_.size(), most_pixels(expected));
   if (!status.ok()) return status;
   return compare(expected, decoder->header().size, Code::png_size_mismatch, "PNG");
 }

@@ -1,6 +1,7 @@
-// A byte range of a shard -> a JPEG or PNG, opened and found to be of the size that the index has.
+// A byte range of a shard, or a JPEG in memory -> a JPEG or PNG, opened and found to be of the size that is expected.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,9 @@ class StoredBytes {
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
+  // Takes a JPEG that others hold, until the next read or borrow. A PNG's bytes change as it is decoded.
+  void borrow(const std::uint8_t* data, std::size_t size);
+
   // Refuses what was read if its XXH3-64 is another one.
   Status check(std::uint64_t expected) const;
 
@@ -26,10 +30,12 @@ class StoredBytes {
   Status open(Size expected, PngDecoder* decoder);
 
   // Lets go of memory that only a giant picture needs.
-  void give_back() { give_back_if_giant(&bytes_); }
+  void give_back() { give_back_if_giant(&room_); }
 
  private:
-  std::vector<std::uint8_t> bytes_;
+  std::vector<std::uint8_t> room_;
+  const std::uint8_t* data_ = nullptr;  // room_, or memory of others
+  std::size_t size_ = 0;
 };
 
 }  // namespace fastpipe

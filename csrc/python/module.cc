@@ -27,6 +27,7 @@ PYBIND11_MODULE(_engine, m) {
   register_engine(m);
   register_pictures(m);
   register_masks(m);
+  register_memory_rows(m);
   register_packing(m);
   register_resize(m);
 }

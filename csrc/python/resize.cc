@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,9 +45,8 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
     const int count = std::min(rows_at_once, region.height - y);
     std::uint8_t* to = rows.data();
     for (int i = 0; i < count; ++i) {
-      for (int x = 0; x < region.width; ++x, to += 4) {
-        for (int c = 0; c < 3; ++c) to[c] = image.at(region.y + y + i, region.x + x, c);
-      }
+      const std::uint8_t* from = image.data(region.y + y + i, region.x, 0);
+      for (int x = 0; x < region.width; ++x, to += 4, from += 3) std::memcpy(to, from, 3);
     }
     resizer.take(y, count, rows.data(), stride);
   }

@@ -53,8 +53,13 @@ def ranks_of(rank: object, world_size: object) -> Ranks:
 
 def ranks_per_node(ranks: Ranks) -> int:
     """How many ranks run on this machine: LOCAL_WORLD_SIZE, which torchrun sets; without it all of them."""
-    local = _number("LOCAL_WORLD_SIZE")
+    local = launched_here()
     return min(local, ranks.world_size) if local else ranks.world_size
+
+
+def launched_here() -> int | None:
+    """LOCAL_WORLD_SIZE, which a launcher's other processes inherit, too; None without a launcher."""
+    return _number("LOCAL_WORLD_SIZE")
 
 
 def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:

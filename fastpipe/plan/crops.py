@@ -16,7 +16,7 @@ from fastpipe.plan.draws import Stream, key, uniform
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output
 
-_TRIES = 10
+TRIES = 10
 
 
 class _Crop:
@@ -154,9 +154,9 @@ def _random_resized(
         return uniform(key(seed, epoch, stream), which)
 
     log_ratio = math.log(crop.ratio[0]), math.log(crop.ratio[1])
-    out = _middle(crop.ratio, widths, heights)
+    out = middle(crop.ratio, widths, heights)
     todo = np.arange(len(samples))
-    for attempt in range(_TRIES):
+    for attempt in range(TRIES):
         if not len(todo):
             break
         which, width, height = samples[todo], widths[todo], heights[todo]
@@ -173,7 +173,7 @@ def _random_resized(
     return out
 
 
-def _middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+def middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
     """As much of the middle as the nearest allowed ratio leaves."""
     too_tall = widths / heights < ratio[0]
     too_wide = widths / heights > ratio[1]

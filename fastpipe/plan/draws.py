@@ -84,3 +84,9 @@ def bits(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
 def uniform(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """For each number a float64 in [0, 1): the upper 53 bits."""
     return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def uniform_one(stream_key: int, number: int) -> float:
+    """`uniform` for one number: arrays of one are slow."""
+    hashed = _mix_one(_mix_one((number * _GOLDEN + stream_key) & _MASK))
+    return (hashed >> 11) * 2.0**-53

@@ -40,6 +40,7 @@ PUBLIC = {
     "open",
     "pack",
     "preview",
+    "wds",
 }
 
 # numpy and torch come first: the threads and modules that they bring are theirs.

@@ -37,10 +37,11 @@ LAYERS: dict[str, str] = {
     "packing/fields": "fastpipe.native",
     "packing/output": "",
     "packing": "",
+    "wds": "fastpipe.native torch webdataset",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
     "verify": "",
     "doctor": "cv2 torch",
-    "bench": "cv2 turbojpeg webdataset PIL torch",
+    "bench": "cv2 turbojpeg PIL torch",
     "demo": "cv2 turbojpeg",
     "cli": "",
 }

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 from checkout import ROOT
-from conftest import FLAT_IMAGES
+from conftest import FLAT_IMAGES, smooth_noise
 from field_scenes import write_scenes
+from wds_tars import image_bytes, written
 
 RECIPES = ROOT / "docs" / "recipes.md"
 EPOCHS, BATCH_SIZE = 2, 8
@@ -25,6 +26,8 @@ SMALLER = {
     r"batch_size=(256|64)": f"batch_size={BATCH_SIZE}, size=32",
     r"\b4\b": "3",  # of accumulation, so that an epoch ends amid
     r"\b90\b": str(EPOCHS),
+    r"batched\(256": f"batched({BATCH_SIZE}",
+    r"\b00031\b": "00002",
     r"\b120\b": str(EPOCHS + 1),
     r"resnet50": "resnet18",
     r"torch\.compile\(model\)": 'torch.compile(model, backend="eager")',
@@ -41,8 +44,8 @@ def sections() -> dict[str, list[str]]:
 
 
 def smaller(program: str) -> str:
-    for written, run in SMALLER.items():
-        program = re.sub(written, run, program)
+    for text, run in SMALLER.items():
+        program = re.sub(text, run, program)
     return program
 
 
@@ -69,7 +72,8 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
-    assert counts == {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1}
+    expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
+    assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
     assert all(re.search(pattern, written) for pattern in SMALLER)
@@ -147,3 +151,27 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
     # A step after each three batches, whichever epochs they are of; AcceleratedOptimizer counts no steps.
     assert names["schedule"].scheduler.last_epoch == EPOCHS * BATCHES // 3
     assert names["accelerator"].prepare(names["train"]) is names["train"]
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than CPUs
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # webdataset leaves closing to the collector
+def test_webdataset(tmp_path: Path) -> None:
+    (tmp_path / "clip").mkdir()
+    for tar in range(3):
+        samples = (
+            {
+                "__key__": f"{tar:05d}{n:04d}",
+                "jpg": image_bytes(smooth_noise(90, 70, seed=n)),
+                "txt": f"ein Bär, {n}",
+                "json": {"n": n},
+            }
+            for n in range(2 * BATCH_SIZE)
+        )
+        written(tmp_path / "clip", samples, f"{tar:05d}.tar")
+    names = run("WebDataset", {})
+    assert names["epoch"] == EPOCHS - 1
+    assert names["pixels"].shape == (BATCH_SIZE, 3, 224, 224)
+    assert names["pixels"].is_contiguous(memory_format=torch.channels_last)
+    assert names["pixels"].dtype == torch.bfloat16
+    assert names["captions"] == [f"ein Bär, {note['n']}" for note in names["notes"]]
+    assert len(names["captions"]) == BATCH_SIZE

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.packing.source.listing import Part, Source
+from fastpipe.packing.source.picture_names import PICTURES
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
-_ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif"
-PICTURES = frozenset(re.findall(r"\w+", _ENDINGS))
 MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
 MOST_NAME_CHARACTERS = 1024
 

@@ -1,0 +1,64 @@
+// JPEGs in memory -> rows of a batch, for Python.
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/memory_rows.h"
+#include "python/gil.h"
+#include "python/register.h"
+#include "python/values.h"
+
+namespace fastpipe {
+namespace {
+
+// Keeps its memory; Note [thread-local data].
+RowScratch& this_threads_scratch() {
+  thread_local const auto scratch = std::make_unique<RowScratch>();
+  return *scratch;
+}
+
+py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
+              bool exact, int threads, bool planar) {
+  if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != jpegs.size()) {
+    throw py::value_error("tasks: expected one for each JPEG");
+  }
+  const int channels = planar ? 1 : 3, height = planar ? 2 : 1;  // axes
+  if (images.ndim() != 4 || images.shape(channels) != 3 || images.shape(height) < 1 || images.shape(height + 1) < 1 ||
+      (images.flags() & py::array::c_style) == 0) {
+    throw py::value_error(planar ? "images: expected a C-contiguous uint8 array (rows, 3, height, width)"
+                                 : "images: expected a C-contiguous uint8 array (rows, height, width, 3)");
+  }
+  if (threads < 1) throw py::value_error("threads must be at least 1");
+  std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
+  std::vector<const std::uint8_t*> starts;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Bytes bytes(jpegs[i]);
+    if (bytes.size != list[i].size) throw py::value_error("tasks: size differs from the JPEG's");
+    if (list[i].png != 0) throw py::value_error("tasks: expected JPEGs");
+    if (list[i].out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+    starts.push_back(bytes.data);
+  }
+  const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};
+  const BatchSpan out = {images.mutable_data(), size, planar};  // throws if not writable
+  RowScratch& scratch = this_threads_scratch();
+  std::vector<RowError> failed;
+  // `jpegs`, whose references are its own, and `images` are held by this call.
+  without_gil([&] { failed = fill_rows(starts, list, exact, out, threads, &scratch); });
+  py::list errors;
+  for (const RowError& each : failed) errors.append(py::make_tuple(each.row, words_of(each.status)));
+  return errors;
+}
+
+}  // namespace
+
+void register_memory_rows(py::module_& m) {
+  using namespace py::literals;
+
+  m.def("fill_rows", &fill, "jpegs"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "threads"_a = 1,
+        "planar"_a = false);
+}
+
+}  // namespace fastpipe

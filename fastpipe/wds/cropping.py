@@ -1,0 +1,183 @@
+"""The bytes of pictures -> uint8 rows, by the loader's crops, decoder and resize.
+
+Note [epochs of others]
+A WebDataset pipeline tells nobody its epoch, and its workers are torch's: of an epoch, or of all. So the draws have two
+sources. After `set_epoch` they are a hash of (seed, epoch, key), on any number of workers and in any order; the number
+lies in shared memory, since workers may be older than the call. Before, one number a sample comes from torch's
+generator, as in torchvision's transforms: torch seeds each worker anew in each epoch, so nothing has to be called, and
+torch.manual_seed decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.checks import flag, whole
+from fastpipe.engine.engine import lacks_memory
+from fastpipe.errors import ImageError
+from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.native import _engine
+from fastpipe.plan.crops import Crop, Crops, RandomResizedCrop, plan_crops
+from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
+from fastpipe.wds.members import Opened, open_jpeg, open_other
+
+_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
+_NO_EPOCH = -1
+
+
+class Cropping:
+    """What crop and batch_crop share: the checked options, the epoch, and how rows are made.
+
+    It can be pickled, and holds no thread, no lock and no open file.
+    """
+
+    def __init__(
+        self,
+        size: int | tuple[int, int],
+        *,
+        train: bool,
+        crop: Crop | None,
+        hflip: bool | float | None,
+        seed: int,
+        exact: bool,
+        max_pixels: int,
+    ) -> None:
+        flag("train", train)
+        self._size = output_size(size)
+        self._crop = checked_crop(crop, self._size, train=train)
+        self._flip = flip_probability(hflip, train=train)
+        self._seed = whole("seed", seed, least=0, most=2**64 - 1)
+        self._exact = flag("exact", exact) or not isinstance(self._crop, RandomResizedCrop)
+        self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+        self._draws = self._flip > 0 or isinstance(self._crop, RandomResizedCrop)
+        self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes crops and flips a function of (seed, epoch, key). Call it before each epoch, or not at all.
+
+        Call it in the process that iterates over the DataLoader, before the iteration begins. Workers see it, also
+        persistent ones. Without it, torch's generator decides: each epoch has new crops, and torch.manual_seed makes
+        them repeatable for the same number of workers.
+
+        Args:
+            epoch: its number, from 0.
+        """
+        self._epoch.fill_(whole("epoch", epoch, least=0, most=2**63 - 1))
+
+    def named(self, names: Sequence[bytes]) -> tuple[int, NDArray[np.int64]]:
+        """The epoch and the numbers, (n,), that stand for some samples in the draws.
+
+        Args:
+            names: one a sample: its key, or its bytes where the key is not known.
+        """
+        epoch = int(self._epoch)
+        if epoch != _NO_EPOCH:
+            return epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64)
+        if self._draws:
+            return 0, torch.empty(len(names), dtype=torch.int64).random_().numpy()
+        return 0, np.zeros(len(names), dtype=np.int64)
+
+    def rows(
+        self,
+        pictures: Sequence[bytes],
+        epoch: int,
+        numbers: NDArray[np.int64],
+        *,
+        threads: int = 1,
+        planar: bool = False,
+    ) -> tuple[NDArray[np.uint8], dict[int, str]]:
+        """Decodes, crops and resizes pictures.
+
+        Args:
+            pictures: the bytes of n files.
+            epoch, numbers: of `named`; numbers is (n,).
+            planar: the layout of the result.
+            threads: at most so many decode; those that are not the caller's end before this returns.
+
+        Returns:
+            (n, height, width, 3) uint8, or planar: (n, 3, height, width); and of the rows that could not be made: why.
+        """
+        shape = (3, *self._size) if planar else (*self._size, 3)
+        out = np.empty((len(pictures), *shape), dtype=np.uint8)
+        headers = {row: open_jpeg(data, max_pixels=self._max_pixels) for row, data in enumerate(pictures)}
+        failed = self._fill(out, {row: one for row, one in headers.items() if one}, epoch, numbers, threads, planar)
+        others = [row for row, one in headers.items() if one is None or row in failed]
+        if others:
+            found = dict(zip(others, _each(self._open, [pictures[row] for row in others], threads), strict=True))
+            failed = {row: one for row, one in found.items() if isinstance(one, str)}
+            opened = {row: one for row, one in found.items() if isinstance(one, Opened)}
+            failed |= self._fill(out, opened, epoch, numbers, threads, planar)
+        return out, failed
+
+    def _open(self, data: bytes) -> Opened | str:
+        try:
+            return open_other(data, max_pixels=self._max_pixels)
+        except ImageError as problem:
+            return str(problem)
+
+    def _fill(
+        self,
+        out: NDArray[np.uint8],
+        opened: dict[int, Opened],
+        epoch: int,
+        numbers: NDArray[np.int64],
+        threads: int,
+        planar: bool,
+    ) -> dict[int, str]:
+        """Fills these rows; returns those whose JPEG is refused, with the reason."""
+        rows = np.array(list(opened), dtype=np.int64)
+        if not len(rows):
+            return {}
+        crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
+        tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
+        tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
+        for field in ("width", "height"):
+            tasks[field] = [getattr(one, field) for one in opened.values()]
+        jpegs = [one.jpeg for one in opened.values() if one.jpeg is not None]
+        ours = np.array([one.jpeg is not None for one in opened.values()])
+        tasks["size"][ours] = [len(jpeg) for jpeg in jpegs]
+
+        def resize(place: int) -> None:
+            box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
+            pixels = opened[int(rows[place])].rgb
+            assert pixels is not None
+            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]))
+            out[rows[place]] = row.transpose(2, 0, 1) if planar else row
+
+        _each(resize, np.flatnonzero(~ours).tolist(), threads)
+        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar)
+        if lacking := [reason for _, reason in refused if lacks_memory(reason)]:
+            raise MemoryError(lacking[0])
+        return {int(rows[ours][number]): reason for number, reason in refused}
+
+    def _plan(self, opened: list[Opened], epoch: int, numbers: NDArray[np.int64]) -> tuple[Crops, NDArray[np.bool_]]:
+        if len(opened) == 1:
+            (one,), named = opened, {"seed": self._seed, "epoch": epoch, "sample": int(numbers[0])}
+            crops = plan_one_crop(self._crop, self._size, one.width, one.height, **named)
+            return crops, np.array([is_mirrored(self._flip, **named)])
+        crops = plan_crops(
+            self._crop,
+            self._size,
+            np.array([one.width for one in opened], dtype=np.int64),
+            np.array([one.height for one in opened], dtype=np.int64),
+            seed=self._seed,
+            epoch=epoch,
+            samples=numbers,
+        )
+        return crops, uniform(key(self._seed, epoch, Stream.FLIP), numbers) < self._flip
+
+
+def _each(function: Callable[[_Value], _Result], values: Sequence[_Value], threads: int) -> list[_Result]:
+    """The results for each value, on threads that end before this returns."""
+    if threads == 1 or len(values) < 2:
+        return [function(value) for value in values]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, values))

@@ -1,0 +1,71 @@
+"""A member of a WebDataset's sample -> is it a picture, and its JPEG or its pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.native import _engine
+from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.source.picture_names import PICTURES
+
+_JPEG = b"\xff\xd8\xff"
+_FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A picture whose header has been read.
+
+    Attributes:
+        width, height: in pixels.
+        jpeg: that the engine decodes; None: `rgb` is there.
+        rgb: (height, width, 3) uint8.
+    """
+
+    width: int
+    height: int
+    jpeg: bytes | None = None
+    rgb: NDArray[np.uint8] | None = None
+
+
+def is_picture(extension: str, data: object) -> bool:
+    """Whether a member is to be cropped.
+
+    Those are members of a picture's extension (`jpg`, `png`), and JPEGs of any other (`left.jpg`, `bin`). A PNG of
+    another extension (`seg.png`) may be a mask, whose ids must not be mixed: it is left alone.
+    """
+    extension = extension.lower()
+    if extension in PICTURES:
+        return True
+    jpeg = isinstance(data, bytes) and data.startswith(_JPEG)
+    return jpeg and extension.rpartition(".")[2] not in _FILMS
+
+
+def open_jpeg(data: bytes, *, max_pixels: int) -> Opened | None:
+    """Read a JPEG's header; None if it is none that the engine decodes."""
+    if not data.startswith(_JPEG):
+        return None
+    try:
+        return Opened(*_engine.jpeg_size(data, max_pixels), jpeg=data)
+    except ValueError:
+        return None
+
+
+def open_other(data: bytes, *, max_pixels: int) -> Opened:
+    """What the engine refuses: JPEGs as `pack` stores them (without loss, if progressive); all others by Pillow.
+
+    Raises:
+        ImageError: not a picture, damaged, or over the limit.
+    """
+    if data.startswith(_JPEG):
+        from fastpipe.packing.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
+
+        packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))
+        return Opened(packed.width, packed.height, jpeg=packed.jpeg)
+    from fastpipe.packing.picture.pillow import open_image
+
+    rgb = open_image(data, image_format(data), max_pixels=max_pixels).rgb()
+    return Opened(rgb.shape[1], rgb.shape[0], rgb=rgb)

@@ -1,0 +1,40 @@
+"""Tests of the benchmark of fastpipe.wds: its table, and every pipeline that it measures, on a few photos."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+from conftest import smooth_noise
+
+sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
+
+from bench import wds
+from bench.wds import OURS, THEIRS, Run
+
+
+def test_ratios_are_those_of_a_round() -> None:
+    runs = {way: [Run(100, 50), Run(20, 10), Run(60, 30)] for way in OURS}
+    runs |= {way: [Run(50, 50), Run(5, 10), Run(20, 10)] for way in THEIRS}
+    lines = wds.table(runs).splitlines()
+    assert lines[-1].endswith("| 20 |" + 2 * " 3.00 x (2.00 to 4.00), by CPU time 1.00 x |")
+    assert lines[2].endswith("| 60 |  |  |")
+    assert len(lines) == 2 + len(OURS) + len(THEIRS)
+
+
+def test_every_pipeline_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "photos" / "only").mkdir(parents=True)
+    for number in range(4):
+        smooth_noise(120, 90, seed=number).save(tmp_path / "photos" / "only" / f"{number}.jpg")
+    options = "--samples 64 --rounds 1 --warmup 0 --seconds 0.05 --workers 1 --batch-size 16"
+    arguments = [str(tmp_path / "photos"), *options.split(), "--work", str(tmp_path / "work")]
+    monkeypatch.setattr(sys, "argv", ["wds", *arguments])
+    wds.main()
+    found = capsys.readouterr()
+    assert len(re.findall(r"[1-9][\d,]* images/s", found.err)) == len(OURS) + len(THEIRS)
+    assert found.out.count(" x (") == len(OURS) * len(THEIRS)
