@@ -129,8 +129,8 @@ def test_fields(number: int, scenes: Path) -> None:
         '"cuda"': '"cpu"',
     }
     program = sections()["Boxes, masks, captions"][number]
-    for written, run in smaller_still.items():
-        program = program.replace(written, run)
+    for said, run in smaller_still.items():
+        program = program.replace(said, run)
     names: dict[str, Any] = {}
     exec(compile(program, f"recipes.md: fields, program {number}", "exec"), names)
     assert names["train"].stats().batches == 2
