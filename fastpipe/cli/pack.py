@@ -23,6 +23,21 @@ from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 
 
+class Format(StrEnum):
+    """What the source is."""
+
+    AUTO = "auto"
+    IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    VOC = "voc"
+    YOLO = "yolo"
+
+
 class OnError(StrEnum):
     """What packing does with a file that cannot be packed."""
 
@@ -53,6 +68,34 @@ def pack(
         ),
     ],
     dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
+    format: Annotated[
+        Format, typer.Option(help="What SRC is. auto: find out, and stop if it is not certain.")
+    ] = Format.AUTO,
+    image_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the images or their paths.", show_default="the only one"),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the labels.", show_default='"label", if there is one'),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COLUMN",
+            help="Store a column as a field; may be repeated. NAME=COLUMN:KIND also says the kind of the field.",
+            show_default="all columns",
+        ),
+    ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder that image paths are relative to.", show_default="folder of the file"
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Part of SRC to pack, such as train, if it has several.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     max_size: Annotated[
         int | None, typer.Option(metavar="PX", help="Shrink images whose longest side has more than PX pixels.")
@@ -116,6 +159,12 @@ def pack(
                 summary = run_pack(
                     src,
                     dst,
+                    format=format.value,
+                    image_column=image_column,
+                    label_column=label_column,
+                    fields=field or None,
+                    image_root=image_root,
+                    split=split,
                     workers=workers,
                     max_size=max_size,
                     quality=quality,

@@ -100,7 +100,7 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
-    if not isinstance(said, dict) or said.keys() - {"fields"} != ours.keys():
+    if not isinstance(said, dict) or said.keys() - {"fields", "source"} != ours.keys():
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
             "with that version"

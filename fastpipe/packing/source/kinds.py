@@ -15,6 +15,7 @@ from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.folders import list_flat_folder, list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
+from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
 from fastpipe.packing.source.tars import list_archives, list_dataset
 
@@ -29,7 +30,9 @@ _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
-def list_sources(root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True) -> Listing:
+def list_sources(
+    root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True, how: SourceOptions | None = None
+) -> Listing:
     """Lists what is to be packed.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
@@ -41,6 +44,7 @@ def list_sources(root: Path, seed: int, *, shuffle: bool = True, with_fields: bo
         seed: picks the order.
         shuffle: False: by class, then path.
         with_fields: further members of a WebDataset's samples are fields; else they are left out.
+        how: what the user says about the source.
 
     Raises:
         PackError: there is nothing of that kind, or a tar is damaged.
