@@ -214,7 +214,7 @@ class Writer:
         if sample.problem is not None:
             return sample.problem
         return convert_sample(
-            sample.name, sample.size_bytes, sample.read_image, sample.read_values, self._options.encode
+            sample.name, sample.size_bytes, sample.read_image, lambda _: sample.read_values(), self._options.encode
         )
 
     def _samples_so_far(self, _start: int, _stop: int) -> str:

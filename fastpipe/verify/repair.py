@@ -29,6 +29,7 @@ from fastpipe.packing.pipeline import converted
 from fastpipe.packing.shard_series import disk_errors
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.options import recorded_options
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
@@ -43,6 +44,7 @@ def repair(
     source: Path,
     report: Report,
     *,
+    image_root: Path | None = None,
     workers: int | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
@@ -52,7 +54,8 @@ def repair(
 
     Args:
         path: the dataset's folder.
-        source: the folder that it was packed from, as it was.
+        source: what it was packed from, as it was.
+        image_root: the folder that paths of images are relative to, if the pack was told one.
         report: of the dataset.
         workers: threads; None: the CPUs granted to this process.
         on_progress: called now and then, in this thread.
@@ -83,7 +86,8 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields))
+            how = recorded_options(said.info["pack"].get("source", {}), None if image_root is None else str(image_root))
+            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields), how=how)
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:

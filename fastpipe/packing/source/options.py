@@ -58,6 +58,14 @@ class SourceOptions:
         return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
 
 
+def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+    """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
+    fields = said.get("fields")
+    taken = None if fields is None else tuple(FieldColumn(*field) for field in fields)
+    others = {name: said[name] for name in ("format", "image_column", "label_column", "split") if name in said}
+    return SourceOptions(**others, fields=taken, image_root=image_root)
+
+
 def source_options(
     *,
     format: str = "auto",
