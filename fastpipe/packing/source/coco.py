@@ -46,10 +46,15 @@ def list_coco(paths: Sequence[Path], how: SourceOptions, image_roots: Sequence[P
     Raises:
         PackError: a file is damaged, or two do not agree, or it is not certain where the images are.
     """
-    annotated = read_annotations(paths)
+    columns = [*_OWN, *_BESIDE] if how.fields is None else [field.column for field in how.fields]
+    annotated = read_annotations(paths, [*columns, "category_id", "iscrowd", "segmentation" if _draws(how) else "id"])
     fields = _fields(annotated, how)
     root = _image_root(annotated, image_roots) if how.image_root is None else Path(how.image_root)
     return list_rows(root, _rows(annotated, fields), [field for field, _ in fields])
+
+
+def _draws(how: SourceOptions) -> bool:
+    return any(field.column in _MASKS for field in how.fields or ())
 
 
 def _image_root(annotated: Annotated, roots: Sequence[Path]) -> Path:

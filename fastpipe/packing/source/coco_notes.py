@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,8 +57,9 @@ class Annotated:
         lost: annotations of no image: number in its file, number of the file, image_id.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], wanted: Collection[str]) -> None:
         self.paths = paths
+        self._wanted = frozenset(wanted) | {"id", "caption"}
         self.images: list[Image] = []
         self.categories: dict[int, str] = {}
         self.points: tuple[str, ...] = ()
@@ -170,7 +171,8 @@ class Annotated:
         self._image_ids.append(image)
         self._files.append(file)
         self._places.append(number)
-        note = json.dumps(entry, separators=(",", ":")).encode()
+        kept = {name: value for name, value in entry.items() if name in self._wanted}
+        note = json.dumps(kept, separators=(",", ":")).encode()
         self._notes.add(note)
         self._offsets.append(self._offsets[-1] + len(note))
 
@@ -199,13 +201,17 @@ class Annotated:
         self.points = tuple(points)
 
 
-def read_annotations(paths: Sequence[Path]) -> Annotated:
+def read_annotations(paths: Sequence[Path], wanted: Collection[str]) -> Annotated:
     """Reads COCO's files about the same images.
+
+    Args:
+        paths: the files.
+        wanted: of an annotation; all else is forgotten.
 
     Raises:
         PackError: a file is damaged, or two do not agree.
     """
-    found = Annotated(paths)
+    found = Annotated(paths, wanted)
     for file in range(len(paths)):
         found.read(file)
     found.finish()

@@ -13,6 +13,7 @@ from fastpipe.errors import PackError, readable
 
 MOST_ENTRY_CHARACTERS = 16 << 20
 _PIECE_BYTES = 1 << 20
+_BEHIND = tuple(" \t\r\n,:]}")  # a value
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -106,7 +107,7 @@ class _Text:
         while True:
             try:
                 value, end = self._parse(self._text, self._at)
-                if end < len(self._text) or self._ended:  # else a number may go on
+                if self._ended or self._text[end : end + 1] in _BEHIND:  # else a number may go on
                     self._at = end
                     return value
                 problem: Exception | None = None

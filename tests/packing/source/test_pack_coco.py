@@ -123,6 +123,7 @@ def test_boxes_are_those_of_pycocotools(coco: Path, tmp_path: Path, source: str)
     assert verify(tmp_path / "packed").sound
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools' own
 def test_masks_are_those_of_pycocotools(coco: Path, tmp_path: Path) -> None:
     fields = ["seg=segmentation:mask", "objects=instances:mask"]
     fastpipe.pack(coco, tmp_path / "packed", fields=fields)
