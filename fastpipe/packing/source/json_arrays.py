@@ -107,16 +107,18 @@ class _Text:
         while True:
             try:
                 value, end = self._parse(self._text, self._at)
-                if self._ended or self._text[end : end + 1] in _BEHIND:  # else a number may go on
+            except ValueError as problem:  # it is damaged, or ends in the middle
+                why = str(problem).split(":")[0]  # the error itself would keep the text in memory
+            else:
+                if self._ended or self._text[end : end + 1] in _BEHIND:
                     self._at = end
                     return value
-                problem: Exception | None = None
-            except ValueError as damaged:  # or it ends in the middle
-                problem = damaged
+                why = ""  # a number may go on
             if len(self._text) - self._at > MOST_ENTRY_CHARACTERS:
-                raise problem or ValueError(f"expected entries of at most {MOST_ENTRY_CHARACTERS:,} characters")
-            if not self._more() and problem is not None:
-                raise ValueError(f"{str(problem).split(':')[0]}, at character {self._place:,} or behind it")
+                why = f"{why or 'a long number'}; expected entries of at most {MOST_ENTRY_CHARACTERS:,} characters"
+            elif self._more() or not why:
+                continue
+            raise ValueError(f"{why}, at character {self._place:,} or behind it")
 
     def _more(self) -> bool:
         """Reads on: twice as much as is there, so that a long value is not tried too often."""

@@ -280,4 +280,4 @@ def test_a_large_file_is_listed_in_little_memory(tmp_path: Path) -> None:
     )
     sources, kilobytes = map(int, run.stdout.split())
     assert sources == 10_000
-    assert kilobytes < 60_000
+    assert kilobytes < 30_000
