@@ -123,8 +123,9 @@ def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[
                 f"{FIELDS_FOLDER} can be repaired if all shards are intact"
             )
         raise PackError(
-            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. Restore the source, or "
-            f"{_ANEW}"
+            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. "
+            f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
+            f"Restore the source, or {_ANEW}"
         )
     try:
         lines = (path / REJECTED_FILE).read_bytes().splitlines() if info["counts"]["rejected"] else []
