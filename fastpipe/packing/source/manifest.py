@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 from fastpipe.errors import PackError, readable
 
 MOST_LINE_BYTES = 16 << 20
+MOST_COLUMNS = 640
 _BOM = b"\xef\xbb\xbf"
 _TABS = (".tsv", ".tab")
 
@@ -146,6 +147,8 @@ def _header(path: Path, cells: list[str] | None) -> list[str]:
 
     if not cells:
         raise wrong("got an empty line" if cells is not None else "got an empty file")
+    if len(cells) > MOST_COLUMNS:
+        raise wrong(f"at most {MOST_COLUMNS}; got {len(cells):,}")
     names = [cell.strip() or f"column_{number}" for number, cell in enumerate(cells, 1)]
     for name in names:
         damage = _damage(name)

@@ -11,7 +11,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import RESERVED
 from fastpipe.packing.source.column_kinds import Seen, field_value
 from fastpipe.packing.source.listing import Listing, SourceField
-from fastpipe.packing.source.manifest import Record
+from fastpipe.packing.source.manifest import MOST_COLUMNS, Record
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
 from fastpipe.packing.source.tar_fields import MOST_FIELDS, field_name
@@ -92,8 +92,8 @@ def list_manifest(
     for record in manifest:
         for name, value in (record.values or {}).items():
             if name not in seen:
-                if len(seen) == 10 * MOST_FIELDS:
-                    raise PackError(f"{_called(manifest)}: expected at most {10 * MOST_FIELDS} columns, got more")
+                if len(seen) == MOST_COLUMNS:
+                    raise PackError(f"{_called(manifest)}: expected at most {MOST_COLUMNS} columns, got more")
                 seen[name] = Seen(typed=manifest.typed)
             seen[name].add(value, record.number)
     columns = _Columns(_image_column(manifest, seen, how, metadata=metadata), _label_column(manifest, seen, how))

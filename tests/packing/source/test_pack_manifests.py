@@ -373,7 +373,10 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
     succeeded(*command, "--field", "caption", "--exif", "apply", "--max-size", "35")
     before = shard_bytes(tmp_path / "packed")
     damage(tmp_path / "packed", 5)
-    assert "If the pack had an --image-root, pass it here, too" in fp("verify", tmp_path / "packed", "--repair", source).stderr
+    assert (
+        "If the pack had an --image-root, pass it here, too"
+        in fp("verify", tmp_path / "packed", "--repair", source).stderr
+    )
     assert "--image-root needs --repair" in failed(2, "verify", tmp_path / "packed", "--image-root", lists)
     succeeded("verify", tmp_path / "packed", "--repair", source, "--image-root", masked.parent)
     assert shard_bytes(tmp_path / "packed") == before
