@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from listed import class_folders, names_of, shard_bytes
+from listed import class_folders, flat_photos, names_of, shard_bytes
 
 import fastpipe
 
@@ -60,3 +60,15 @@ def test_manifests_give_the_shards_of_the_folder(tmp_path: Path, form: str, shuf
     assert shard_bytes(tmp_path / "listed") == shard_bytes(tmp_path / "folder")
     assert (tmp_path / "listed/index.npy").read_bytes() == (tmp_path / "folder/index.npy").read_bytes()
     assert fastpipe.pack(source, tmp_path / "listed", shard_size=100_000, shuffle=shuffle).already_packed
+
+
+def test_coco_gives_the_shards_of_a_folder_without_classes(tmp_path: Path) -> None:
+    photos = flat_photos(tmp_path / "photos")
+    fastpipe.pack(photos, tmp_path / "folder")
+    paths = [path.name for path in photos.iterdir()]
+    images = [{"id": number, "file_name": path} for number, path in enumerate(paths)]
+    (tmp_path / "photos.json").write_text(json.dumps({"images": images, "annotations": [], "categories": []}))
+    fastpipe.pack(tmp_path / "photos.json", tmp_path / "coco", image_root=photos)
+    write_jsonl(tmp_path / "photos.jsonl", [{"path": path} for path in paths])
+    fastpipe.pack(tmp_path / "photos.jsonl", tmp_path / "jsonl", image_root=photos)
+    assert shard_bytes(tmp_path / "coco") == shard_bytes(tmp_path / "jsonl") == shard_bytes(tmp_path / "folder")
