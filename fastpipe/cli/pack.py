@@ -1,4 +1,4 @@
-"""`fastpipe pack`: a folder of images, or tars -> tar shards with an index."""
+"""`fastpipe pack`: a folder of images, tars, or files that list images -> tar shards with an index."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def pack(
     src: Annotated[
         Path,
         typer.Argument(
-            help="A folder with one folder of images for each class, or a folder of images without classes, or a tar "
-            "file, or a folder of tar files (WebDataset)."
+            help="A folder with one folder of images for each class, or a folder of images without classes; a tar "
+            "file, or a folder of tar files (WebDataset); a CSV, TSV or JSONL file that lists images; a folder with "
+            "metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO."
         ),
     ],
     dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
@@ -145,7 +146,7 @@ def pack(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a folder of images, or WebDataset shards, into tar shards with an index.
+    """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
     JPEGs keep their exact pixels. If the command is interrupted, run it again: it continues where it stopped.
     """

@@ -1,4 +1,4 @@
-"""`fastpipe.pack`: a folder of images, or tars -> tar shards with an index, from Python."""
+"""`fastpipe.pack`: a folder of images, tars, or files that list images -> tar shards with an index, from Python."""
 
 from __future__ import annotations
 
@@ -38,14 +38,16 @@ def pack(
     overwrite: bool = False,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
-    """Packs a folder of images, or tars, into a dataset: what the command `fastpipe pack` does.
+    """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
 
     JPEGs keep their exact pixels. If the program is interrupted, run it again: it continues where it stopped. If the
     dataset is there and up to date, there is nothing to do.
 
     Args:
         src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
-            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields.
+            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a CSV,
+            TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of COCO,
+            Pascal VOC or YOLO: see docs/sources.md.
         dst: a new or empty folder, or an unfinished or finished dataset.
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
             or "yolo"; "auto": what it certainly is, otherwise there is an error that says what to choose.
