@@ -45,9 +45,9 @@ def pack(
 
     Args:
         src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
-            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a CSV,
-            TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of COCO,
-            Pascal VOC or YOLO: see docs/sources.md.
+            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a
+            CSV, TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of
+            COCO, Pascal VOC or YOLO: see docs/sources.md.
         dst: a new or empty folder, or an unfinished or finished dataset.
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
             or "yolo"; "auto": what it certainly is, otherwise there is an error that says what to choose.

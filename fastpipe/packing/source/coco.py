@@ -6,13 +6,14 @@ Format: https://cocodataset.org/#format-data
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.coco_notes import Annotated, Annotation, read_annotations
+from fastpipe.packing.source.coco_notes import Annotated, Annotation, is_object, read_annotations
 from fastpipe.packing.source.column_kinds import xyxy
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
@@ -28,10 +29,10 @@ _MASKS = ("segmentation", "instances")
 def coco_files(folder: Path) -> dict[str, list[Path]]:
     """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json; tasks in order."""
     found: dict[str, list[tuple[int, Path]]] = {}
-    for path in folder.iterdir():
-        match = _TASK.fullmatch(path.name)
+    for name in os.listdir(folder):
+        match = _TASK.fullmatch(name)
         if match is not None:
-            found.setdefault(match[2], []).append((_TASKS.index(match[1]), path))
+            found.setdefault(match[2], []).append((_TASKS.index(match[1]), folder / name))
     return {split: [path for _, path in sorted(found[split])] for split in sorted(found)}
 
 
@@ -151,7 +152,7 @@ def _value(annotated: Annotated, field: SourceField, column: str, of_image: Sequ
     if column == "caption":
         captions = [each.entry["caption"] for each in of_image if "caption" in each.entry]
         return captions if field.kind == "json" else next(iter(captions), None)
-    objects = [each for each in of_image if "caption" not in each.entry]
+    objects = [each for each in of_image if is_object(each.entry)]
     if field.kind == "boxes":
         return _boxes(annotated, objects)
     if field.kind == "keypoints":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,11 @@ class Annotation(NamedTuple):
     entry: dict[str, Any]
 
 
+def is_object(entry: Mapping[str, Any]) -> bool:
+    """Whether an annotation is of an object, and not only a caption of the image."""
+    return "caption" not in entry or "bbox" in entry
+
+
 class Annotated:
     """The images and annotations of files about the same images.
 
@@ -59,7 +64,7 @@ class Annotated:
 
     def __init__(self, paths: Sequence[Path], wanted: Collection[str]) -> None:
         self.paths = paths
-        self._wanted = frozenset(wanted) | {"id", "caption"}
+        self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
         self.images: list[Image] = []
         self.categories: dict[int, str] = {}
         self.points: tuple[str, ...] = ()
@@ -123,7 +128,7 @@ class Annotated:
         for number in numbers:
             offset, file = self._offsets[number], self._files[number]
             entry = json.loads(self._notes.read(offset, self._offsets[number + 1] - offset))
-            name = entry.get("id") if type(entry.get("id")) is int and "caption" not in entry else None
+            name = entry.get("id") if type(entry.get("id")) is int and is_object(entry) else None
             if name in known and known[name][1] != file:
                 found[known[name][0]].entry.update(entry)
                 continue

@@ -200,6 +200,27 @@ def test_one_caption_each_is_a_text(coco: Path, tmp_path: Path) -> None:
     assert by_path(tmp_path / "packed", "captions")["003.jpg"] == "ü caption 3"
 
 
+def test_names_and_pairs_stay_when_a_dataset_is_packed_again(coco: Path, tmp_path: Path) -> None:
+    file = write(coco / "annotations/person_keypoints_val2017.json", with_points(annotations()))
+    fastpipe.pack(file, tmp_path / "packed")
+    fastpipe.pack(tmp_path / "packed", tmp_path / "again")
+    one, other = (Index(tmp_path / name).fields for name in ("packed", "again"))
+    for name in ("boxes", "keypoints"):
+        assert one[name].names
+        assert (one[name].names, one[name].flip_pairs) == (other[name].names, other[name].flip_pairs)
+
+
+def test_an_object_with_a_caption_is_an_object(coco: Path, tmp_path: Path) -> None:
+    content = annotations()
+    for note in content["annotations"]:
+        note["caption"] = f"object {note['id']}"
+    file = write(coco / "annotations/instances_val2017.json", content)
+    fastpipe.pack(file, tmp_path / "packed", fields=["ids=id", "captions=caption"])
+    for ids, texts in by_path(tmp_path / "packed", "ids", "captions").values():
+        assert texts == [f"object {number}" for number in ids]
+    assert sum(len(ids) for ids, _ in by_path(tmp_path / "packed", "ids", "captions").values()) == 18
+
+
 def test_only_the_fields_that_are_asked_for(coco: Path, tmp_path: Path) -> None:
     fastpipe.pack(coco, tmp_path / "packed", fields={"found": "bbox", "ids": "id"})
     assert list(Index(tmp_path / "packed").fields) == ["found", "ids"]
