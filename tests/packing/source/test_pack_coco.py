@@ -75,7 +75,7 @@ def annotations(seed: int = 0, photos: int = 12) -> dict[str, Any]:
                 }
             )
     rng.shuffle(found)
-    return {"info": {"year": 2017}, "images": images, "annotations": found, "categories": CATEGORIES}
+    return {"info": {"year": 2017}, "images": images, "annotations": found, "categories": list(CATEGORIES)}
 
 
 def write(path: Path, content: dict[str, Any]) -> Path:
@@ -241,3 +241,19 @@ def test_only_the_fields_that_are_asked_for(coco: Path, tmp_path: Path) -> None:
 )
 def test_flip_pairs(names: list[str], pairs: object) -> None:
     assert flip_pairs(names) == pairs
+
+
+def test_without_pycocotools_only_masks_fail(coco: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(PackError, match=r"masks need pycocotools: pip install 'fastpipe\[coco\]'"):
+        fastpipe.pack(coco, tmp_path / "packed", fields=["seg=segmentation:mask"])
+    fastpipe.pack(coco, tmp_path / "packed")
+
+
+def test_a_category_with_the_number_of_the_background(coco: Path, tmp_path: Path) -> None:
+    content = annotations()
+    content["categories"].append({"id": 0, "name": "ant"})
+    file = write(coco / "annotations/instances_val2017.json", content)
+    with pytest.raises(PackError, match="category 0 of .* has the number of the background"):
+        fastpipe.pack(file, tmp_path / "packed", fields=["seg=segmentation:mask"])
+    fastpipe.pack(file, tmp_path / "packed", fields=["objects=instances:mask"])
