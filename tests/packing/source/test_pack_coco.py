@@ -254,6 +254,6 @@ def test_a_category_with_the_number_of_the_background(coco: Path, tmp_path: Path
     content = annotations()
     content["categories"].append({"id": 0, "name": "ant"})
     file = write(coco / "annotations/instances_val2017.json", content)
-    with pytest.raises(PackError, match="category 0 of .* has the number of the background"):
+    with pytest.raises(PackError, match=r"category 0 of .* has the number of the background"):
         fastpipe.pack(file, tmp_path / "packed", fields=["seg=segmentation:mask"])
     fastpipe.pack(file, tmp_path / "packed", fields=["objects=instances:mask"])
