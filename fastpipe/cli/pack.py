@@ -1,4 +1,4 @@
-"""`fastpipe pack`: a folder of images, or tars -> tar shards with an index."""
+"""`fastpipe pack`: a folder of images, tars, or files that list images -> tar shards with an index."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ from fastpipe.packing.job import Summary
 from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+
+
+class Format(StrEnum):
+    """What the source is."""
+
+    AUTO = "auto"
+    IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    VOC = "voc"
+    YOLO = "yolo"
 
 
 class OnError(StrEnum):
@@ -48,11 +63,40 @@ def pack(
     src: Annotated[
         Path,
         typer.Argument(
-            help="A folder with one folder of images for each class, or a folder of images without classes, or a tar "
-            "file, or a folder of tar files (WebDataset)."
+            help="A folder with one folder of images for each class, or a folder of images without classes; a tar "
+            "file, or a folder of tar files (WebDataset); a CSV, TSV or JSONL file that lists images; a folder with "
+            "metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO."
         ),
     ],
     dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
+    format: Annotated[
+        Format, typer.Option(help="What SRC is. auto: find out, and stop if it is not certain.")
+    ] = Format.AUTO,
+    image_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the images or their paths.", show_default="the only one"),
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with the labels.", show_default='"label", if there is one'),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COLUMN",
+            help="Store a column as a field; may be repeated. NAME=COLUMN:KIND also says the kind of the field.",
+            show_default="all columns",
+        ),
+    ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder that image paths are relative to.", show_default="folder of the file"
+        ),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Part of SRC to pack, such as train, if it has several.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     max_size: Annotated[
         int | None, typer.Option(metavar="PX", help="Shrink images whose longest side has more than PX pixels.")
@@ -102,7 +146,7 @@ def pack(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn a folder of images, or WebDataset shards, into tar shards with an index.
+    """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
 
     JPEGs keep their exact pixels. If the command is interrupted, run it again: it continues where it stopped.
     """
@@ -116,6 +160,12 @@ def pack(
                 summary = run_pack(
                     src,
                     dst,
+                    format=format.value,
+                    image_column=image_column,
+                    label_column=label_column,
+                    fields=field or None,
+                    image_root=image_root,
+                    split=split,
                     workers=workers,
                     max_size=max_size,
                     quality=quality,

@@ -51,8 +51,8 @@ def pack_table(summary: Summary) -> RenderableType:
     if empty:
         table.add_row("empty classes", _names(empty))
     if summary.stray:
-        where = f"{count(len(summary.stray), 'file')} next to the class folders, not packed"
-        table.add_row("no class", f"{where}: {_names(summary.stray)}")
+        where = f"{count(len(summary.stray), 'file')} next to the class folders, or without a row"
+        table.add_row("not packed", f"{where}: {_names(summary.stray)}")
     if summary.dropped:
         kinds = ", ".join(f"{members:,} {kind}" for kind, members in sorted(summary.dropped.items()))
         table.add_row("left out", f"{kinds}: members that are neither an image nor a label")

@@ -9,7 +9,7 @@ import typer
 
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count
-from fastpipe.errors import readable
+from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
@@ -26,9 +26,13 @@ def verify(
         Path | None,
         typer.Option(
             metavar="SRC",
-            help="Restore damaged files from SRC, the folder or tars that you packed.",
+            help="Restore damaged files from SRC, the source that you packed.",
             show_default=False,
         ),
+    ] = None,
+    image_root: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder that image paths of SRC are relative to.", show_default=False),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
@@ -39,6 +43,8 @@ def verify(
     has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
     """
     with exit_codes():
+        if image_root is not None and repair is None:
+            raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
         with verify_progress(err) as progress:
             report = run_verify(data, quick=quick, workers=workers, on_progress=progress)
         if not as_json:
@@ -46,7 +52,7 @@ def verify(
         repaired: list[str] = []
         if repair is not None and not report.sound:
             with pack_progress(err) as packing:
-                repaired = run_repair(data, repair, report, workers=workers, on_progress=packing)
+                repaired = run_repair(data, repair, report, image_root=image_root, workers=workers, on_progress=packing)
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})
         elif repaired:

@@ -14,6 +14,7 @@ from fastpipe.format.shard_list import count, text
 FIELDS_FOLDER = "fields"
 
 KINDS = ("int", "floats", "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image")
+NAMED_KINDS = ("boxes", "mask", "keypoints")  # whose names the source has, if anyone
 # Kinds whose values are members of the shard, and the endings of these; all others stand in KEY.json.
 # Of one sample's text, JSON or bytes: they are read whole. A file whose offsets lie must not cost memory.
 MOST_VALUE_BYTES = 256 << 20
@@ -49,7 +50,9 @@ class Field:
         width: numbers of a value of kind "floats".
         points: points of an object of kind "keypoints".
         classes: number of classes of kind "classes".
-        names: theirs, if they were given by name.
+        names: theirs, if they were given by name; of boxes and masks, by label, where the source has them: "" is the
+            name of a gap; of keypoints, of the points.
+        flip_pairs: of keypoints, the points that change places in a mirrored image, where the source says it.
         labelled: boxes have labels.
         files: names of the sidecar files, and their XXH3-64 in hex.
     """
@@ -62,6 +65,7 @@ class Field:
     names: tuple[str, ...] = ()
     labelled: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+    flip_pairs: tuple[tuple[int, int], ...] = ()
 
 
 def is_name(name: object) -> bool:
@@ -128,9 +132,20 @@ def describe_field(field: Field) -> dict[str, Any]:
         entry[number] = getattr(field, number)
     if field.names:
         entry["names"] = list(field.names)
+    if field.flip_pairs:
+        entry["flip_pairs"] = [list(pair) for pair in field.flip_pairs]
     if field.kind == "boxes":
         entry["labelled"] = field.labelled
     return {**entry, "files": {file: field.files[file] for file in sidecars(field)}}
+
+
+def _read_pairs(name: str, pairs: Any, points: int) -> tuple[tuple[int, int], ...]:
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        raise ValueError(f"field {name}: expected pairs of points' numbers, got {pairs!r:.60}")
+    flat = [count(point) for pair in pairs for point in pair]
+    if len(set(flat)) < len(flat) or (points and max(flat, default=0) >= points):
+        raise ValueError(f"field {name}: expected each point once, and numbers below {points}; got {pairs!r:.60}")
+    return tuple((one, other) for one, other in pairs)
 
 
 # The number that belongs to a kind.
@@ -147,13 +162,19 @@ def _read_field(name: str, entry: Any) -> Field:
     if kind in _NUMBERS:
         numbers[_NUMBERS[kind]] = count(entry[_NUMBERS[kind]])
     names = entry.get("names", [])
-    if not isinstance(names, list) or (names and (kind != "classes" or len(names) != numbers["classes"])):
-        raise ValueError(f"field {name}: expected a name for each class, got {len(names)}")
+    expected = numbers.get("classes", numbers.get("points"))
+    if not isinstance(names, list) or (names and kind not in ("classes", *NAMED_KINDS)):
+        raise ValueError(f"field {name}: expected no names, got {names!r:.60}")
+    if names and expected not in (None, 0, len(names)):
+        raise ValueError(f"field {name}: expected {expected} names, got {len(names)}")
     labelled = entry["labelled"] if kind == "boxes" else False
     if not isinstance(labelled, bool):
         raise TypeError(f"field {name}: expected true or false for labelled, got {labelled!r}")
     files = entry["files"]
-    found = Field(name, kind, **numbers, names=tuple(map(text, names)), labelled=labelled, files=files)
+    pairs = _read_pairs(name, entry.get("flip_pairs", []), numbers.get("points", 0))
+    found = Field(
+        name, kind, **numbers, names=tuple(map(text, names)), labelled=labelled, files=files, flip_pairs=pairs
+    )
     if not isinstance(files, dict) or tuple(files) != sidecars(found):
         raise ValueError(f"field {name}: expected the files {', '.join(sidecars(found))}, got {files!r}")
     for file, digest in files.items():

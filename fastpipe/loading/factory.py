@@ -102,6 +102,7 @@ def loader(
         min_box_area: boxes are dropped if their area in the output is smaller, in pixels.
         flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
             right eye with the numbers 1 and 2; []: there are none. Mirrored points need it.
+            None: those that the field has itself, if it has any.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;

@@ -48,6 +48,9 @@ def field_reader(
     pairs = _flip_pairs(flip_pairs, {name: index.fields[name].points for name in kinds if kinds[name] == "keypoints"})
     if fields is None:
         return None
+    recorded = {index.fields[name].flip_pairs for name in kinds if kinds[name] == "keypoints"}
+    if pairs is None and len(recorded) == 1:
+        pairs = recorded.pop() or None
     if "image" not in names:
         raise ConfigError(
             f'fields: expected "image" among them, got {tuple(names)!r}; for samples without their images: '

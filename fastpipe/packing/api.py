@@ -1,9 +1,9 @@
-"""`fastpipe.pack`: a folder of images, or tars -> tar shards with an index, from Python."""
+"""`fastpipe.pack`: a folder of images, tars, or files that list images -> tar shards with an index, from Python."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fastpipe.packing import job
@@ -16,6 +16,12 @@ def pack(
     src: str | os.PathLike[str],
     dst: str | os.PathLike[str],
     *,
+    format: str = "auto",
+    image_column: str | None = None,
+    label_column: str | None = None,
+    fields: Mapping[str, str] | Sequence[str] | None = None,
+    image_root: str | os.PathLike[str] | None = None,
+    split: str | None = None,
     workers: int | None = None,
     max_size: int | None = None,
     quality: int | None = None,
@@ -32,15 +38,25 @@ def pack(
     overwrite: bool = False,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
-    """Packs a folder of images, or tars, into a dataset: what the command `fastpipe pack` does.
+    """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
 
     JPEGs keep their exact pixels. If the program is interrupted, run it again: it continues where it stopped. If the
     dataset is there and up to date, there is nothing to do.
 
     Args:
         src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
-            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields.
+            folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a
+            CSV, TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of
+            COCO, Pascal VOC or YOLO: see docs/sources.md.
         dst: a new or empty folder, or an unfinished or finished dataset.
+        format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
+            or "yolo"; "auto": what it certainly is, otherwise there is an error that says what to choose.
+        image_column: the column with the images, or with their paths; None: the only one there is.
+        label_column: the column with the labels; None: "label", if there is one.
+        fields: further columns to store: name of the field -> column, or column:kind, such as {"caption": "text"};
+            None: all columns.
+        image_root: the folder that paths of images are relative to; None: the folder of the file that has them.
+        split: the part of `src` to pack, such as "train", if it has several.
         workers: number of threads; None: the CPUs granted to this process.
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: JPEG quality, 1 to 100, of the images that `max_size` shrinks; None: 90.
@@ -79,5 +95,11 @@ def pack(
         max_pixels=max_pixels,
         max_scans=max_scans,
         overwrite=overwrite,
+        format=format,
+        image_column=image_column,
+        label_column=label_column,
+        fields=fields,
+        image_root=image_root,
+        split=split,
     )
     return job.pack(Path(src), Path(dst), options, on_progress=on_progress)

@@ -83,7 +83,7 @@ def pack(
     options = options or PackOptions()
     check_apart(source, destination)
     try:
-        listing = list_sources(source, options.seed, shuffle=options.shuffle)
+        listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         with disk_errors(destination):
             check_ours(destination)
     except PackError as problem:

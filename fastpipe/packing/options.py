@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fastpipe.checks import choice, flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
+from fastpipe.packing.source.options import SourceOptions, source_options
 
 EXIF = ("ignore", "apply")
 ON_ERROR = ("report", "fail")
@@ -24,6 +26,7 @@ class PackOptions:
 
     Attributes:
         encode: how sources become JPEGs.
+        source: how the source is read.
         shard_size: bytes a shard is filled up to.
         seed: picks the order of the samples.
         shuffle: False: the samples are packed class by class, in the order of their paths.
@@ -33,6 +36,7 @@ class PackOptions:
     """
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
+    source: SourceOptions = field(default_factory=SourceOptions, kw_only=True)
     shard_size: int = DEFAULT_SHARD_BYTES
     seed: int = 0
     shuffle: bool = True
@@ -55,8 +59,9 @@ class PackOptions:
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
-        options = {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
-        return {**options, "fields": dict(kinds)} if kinds else options
+        encode = {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
+        more = {"source": self.source.recorded(), "fields": dict(kinds or {})}
+        return {**encode, **{name: said for name, said in more.items() if said}}
 
 
 def pack_options(
@@ -75,6 +80,12 @@ def pack_options(
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
+    format: str = "auto",
+    image_column: str | None = None,
+    label_column: str | None = None,
+    fields: Mapping[str, str] | Sequence[str] | None = None,
+    image_root: str | os.PathLike[str] | None = None,
+    split: str | None = None,
 ) -> PackOptions:
     """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
 
@@ -104,6 +115,14 @@ def pack_options(
         fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
         overwrite=flag("--overwrite", overwrite),
         workers=workers,
+        source=source_options(
+            format=format,
+            image_column=image_column,
+            label_column=label_column,
+            fields=fields,
+            image_root=image_root,
+            split=split,
+        ),
     )
 
 

@@ -110,17 +110,17 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
             image_format(read_start(root, source))  # a film among the pictures need not be read
         return read_source(root, source)
 
-    def values() -> list[tuple[str, str, Any]]:
-        return read_values(listing, source) if source.parts else []
+    def values(picture: Packed) -> list[tuple[str, str, Any]]:
+        return read_values(listing, source, picture)
 
-    return convert_sample(str(root / source.path), source.size_bytes, read, values, how)
+    return convert_sample(str(root / source.file_path), source.size_bytes, read, values, how)
 
 
 def convert_sample(
     name: str,
     size_bytes: int,
     read: Callable[[], bytes | NDArray[np.uint8]],
-    values: Callable[[], Iterable[tuple[str, str, Any]]],
+    values: Callable[[Packed], Iterable[tuple[str, str, Any]]],
     how: EncodeOptions,
 ) -> Outcome:
     """Converts one picture and the values of its fields.
@@ -129,7 +129,7 @@ def convert_sample(
         name: of the source, for messages.
         size_bytes: of the picture's file.
         read: gives its bytes, or its pixels.
-        values: gives name, kind and checked value of each field.
+        values: of the converted picture -> name, kind and checked value of each field.
         how: the options.
     """
     if size_bytes > MAX_SAMPLE_BYTES:
@@ -137,7 +137,7 @@ def convert_sample(
     try:
         data = read()
         packed = convert(data, how) if isinstance(data, bytes) else convert_pixels(data, how)
-        stored = tuple(_stored(*each, packed, how) for each in values())
+        stored = tuple(_stored(*each, packed, how) for each in values(packed))
         return replace(packed, values=stored) if stored else packed
     except ImageError as problem:
         return str(problem)

@@ -1,4 +1,4 @@
-"""A sample of a tar -> the values of its fields, read from its members and checked."""
+"""A sample of a tar or a row -> the values of its fields, read from members or notes and files, and checked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,34 @@ from typing import Any
 
 from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
+from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.packing.fields.shapes import clamped, draw_shapes
 from fastpipe.packing.fields.values import take
+from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.source.kinds import read_source
-from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
+from fastpipe.packing.source.reading import read_as_listed
+
+_Values = list[tuple[str, str, Any]]
 
 
-def read_values(listing: Listing, source: Source) -> list[tuple[str, str, Any]]:
+def read_values(listing: Listing, source: Source, picture: Packed) -> _Values:
     """Name, kind and value of each field of a sample; None where it has none.
+
+    Args:
+        listing: that the sample is of.
+        source: the sample.
+        picture: its image.
 
     Raises:
         ImageError: a value cannot be; the message is the reason.
-        PackError: the tar cannot be read, or has changed.
+        OSError: a file cannot be read.
+        PackError: the tar cannot be read, or it or a file has changed.
     """
+    if source.note is not None:
+        return _row_values(listing, source.note, picture)
+    if not source.parts:
+        return []
     notes: dict[tuple[int, int], Any] = {}  # one member may hold the values of several fields
     found = []
     for field, part in zip(listing.fields, source.parts, strict=True):
@@ -47,7 +63,7 @@ def _value(
             notes[part] = _parsed(_read(listing, source, offset, size))
         note = notes[part]
         value = note.get(field.name) if isinstance(note, dict) else None
-        if field.names and isinstance(value, list):
+        if field.names and field.kind == "classes" and isinstance(value, list):
             value = [field.names[number] for number in value]
         return take(field.kind, value)
     data = _read(listing, source, offset, size)
@@ -56,6 +72,44 @@ def _value(
     if field.kind == "json":
         return take("json", _parsed(data))
     return data
+
+
+def _row_values(listing: Listing, note: Note, picture: Packed) -> _Values:
+    """The same for a row. `note` has the size of its image, if it is known, its values, and the times of files."""
+    assert listing.notes is not None  # a listing of rows has them
+    size, values, times = json.loads(listing.notes.read(note.offset_bytes, note.size_bytes))
+    if size is not None and tuple(size) != picture.source_size:
+        turned = f", and an EXIF orientation of {picture.orientation}" if picture.orientation != 1 else ""
+        raise ImageError(
+            f"expected {size[0]} x {size[1]} pixels, as its annotations say; got {picture.source_size[0]} x "
+            f"{picture.source_size[1]}{turned}"
+        )
+    found = []
+    for field in listing.fields:
+        try:
+            value = _row_value(listing, field, values.get(field.name), times.get(field.name), picture)
+        except ImageError as problem:
+            raise ImageError(f"field {field.name}: {problem}") from None
+        found.append((field.name, field.kind, value))
+    return found
+
+
+def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, picture: Packed) -> Any:
+    width, height = picture.source_size
+    if value is None and field.kind in ("mask", "image"):
+        return None
+    if field.kind == "mask" and "shapes" in value:
+        return draw_shapes(value["shapes"], width, height)
+    if field.kind in ("mask", "image"):
+        if value["size_bytes"] > MAX_SAMPLE_BYTES:  # before it is read
+            raise ImageError(f"expected at most {MAX_SAMPLE_BYTES:,} bytes, got {value['size_bytes']:,}")
+        return read_as_listed(listing.root, value["file"], value["size_bytes"], mtime_ns or 0)
+    if field.kind == "boxes" and isinstance(value, dict) and "shares" in value:  # of width and height, as YOLO has them
+        scale = (width, height, width, height)
+        boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]
+        value = {"boxes": boxes, "labels": value["labels"]}
+    taken = take(field.kind, value)
+    return clamped(taken, width, height) if field.kind == "boxes" and taken is not None else taken
 
 
 def _read(listing: Listing, source: Source, offset: int, size: int) -> bytes:

@@ -26,6 +26,7 @@ from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sam
 from fastpipe.packing.shard_series import ShardSeries, disk_errors
 
 _MADE_BY = "fastpipe.Writer"
+_OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
 
 
 class Writer:
@@ -50,7 +51,7 @@ class Writer:
             "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
             classes are called after them.
-        **options: those of `fastpipe.pack`, without `seed` and `shuffle`.
+        **options: those of `fastpipe.pack`, without `seed`, `shuffle` and those that say how a source is read.
 
     Attributes:
         summary: what was packed, when the block has ended.
@@ -74,6 +75,8 @@ class Writer:
             raise ConfigError(
                 f"{min(without)}: a Writer keeps the order in which samples are added; shuffle them before"
             )
+        if without := options.keys() & _OF_A_SOURCE:
+            raise ConfigError(f"{min(without)}: a Writer has no source to read; this is an option of fastpipe.pack")
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
         self._options: PackOptions = pack_options(**options, shuffle=False)
@@ -211,7 +214,7 @@ class Writer:
         if sample.problem is not None:
             return sample.problem
         return convert_sample(
-            sample.name, sample.size_bytes, sample.read_image, sample.read_values, self._options.encode
+            sample.name, sample.size_bytes, sample.read_image, lambda _: sample.read_values(), self._options.encode
         )
 
     def _samples_so_far(self, _start: int, _stop: int) -> str:

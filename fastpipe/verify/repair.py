@@ -29,6 +29,7 @@ from fastpipe.packing.pipeline import converted
 from fastpipe.packing.shard_series import disk_errors
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.options import recorded_options
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
@@ -43,6 +44,7 @@ def repair(
     source: Path,
     report: Report,
     *,
+    image_root: Path | None = None,
     workers: int | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
@@ -52,7 +54,8 @@ def repair(
 
     Args:
         path: the dataset's folder.
-        source: the folder that it was packed from, as it was.
+        source: what it was packed from, as it was.
+        image_root: the folder that paths of images are relative to, if the pack was told one.
         report: of the dataset.
         workers: threads; None: the CPUs granted to this process.
         on_progress: called now and then, in this thread.
@@ -83,7 +86,8 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields))
+            how = recorded_options(said.info["pack"].get("source", {}), None if image_root is None else str(image_root))
+            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields), how=how)
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:
@@ -100,7 +104,7 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
-    if not isinstance(said, dict) or said.keys() - {"fields"} != ours.keys():
+    if not isinstance(said, dict) or said.keys() - {"fields", "source"} != ours.keys():
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
             "with that version"
@@ -119,8 +123,9 @@ def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[
                 f"{FIELDS_FOLDER} can be repaired if all shards are intact"
             )
         raise PackError(
-            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. Restore the source, or "
-            f"{_ANEW}"
+            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. "
+            f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
+            f"Restore the source, or {_ANEW}"
         )
     try:
         lines = (path / REJECTED_FILE).read_bytes().splitlines() if info["counts"]["rejected"] else []

@@ -36,7 +36,7 @@ def test_pack_tells_what_it_did(source: Path, tmp_path: Path) -> None:
     assert re.search(r"shards +1, [\d,]+ bytes *\n", text)
     assert re.search(r"size +\d+\.\d% of the source's [\d,]+ bytes", text)
     assert re.search(r"empty classes +dog *\n", text)
-    assert re.search(r"no class +1 file next to the class folders, not packed: README *\n", text)
+    assert re.search(r"not packed +1 file next to the class folders, or without a row: README *\n", text)
     assert "rejected  1 file, listed in" in text
     assert "    ant/bad.jpg: not an image of a known format: starts with b'bad'" in text
     assert "nothing to do" in succeeded("pack", source, tmp_path / "packed")

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from fastpipe.errors import readable
-from fastpipe.format.fields import Field, describe_field
+from fastpipe.format.fields import NAMED_KINDS, Field, describe_field
 from fastpipe.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
@@ -32,7 +32,7 @@ from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
 from fastpipe.packing.output.sidecars import write_sidecars
 from fastpipe.packing.picture.versions import versions
-from fastpipe.packing.source.listing import Listing
+from fastpipe.packing.source.listing import Listing, SourceField
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,21 @@ class Origin:
     Attributes:
         classes: names, in the order of the labels; None: the labels in digits, without gaps.
         source: the entry "source", without "bytes".
+        fields: of the source; their names and pairs are recorded.
         time_ns: the time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
     """
 
     classes: list[str] | None
     source: dict[str, Any]
     time_ns: int
+    fields: Sequence[SourceField] = ()
 
 
 def origin_of(listing: Listing) -> Origin:
     """The origin of a pack of listed sources."""
     source = {"files": len(listing.sources), "xxh3_128": listing.digest()}
     # Another machine's clock may be ahead.
-    return Origin(listing.classes, source, max(listing.taken_ns, listing.last_change_ns()))
+    return Origin(listing.classes, source, max(listing.taken_ns, listing.last_change_ns()), listing.fields)
 
 
 def publish_dataset(
@@ -75,7 +77,11 @@ def publish_dataset(
     described: dict[str, Any] = {}
     if fields:
         hashes = write_sidecars(journal.destination, journal.folder, fields, len(shards), samples)
-        described = {field.name: describe_field(replace(field, files=hashes[field.name])) for field in fields}
+        said = {field.name: field for field in origin.fields if field.kind in NAMED_KINDS}
+        for field in fields:
+            of = said.get(field.name)
+            named = field if of is None else replace(field, names=of.names, flip_pairs=of.flip_pairs)
+            described[field.name] = describe_field(replace(named, files=hashes[field.name]))
     _write_rejected(journal, tally)
     unlabelled = class_counts.pop(NO_LABEL, 0)
     classes = origin.classes

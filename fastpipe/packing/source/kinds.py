@@ -1,4 +1,4 @@
-"""SRC of a pack, a folder of images or tar files -> the list of its files, in packing order; and the bytes of each."""
+"""SRC of a pack -> the list of its images, in packing order; and the bytes of each."""
 
 from __future__ import annotations
 
@@ -9,50 +9,60 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import is_dataset, is_foreign
-from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.format.description import is_dataset
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.format.read_at import read_at
+from fastpipe.packing.source.coco import list_coco
 from fastpipe.packing.source.folders import list_flat_folder, list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
+from fastpipe.packing.source.manifest import CsvFile, JsonLines
+from fastpipe.packing.source.manifest_rows import list_manifest
+from fastpipe.packing.source.metadata import list_metadata
+from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
+from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tars import list_archives, list_dataset
+from fastpipe.packing.source.voc import list_voc
+from fastpipe.packing.source.yolo import list_yolo
 
 __all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source", "read_start"]
 
 _EXPECTED = (
-    "expected a folder with one folder of images for each class, a tar file, a folder of tar files, or a folder of "
-    "images without classes"
+    "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
+    "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
 _START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
-def list_sources(root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True) -> Listing:
+def list_sources(
+    root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True, how: SourceOptions | None = None
+) -> Listing:
     """Lists what is to be packed.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
     among the others when some come or go.
 
     Args:
-        root: a folder of class folders, or of images without classes; or a tar file, a folder of tar files, or a
-            packed dataset.
+        root: a folder of class folders, or of images without classes; a tar file, a folder of tar files, or a packed
+            dataset; or annotations: see docs/sources.md.
         seed: picks the order.
         shuffle: False: by class, then path.
         with_fields: further members of a WebDataset's samples are fields; else they are left out.
+        how: what the user says about the source.
 
     Raises:
         PackError: there is nothing of that kind, or a tar is damaged.
         DatasetError: the dataset is unfinished or damaged.
     """
     taken_ns = time.time_ns()
-    listing = _list(root, with_fields=with_fields)
+    listing = _list(root, how or SourceOptions(), with_fields=with_fields)
     put_in_order(listing.sources, seed, shuffle=shuffle)
     return replace(listing, taken_ns=taken_ns)
 
 
-def _list(root: Path, *, with_fields: bool) -> Listing:
+def _list(root: Path, how: SourceOptions, *, with_fields: bool) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
@@ -60,24 +70,35 @@ def _list(root: Path, *, with_fields: bool) -> Listing:
         elif "{" in str(root):
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
+    found = recognise(root, how)
+    path = found.paths[0]
+    image_root = path.parent if how.image_root is None else Path(how.image_root)
+    match found.format:
+        case "dataset":
+            return list_dataset(root)
+        case "metadata":
+            return list_metadata(path, how)
+        case "csv":
+            return list_manifest(CsvFile(path), how, image_root)
+        case "jsonl":
+            return list_manifest(JsonLines(path), how, image_root)
+        case "coco":
+            return list_coco(found.paths, how, coco_image_roots(root, path, how.split))
+        case "voc":
+            return list_voc(root, how.split)
+        case "yolo":
+            return list_yolo(root, how.split)
+        case "parquet" | "arrow":
+            raise PackError(f"{readable(str(root))} is a {found.format} source, which this version cannot read")
+    return _list_images(root, found, with_fields=with_fields)
+
+
+def _list_images(root: Path, found: Recognised, *, with_fields: bool) -> Listing:
+    """Class folders, images without classes, or tars."""
     if not root.is_dir():
         return list_archives(root, [""], with_fields=with_fields)
-    try:
-        with os.scandir(root) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-        folders = [entry.name for entry in listed if entry.is_dir()]
-    except OSError as problem:
-        raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
-    others = [entry.name for entry in listed if not entry.is_dir()]
-    described = root / DATASET_FILE
-    try:
-        ours = is_dataset(described)
-    except OSError as problem:
-        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
-    damaged = set(folders) <= {FIELDS_FOLDER} and described.name in others and not is_foreign(described)
-    if ours or damaged or WORK_FOLDER in folders:
-        return list_dataset(root)
-    if folders:
+    folders, others = list(found.folders), list(found.files)
+    if folders and found.format == "imagefolder":
         return list_folder(root, folders, others)
     compressed = next((name for name in others if _COMPRESSED.search(name)), None)
     if compressed is not None:
@@ -91,10 +112,20 @@ def _list(root: Path, *, with_fields: bool) -> Listing:
             f"{root} holds no folders and no files; expected one folder of images for each class "
             f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
-    if not tars:
+    if found.format == "imagefolder":
         return list_flat_folder(root, others)
-    stray = [name for name in others if name not in tars]
+    if not tars:
+        raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
+    stray = [name for name in others if name not in tars] + folders
     return list_archives(root, tars, stray, with_fields=with_fields)
+
+
+def coco_image_roots(root: Path, path: Path, split: str | None) -> list[Path]:
+    """The folders in which COCO's images may lie: beside the annotations, or called after their split."""
+    task, _, named = path.stem.partition("_")
+    split = split or (named if task in ("instances", "captions") else named.removeprefix("keypoints_"))
+    tops = dict.fromkeys([path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent])
+    return [place for top in tops for place in (top, top / "images", top / split, top / "images" / split)]
 
 
 def read_start(root: Path, source: Source) -> bytes:
@@ -103,7 +134,7 @@ def read_start(root: Path, source: Source) -> bytes:
     Raises:
         OSError: it cannot be read.
     """
-    handle = os.open(root / (source.path if source.archive is None else source.archive), FLAGS)
+    handle = os.open(root / (source.file_path if source.archive is None else source.archive), FLAGS)
     try:
         return read_at(handle, min(source.size_bytes, _START_BYTES), source.offset_bytes)
     finally:
@@ -114,7 +145,7 @@ def could_be_source(path: Path) -> bool:
     """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
     try:
         if not path.is_dir():
-            return path.is_file() and path.suffix.lower() == ".tar"
+            return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
         if is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists():
             return False
         return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
@@ -130,5 +161,5 @@ def read_source(root: Path, source: Source) -> bytes:
         PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
     """
     if source.archive is None:
-        return read_as_listed(root, source.path, source.size_bytes, source.mtime_ns)
+        return read_as_listed(root, source.file_path, source.size_bytes, source.mtime_ns)
     return read_member(root / source.archive, source)

@@ -1,4 +1,4 @@
-"""The work of a pack: the classes and files of its source, in packing order, from folders or from tars."""
+"""The work of a pack: the classes and files of its source, in packing order, whatever kind of source it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,24 @@ from typing import NamedTuple
 
 import xxhash
 
+from fastpipe.packing.source.notes import Notes
+
 Part = tuple[int, int]  # offset and size in bytes, in a tar
+
+
+class Note(NamedTuple):
+    """The values of a row's fields, as a line of JSON in `Listing.notes`.
+
+    Attributes:
+        offset_bytes, size_bytes: of the line.
+        content: hash of the values, and of the sizes of the files that they name.
+        state: the same, with the times of these files.
+    """
+
+    offset_bytes: int
+    size_bytes: int
+    content: int
+    state: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,15 +36,19 @@ class Source:
     """One file of the source: in a folder, or a member of a tar.
 
     Attributes:
-        path: relative to the source, with "/"; of a member: that of its tar, if there may be several, and its name.
+        path: names the sample: relative to the source, with "/"; of a member: that of its tar, if there may be several,
+            and its name.
         label: position of its class in the list of classes; NO_LABEL: it has none.
         size_bytes: as the file system or the tar has it.
-        mtime_ns, ctime_ns: as the file system had them; of a member: its tar's.
+        mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
+            that the sample is made of.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
         archive_bytes: size of the tar.
         parts: in the tar, the member with each field's value; None: there is none.
+        file: path of the file, where `path` is not: several rows may name one file.
+        note: of a row: the values of its fields; None: it has no fields.
     """
 
     path: str
@@ -40,6 +61,13 @@ class Source:
     offset_bytes: int = 0
     archive_bytes: int = 0
     parts: tuple[Part | None, ...] = ()
+    file: str | None = None
+    note: Note | None = None
+
+    @property
+    def file_path(self) -> str:
+        """Of the file to open, relative to the source."""
+        return self.path if self.file is None else self.file
 
 
 class SourceField(NamedTuple):
@@ -48,13 +76,16 @@ class SourceField(NamedTuple):
     Attributes:
         name, kind: as in `fastpipe.format.fields.Field`.
         in_note: its value is an entry of a member in JSON, under its name; else it is the member.
-        names: of its classes, which are numbers in the source.
+        names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
+            the points.
+        flip_pairs: of "keypoints": the points that change places in a mirrored image.
     """
 
     name: str
     kind: str
     in_note: bool = False
     names: tuple[str, ...] = ()
+    flip_pairs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,9 +96,10 @@ class Listing:
         root: the folder or tar file.
         classes: names, in the order of the labels.
         sources: the files, in packing order.
-        stray: files beside the class folders; they have no label.
+        stray: files beside the class folders, or without a row in the metadata; they are not packed.
         dropped: members of tars that are neither picture nor label: how many, by extension.
         fields: of the samples, in the order of `Source.parts`.
+        notes: the values of rows, see `Note`.
         taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
@@ -77,6 +109,7 @@ class Listing:
     stray: list[str]
     dropped: Mapping[str, int] = field(default_factory=dict)
     fields: tuple[SourceField, ...] = ()
+    notes: Notes | None = None
     taken_ns: int = field(default_factory=time.time_ns)
 
     @property
@@ -85,7 +118,7 @@ class Listing:
         return {field.name: field.kind for field in self.fields}
 
     def digest(self) -> str:
-        """Names the content: classes, and each file's path and size, in packing order."""
+        """Names the content: classes, each file's path and size, and values of rows, in packing order."""
         digest = xxhash.xxh3_128()
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
@@ -93,6 +126,8 @@ class Listing:
             digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
             if source.parts:
                 digest.update(repr([part and part[1] for part in source.parts]).encode())
+            if source.note is not None:
+                digest.update(f"{source.note.content:x}\n".encode())
         return digest.hexdigest()
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
@@ -103,6 +138,8 @@ class Listing:
             digest.update(os.fsencode(source.path) + state.encode())
             if source.parts:
                 digest.update(repr(source.parts).encode())
+            if source.note is not None:
+                digest.update(f"{source.note.state:x}\n".encode())
         return digest.hexdigest()
 
     def last_change_ns(self) -> int:

@@ -30,11 +30,11 @@ def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
     Args:
         endings: of the members that are neither image nor label, in small letters.
     """
-    short = {ending: _name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
+    short = {ending: field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
     taken = Counter(short.values())
     found: dict[str, tuple[str, SourceField]] = {}
     for ending, name in short.items():
-        name = name if taken[name] == 1 else _name(ending)
+        name = name if taken[name] == 1 else field_name(ending)
         while name in found:  # such as a-b.txt and a_b.txt
             name = f"{name}_"
         found[name] = ending, SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"))
@@ -46,7 +46,9 @@ def fields_of_dataset(fields: Collection[Field]) -> list[tuple[str, SourceField]
     found: list[tuple[str, SourceField]] = []
     for field in fields:
         ending = member(field)
-        found.append((ending or NOTE, SourceField(field.name, field.kind, ending is None, field.names)))
+        found.append(
+            (ending or NOTE, SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs))
+        )
     return found
 
 
@@ -55,7 +57,7 @@ def parts_of(fields: Collection[tuple[str, SourceField]], members: Mapping[str, 
     return tuple(members.get(ending) for ending, _ in fields)
 
 
-def _name(ending: str) -> str:
+def field_name(ending: str) -> str:
     """A field's name like an ending."""
     name = re.sub(r"[^a-z0-9_]", "_", ending)[:60]
     if not name[:1].isalpha():

@@ -1,0 +1,159 @@
+"""The values of a column -> the kind of field that holds them without loss; and each as a field takes it.
+
+Note [kinds of columns]
+A kind is taken only where all values say the same. Whole numbers are "int"; numbers, or lists of equally many numbers,
+are "floats" if a fraction is among them; boxes as Hugging Face's datasets have them are "boxes"; texts are "text"; all
+else is "json", which loses nothing. A missing value has no number, so it makes a column of numbers "json".
+
+A CSV file has texts only. There a text counts as the number, list or object that it spells, if all texts of the column
+do; else all are texts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_INT = re.compile(r"-?(0|[1-9]\d{0,18})")
+_FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
+_PADDED = re.compile(r"0\d+")
+_CATEGORIES = ("categories", "category")
+_NUMBERS = "numbers"
+
+
+class Seen:
+    """The values of a column, one after the other.
+
+    Attributes:
+        looks: what they look like -> the number of the first such record.
+        labels: the same for a column of labels in a CSV file.
+    """
+
+    def __init__(self, *, typed: bool) -> None:
+        self._typed = typed
+        self.looks: dict[Any, int] = {}
+        self.labels: dict[str, int] = {}
+
+    def add(self, value: object, number: int) -> None:
+        """One more value, of the record with this number; None: it is missing."""
+        look = _look(value) if self._typed or value is None else _look_of_text(str(value))
+        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[1] != look[1] for one in self.looks):
+            look = "json"  # lists of several lengths
+        self.looks.setdefault(look, number)
+        if not self._typed:
+            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value)) else str(look), number)
+
+    @property
+    def kind(self) -> str:
+        """See Note [kinds of columns]."""
+        looks = set(self.looks)
+        scalars = looks & {"int", "float"}
+        if not self._typed and ("text" in looks or looks <= {"none"} or (scalars and looks != scalars)):
+            return "text"
+        if looks == {"int"}:
+            return "int"
+        if looks and looks == scalars:
+            return "floats"
+        if looks - {"none"} in ({"text"}, {"boxes"}):
+            return str(*(looks - {"none"}))
+        lists = [look for look in looks if isinstance(look, tuple)]
+        if lists and len(lists) == len(looks) and any(fractions for _, _, fractions in lists):
+            return "floats"
+        return "json"
+
+
+def field_value(value: Any, kind: str, *, typed: bool) -> Any:
+    """A value of a column as a field of this kind takes it.
+
+    Args:
+        value: of the column; None: it is missing.
+        kind: of the field.
+        typed: False: it is a text of a CSV file.
+
+    Raises:
+        ValueError: it cannot be; the message is the reason.
+    """
+    if not typed and kind != "text" and value is not None:
+        value = _parsed(value) if kind not in ("mask", "image") else value or None
+    if value is None:
+        return None
+    if kind == "floats" and isinstance(value, (int, float)):
+        return [value]
+    if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
+        return xyxy(value["bbox"], next((value[name] for name in _CATEGORIES if name in value), None))
+    return value
+
+
+def xyxy(boxes: Any, labels: Any) -> dict[str, Any]:
+    """Boxes of COCO, x, y, width, height, and their labels -> the value of a field of boxes.
+
+    Raises:
+        ValueError: they are none; the message is the reason.
+    """
+    if not _are_boxes(boxes):
+        raise ValueError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
+    corners = [[x, y, x + width, y + height] for x, y, width, height in boxes]
+    return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
+
+
+def _look(value: object) -> Any:
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
+        return "int"
+    if isinstance(value, float) and math.isfinite(value):
+        return "float"
+    if isinstance(value, list) and value and all(map(_is_number, value)):
+        return _NUMBERS, len(value), any(isinstance(each, float) for each in value)
+    return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
+
+
+def _look_of_text(text: str) -> Any:
+    if not text.strip():
+        return "none"
+    if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        return "int"
+    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
+        return "float"
+    if text.lstrip()[0] in "[{":
+        try:
+            return _look(json.loads(text))
+        except (ValueError, RecursionError):
+            pass
+    return "text"
+
+
+def _parsed(text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if _FLOAT.fullmatch(text):  # such as .5, which is none in JSON
+            return float(text)
+        raise ValueError(f"expected a value in JSON, got {text[:40]!r}") from None
+
+
+def _is_number(value: object) -> bool:
+    return _look(value) in ("int", "float")
+
+
+def _are_boxes(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) for box in value
+    )
+
+
+def _is_detection(value: Mapping[Any, Any]) -> bool:
+    """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
+    labels = [value[name] for name in _CATEGORIES if name in value]
+    if "bbox" not in value or len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(value["bbox"]):
+        return False
+    return not labels or (
+        isinstance(labels[0], list) and len(labels[0]) == len(value["bbox"]) and all(type(n) is int for n in labels[0])
+    )

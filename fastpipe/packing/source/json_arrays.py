@@ -1,0 +1,130 @@
+"""A JSON file with an object of long lists, such as COCO's -> the entries of these lists, one after the other."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fastpipe.errors import PackError, readable
+
+MOST_ENTRY_CHARACTERS = 16 << 20
+_PIECE_BYTES = 1 << 20
+_BEHIND = tuple(" \t\r\n,:]}")  # a value
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def entries(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """The entries of the lists of the outermost object: name of the list, number of the entry, and the entry.
+
+    A value that is no list is one entry, with the number -1. Memory is bounded by the largest entry.
+
+    Raises:
+        PackError: the file cannot be read, or is no such JSON.
+    """
+    try:
+        with open(path, "rb") as file:
+            before = path.stat()
+            yield from _Text(file).entries()
+            after = path.stat()
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise PackError(
+            f"{readable(str(path))} is damaged or no JSON object with lists, as COCO has them: {problem}"
+        ) from problem
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise PackError(
+            f"{readable(str(path))} has changed while it was read; wait until nothing changes it, then run the same "
+            "command again"
+        )
+
+
+class _Text:
+    """A file's text from the place on at which it is read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._parse = json.JSONDecoder().raw_decode
+        self._text = ""
+        self._at = 0
+        self._before = 0  # characters
+        self._ended = False
+
+    def entries(self) -> Iterator[tuple[str, int, Any]]:
+        self._expect("{")
+        while self._next() != "}":
+            name = self._value()
+            if not isinstance(name, str):
+                raise ValueError(f"expected a name at character {self._place:,}")
+            self._expect(":")
+            if self._next() != "[":
+                yield name, -1, self._value()
+            else:
+                self._expect("[")
+                number = 0
+                while self._next() != "]":
+                    yield name, number, self._value()
+                    number += 1
+                    self._separate("]")
+                self._expect("]")
+            self._separate("}")
+        self._expect("}")
+        if self._next():
+            raise ValueError(f"more text behind the object, at character {self._place:,}")
+
+    @property
+    def _place(self) -> int:
+        return self._before + self._at
+
+    def _next(self) -> str:
+        """The next character that is no space, which is not taken; "" at the end."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            self._at = found.end() if found is not None else self._at
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def _expect(self, character: str) -> None:
+        if self._next() != character:
+            raise ValueError(f"expected {character!r} at character {self._place:,}, got {self._next()!r}")
+        self._at += 1
+
+    def _separate(self, end: str) -> None:
+        """Takes a comma, which no end may follow; or nothing before the end."""
+        if self._next() == end:
+            return
+        self._expect(",")
+        if self._next() == end:
+            raise ValueError(f"expected an entry at character {self._place:,}, got {end!r}")
+
+    def _value(self) -> Any:
+        self._next()
+        while True:
+            try:
+                value, end = self._parse(self._text, self._at)
+            except ValueError as problem:  # it is damaged, or ends in the middle
+                why = str(problem).split(":")[0]  # the error itself would keep the text in memory
+            else:
+                if self._ended or self._text[end : end + 1] in _BEHIND:
+                    self._at = end
+                    return value
+                why = ""  # a number may go on
+            if len(self._text) - self._at > MOST_ENTRY_CHARACTERS:
+                why = f"{why or 'a long number'}; expected entries of at most {MOST_ENTRY_CHARACTERS:,} characters"
+            elif self._more() or not why:
+                continue
+            raise ValueError(f"{why}, at character {self._place:,} or behind it")
+
+    def _more(self) -> bool:
+        """Reads on: twice as much as is there, so that a long value is not tried too often."""
+        left = self._text[self._at :]
+        data = self._file.read(max(_PIECE_BYTES, len(left)))
+        self._before += self._at
+        self._text, self._at = left + self._decode(data, not data), 0
+        self._ended = not data
+        return bool(data)

@@ -1,0 +1,118 @@
+"""What a user says about the source of a pack -> checked options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fastpipe.checks import choice
+from fastpipe.errors import ConfigError
+from fastpipe.format.fields import KINDS, check_name
+
+FORMATS = ("auto", "imagefolder", "webdataset", "parquet", "arrow", "csv", "jsonl", "coco", "voc", "yolo")
+
+_FIELD = re.compile(r"(?P<column>.*?)(?::(?P<kind>[a-z]+))?", re.DOTALL)
+
+
+class FieldColumn(NamedTuple):
+    """A field that a user asks for.
+
+    Attributes:
+        name: of the field.
+        column: of the source.
+        kind: of the field; None: that of the column's values.
+    """
+
+    name: str
+    column: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How a source is read.
+
+    Attributes:
+        format: one of FORMATS; "auto": what the source is, where that is certain.
+        image_column: the column with images or their paths; None: the only one there is.
+        label_column: the column with labels; None: "label", if there is one.
+        fields: of the samples; None: all that the source has.
+        image_root: the folder that paths of images are relative to; None: that of the file they stand in.
+        split: the part of the source that is packed, such as "train"; None: it has one.
+    """
+
+    format: str = "auto"
+    image_column: str | None = None
+    label_column: str | None = None
+    fields: tuple[FieldColumn, ...] | None = None
+    image_root: str | None = None
+    split: str | None = None
+
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
+        said = {name: getattr(self, name) for name in ("format", "image_column", "label_column", "split")}
+        said = {name: value for name, value in said.items() if value not in (None, "auto")}
+        return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
+
+
+def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+    """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
+    fields = said.get("fields")
+    taken = None if fields is None else tuple(FieldColumn(*field) for field in fields)
+    others = {name: said[name] for name in ("format", "image_column", "label_column", "split") if name in said}
+    return SourceOptions(**others, fields=taken, image_root=image_root)
+
+
+def source_options(
+    *,
+    format: str = "auto",
+    image_column: str | None = None,
+    label_column: str | None = None,
+    fields: Mapping[str, str] | Sequence[str] | None = None,
+    image_root: str | os.PathLike[str] | None = None,
+    split: str | None = None,
+) -> SourceOptions:
+    """The options of a source, checked.
+
+    Args:
+        fields: name of the field -> COLUMN or COLUMN:KIND; or texts NAME=COLUMN, NAME=COLUMN:KIND or NAME.
+
+    Raises:
+        ConfigError: a value is wrong.
+    """
+    given = fields if fields is None or isinstance(fields, Mapping) else dict(_split(each) for each in fields)
+    return SourceOptions(
+        format=choice("--format", format, FORMATS),
+        image_column=_text("--image-column", image_column),
+        label_column=_text("--label-column", label_column),
+        fields=None if given is None else tuple(_field(*each) for each in given.items()),
+        image_root=None if image_root is None else os.fspath(image_root),
+        split=_text("--split", split),
+    )
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, separator, column = text.partition("=")
+    return name, column if separator else name
+
+
+def _field(name: str, column: str) -> FieldColumn:
+    try:
+        check_name(name)
+    except ValueError as problem:
+        raise ConfigError(f"--field {name}={column}: {problem}") from None
+    if not isinstance(column, str):
+        raise ConfigError(f"--field {name}: expected the name of a column, got {column!r}")
+    match = _FIELD.fullmatch(column)
+    assert match is not None  # it matches any text
+    kind = match["kind"]
+    return FieldColumn(name, column) if kind not in KINDS else FieldColumn(name, match["column"], kind)
+
+
+def _text(name: str, value: str | None) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{name}: expected a text, got {value!r}")
+    return value

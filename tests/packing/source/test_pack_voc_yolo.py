@@ -1,0 +1,127 @@
+"""Folders as Pascal VOC and YOLO have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from listed import by_path, flat_photos, paths_of
+
+import fastpipe
+from fastpipe.errors import PackError
+from fastpipe.format.index import Index
+
+BOMB = (
+    '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x "aaaaaaaaaa">'
+    + "".join(f'<!ENTITY x{n} "{f"&x{n - 1 or str()};" * 10}">' for n in range(1, 9))
+    + "]><annotation><filename>&x8;</filename></annotation>"
+)
+
+
+def annotation(number: int, names: str) -> str:
+    objects = "".join(
+        f"<object><name>{name}</name><difficult>{at % 2}</difficult>"
+        f"<bndbox><xmin>{1 + at}</xmin><ymin>2</ymin><xmax>{20 + at}</xmax><ymax>30</ymax></bndbox></object>"
+        for at, name in enumerate(names.split())
+    )
+    size = f"<size><width>{40 + number}</width><height>30</height><depth>3</depth></size>"
+    return f"<annotation><filename>{number:03d}.jpg</filename>{size}{objects}</annotation>"
+
+
+@pytest.fixture
+def voc(tmp_path: Path) -> Path:
+    root = tmp_path / "voc"
+    flat_photos(root / "JPEGImages", 4)
+    for folder in ("Annotations", "ImageSets/Main"):
+        (root / folder).mkdir(parents=True)
+    for number, names in enumerate(["dog", "cat dog", "", "ant"]):
+        (root / f"Annotations/{number:03d}.xml").write_text(annotation(number, names))
+    (root / "ImageSets/Main/train.txt").write_text("000\n001\n002\n")
+    (root / "ImageSets/Main/val.txt").write_text("003\n")
+    (root / "ImageSets/Main/dog_train.txt").write_text("000 1\n")
+    return root
+
+
+def test_voc(voc: Path, tmp_path: Path) -> None:
+    with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
+        fastpipe.pack(voc, tmp_path / "packed")
+    with pytest.raises(PackError, match=r"--split test: .* has train, val"):
+        fastpipe.pack(voc, tmp_path / "packed", split="test")
+    fastpipe.pack(voc, tmp_path / "packed", split="train")
+    found = by_path(tmp_path / "packed", "boxes", "difficult")
+    assert {path: (boxes.tolist(), labels.tolist(), hard) for path, (boxes, labels, hard) in found.items()} == {
+        "000.jpg": ([[0, 1, 20, 30]], [2], [0]),
+        "001.jpg": ([[0, 1, 20, 30], [1, 1, 21, 30]], [1, 2], [0, 1]),
+        "002.jpg": ([], [], []),
+    }
+    assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "cat", "dog")  # of all splits
+
+
+@pytest.mark.parametrize(
+    ("xml", "reason"),
+    [
+        (BOMB, "expected at most 4,194,304 bytes, and no DOCTYPE"),
+        ("<annotation>" + "<a/>" * 2_000_000 + "</annotation>", "expected at most 4,194,304 bytes"),
+        ("<annotation>", "no element found"),
+        (annotation(0, "dog").replace("<xmin>1</xmin>", ""), "is no annotation of VOC: could not convert"),
+        (annotation(0, "dog").replace("<width>40", "<width>41"), "expected 41 x 30 pixels, as its annotations say"),
+        (annotation(0, "dog").replace("<xmax>20", "<xmax>900"), "field boxes: expected boxes x0, y0, x1, y1 inside"),
+        (annotation(0, "dog").replace("000.jpg", "gone.jpg"), "no such file in the image root"),
+    ],
+)
+def test_hostile_voc(voc: Path, tmp_path: Path, xml: str, reason: str) -> None:
+    (voc / "Annotations/000.xml").write_text(xml)
+    ((_, why),) = fastpipe.pack(voc, tmp_path / "packed", split="train").tally.rejected
+    assert reason in why
+
+
+@pytest.fixture
+def yolo(tmp_path: Path) -> Path:
+    root = tmp_path / "yolo"
+    flat_photos(root / "images/train", 3)
+    flat_photos(root / "images/val", 1)
+    (root / "labels/train").mkdir(parents=True)
+    (root / "labels/train/000.txt").write_text("2 0.5 0.5 0.5 0.2\n0 0.25 0.5 0.5 1\n")
+    (root / "labels/train/001.txt").write_text("")
+    (root / "labels/train/gone.txt").write_text("0 0.5 0.5 0.5 0.5\n")
+    (root / "data.yaml").write_text("names: {0: ant, 2: cow}\n")
+    return root
+
+
+def test_yolo(yolo: Path, tmp_path: Path) -> None:
+    with pytest.raises(PackError, match="/images has the folders train, val: --split picks one"):
+        fastpipe.pack(yolo, tmp_path / "packed")
+    summary = fastpipe.pack(yolo, tmp_path / "packed", split="train")
+    assert summary.stray == ["labels/gone.txt"]
+    found = by_path(tmp_path / "packed", "boxes")
+    boxes, labels = found["000.jpg"]
+    assert boxes.tolist() == [[10, 12, 30, 18], [0, 0, 20, 30]]
+    assert labels.tolist() == [2, 0]
+    assert [len(found[path][0]) for path in ("001.jpg", "002.jpg")] == [0, 0]
+    assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "", "cow")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("0 0.5 0.5 0.5", "000.txt, line 1: expected a class and x, y, width, height as shares of the image"),
+        ("a 0.5 0.5 0.5 0.5", "line 1: expected a class"),
+        ("0 0.1 0.1 0.2 0.2 0.3 0.3", "line 1: expected a class"),
+        ("0 0.9 0.5 0.5 0.5", "expected boxes x0, y0, x1, y1 inside the image"),
+        ("0 nan 0.5 0.5 0.5", "finite"),
+    ],
+)
+def test_hostile_yolo(yolo: Path, tmp_path: Path, line: str, reason: str) -> None:
+    (yolo / "labels/train/000.txt").write_text(line)
+    ((path, why),) = fastpipe.pack(yolo, tmp_path / "packed", split="train").tally.rejected
+    assert path == "000.jpg"
+    assert reason in why
+
+
+def test_names_of_yolo_that_are_none(yolo: Path, tmp_path: Path) -> None:
+    (yolo / "data.yaml").write_text("names: [[a, b]]\n")
+    with pytest.raises(PackError, match=r"data\.yaml: expected names of the classes"):
+        fastpipe.pack(yolo, tmp_path / "packed", split="val")
+    (yolo / "data.yaml").unlink()
+    fastpipe.pack(yolo, tmp_path / "packed", split="val")
+    assert paths_of(tmp_path / "packed") == ["000.jpg"]

@@ -1,0 +1,74 @@
+"""The same photos as class folders, CSV, TSV, JSONL, metadata.* and COCO: the same shards, byte for byte."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from listed import class_folders, flat_photos, names_of, shard_bytes
+
+import fastpipe
+
+Rows = list[dict[str, str]]
+
+
+def write_csv(path: Path, rows: Rows, delimiter: str = ",") -> Path:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def write_jsonl(path: Path, rows: Rows) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
+
+
+def write_parquet(path: Path, rows: Rows) -> Path:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+WRITERS: dict[str, tuple[str, str, Callable[[Path, Rows], Path]]] = {
+    "csv": ("list.csv", "path", write_csv),
+    "tsv": ("list.tsv", "image", lambda path, rows: write_csv(path, rows, "\t")),
+    "jsonl": ("list.jsonl", "file", write_jsonl),
+    "metadata.csv": ("metadata.csv", "file_name", write_csv),
+    "metadata.jsonl": ("metadata.jsonl", "file_name", write_jsonl),
+    "metadata.parquet": ("metadata.parquet", "file_name", write_parquet),
+}
+
+
+@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_manifests_give_the_shards_of_the_folder(tmp_path: Path, form: str, shuffle: bool) -> None:
+    photos = class_folders(tmp_path / "photos")
+    expected = fastpipe.pack(photos, tmp_path / "folder", shard_size=100_000, shuffle=shuffle)
+    file, column, write = WRITERS[form]
+    rows = [{column: path, "label": label} for path, label in names_of(photos)]
+    rows.reverse()  # order in the manifest does not count
+    source = write(photos / file, rows)
+    summary = fastpipe.pack(source, tmp_path / "listed", shard_size=100_000, shuffle=shuffle)
+    assert summary.info["classes"] == expected.info["classes"]
+    assert summary.stray == []
+    assert shard_bytes(tmp_path / "listed") == shard_bytes(tmp_path / "folder")
+    assert (tmp_path / "listed/index.npy").read_bytes() == (tmp_path / "folder/index.npy").read_bytes()
+    assert fastpipe.pack(source, tmp_path / "listed", shard_size=100_000, shuffle=shuffle).already_packed
+
+
+def test_coco_gives_the_shards_of_a_folder_without_classes(tmp_path: Path) -> None:
+    photos = flat_photos(tmp_path / "photos")
+    fastpipe.pack(photos, tmp_path / "folder")
+    paths = [path.name for path in photos.iterdir()]
+    images = [{"id": number, "file_name": path} for number, path in enumerate(paths)]
+    (tmp_path / "photos.json").write_text(json.dumps({"images": images, "annotations": [], "categories": []}))
+    fastpipe.pack(tmp_path / "photos.json", tmp_path / "coco", image_root=photos)
+    write_jsonl(tmp_path / "photos.jsonl", [{"path": path} for path in paths])
+    fastpipe.pack(tmp_path / "photos.jsonl", tmp_path / "jsonl", image_root=photos)
+    assert shard_bytes(tmp_path / "coco") == shard_bytes(tmp_path / "jsonl") == shard_bytes(tmp_path / "folder")
