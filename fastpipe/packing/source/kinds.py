@@ -90,13 +90,13 @@ def _list(root: Path, how: SourceOptions, *, with_fields: bool) -> Listing:
             return list_yolo(root, how.split)
         case "parquet" | "arrow":
             raise PackError(f"{readable(str(root))} is a {found.format} source, which this version cannot read")
-    return _list_images(root, found, with_fields=with_fields)
+    return _list_images(root, found, how, with_fields=with_fields)
 
 
-def _list_images(root: Path, found: Recognised, *, with_fields: bool) -> Listing:
+def _list_images(root: Path, found: Recognised, how: SourceOptions, *, with_fields: bool) -> Listing:
     """Class folders, images without classes, or tars."""
     if not root.is_dir():
-        return list_archives(root, [""], with_fields=with_fields)
+        return list_archives(root, [""], with_fields=with_fields, asked=how.fields)
     folders, others = list(found.folders), list(found.files)
     if folders and found.format == "imagefolder":
         return list_folder(root, folders, others)
@@ -117,7 +117,7 @@ def _list_images(root: Path, found: Recognised, *, with_fields: bool) -> Listing
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
     stray = [name for name in others if name not in tars] + folders
-    return list_archives(root, tars, stray, with_fields=with_fields)
+    return list_archives(root, tars, stray, with_fields=with_fields, asked=how.fields)
 
 
 def coco_image_roots(root: Path, path: Path, split: str | None) -> list[Path]:

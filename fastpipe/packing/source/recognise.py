@@ -34,6 +34,7 @@ _ALLOWED = {
     "coco": ("fields", "image_root", "split"),
     "voc": ("split",),
     "yolo": ("split",),
+    "webdataset": ("fields",),
 }
 
 

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from fastpipe.errors import PackError
 from fastpipe.format.fields import RESERVED, Field, member
 from fastpipe.packing.source.listing import Part, SourceField
+from fastpipe.packing.source.options import FieldColumn
 
 MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
 NOTE = "json"
@@ -39,6 +41,22 @@ def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
             name = f"{name}_"
         found[name] = ending, SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"))
     return list(found.values())
+
+
+def fields_asked(asked: Collection[FieldColumn], endings: Collection[str]) -> list[tuple[str, SourceField]]:
+    """The same for the fields that a user asks for, by the endings of their members.
+
+    Raises:
+        PackError: no member has such an ending.
+    """
+    kinds = {ending: field.kind for ending, field in fields_of(endings)}
+    for field in asked:
+        if field.column not in kinds:
+            raise PackError(
+                f"--field {field.name}={field.column}: no sample has a member with the ending {field.column}; there "
+                f"are {', '.join(sorted(kinds)[:20]) or 'none'}"
+            )
+    return [(field.column, SourceField(field.name, field.kind or kinds[field.column])) for field in asked]
 
 
 def fields_of_dataset(fields: Collection[Field]) -> list[tuple[str, SourceField]]:

@@ -6,18 +6,26 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from fastpipe.errors import PackError
+from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.listing import Listing, Source, SourceField
-from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_of, fields_of_dataset, parts_of
+from fastpipe.packing.source.options import FieldColumn
+from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_asked, fields_of, fields_of_dataset, parts_of
 from fastpipe.packing.source.tar_reader import TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
 
 
-def list_archives(root: Path, tars: list[str], stray: list[str] | None = None, *, with_fields: bool = True) -> Listing:
+def list_archives(
+    root: Path,
+    tars: list[str],
+    stray: list[str] | None = None,
+    *,
+    with_fields: bool = True,
+    asked: tuple[FieldColumn, ...] | None = None,
+) -> Listing:
     """Lists what is in tar files, in no order.
 
     If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
@@ -29,19 +37,24 @@ def list_archives(root: Path, tars: list[str], stray: list[str] | None = None, *
         tars: their names in it; [""] for the file itself.
         stray: names of other files in the folder.
         with_fields: further members of a WebDataset's samples are fields; else they are left out.
+        asked: the fields to take, whose columns are endings of members; None: all.
 
     Raises:
-        PackError: a tar is damaged or none.
+        PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
     gathered = Gathered()
     for name in tars:
         with TarFile(root / name) as tar:
             if not gather_files(tar, name, gathered):
-                return _list_samples(root, tars, stray or [], Rules(with_fields=with_fields))
+                return _list_samples(root, tars, stray or [], Rules(with_fields=with_fields), asked=asked)
     listing = _image_folder(root, [name or root.name for name in tars], gathered, list(stray or []))
     if listing is not None:
+        if asked is not None:
+            raise PackError(
+                f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out"
+            )
         return listing
-    return _list_samples(root, tars, stray or [], Rules(labelled=False, with_fields=with_fields))
+    return _list_samples(root, tars, stray or [], Rules(labelled=False, with_fields=with_fields), asked=asked)
 
 
 def list_dataset(root: Path) -> Listing:
@@ -70,6 +83,7 @@ def _list_samples(
     rules: Rules,
     classes: list[str] | None = None,
     fields: list[tuple[str, SourceField]] | None = None,
+    asked: tuple[FieldColumn, ...] | None = None,
 ) -> Listing:
     """Lists the samples of a WebDataset.
 
@@ -77,6 +91,7 @@ def _list_samples(
         rules: for samples.
         classes: names, if they are known.
         fields: if they are known; else all further members are fields.
+        asked: the fields to take; None: all.
     """
     gathered = Gathered()
     for name in tars:
@@ -86,6 +101,8 @@ def _list_samples(
         labels = (source.label for source in gathered.sources if source.problem is None)
         classes = [str(label) for label in range(max(labels, default=-1) + 1)]
     known = set() if fields is None else {NOTE}
+    if asked is not None:
+        fields = fields_asked(asked, gathered.endings)
     if fields is None:
         fields = fields_of(gathered.endings) if len(gathered.endings) <= MOST_FIELDS else []
     known |= {ending for ending, _ in fields}

@@ -243,3 +243,21 @@ def test_an_image_folder_in_tars_stays_one(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", {"ant/1.jpg": jpeg_bytes(), "bee/2.jpg": jpeg_bytes()})
     listing = list_sources(tmp_path / "a.tar", 0)
     assert (listing.classes, listing.fields) == (["ant", "bee"], ())
+
+
+def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
+    """The other members are left out, whatever is wrong with them."""
+    source = laion(tmp_path / "tars")
+    text = succeeded(
+        "pack", source, tmp_path / "packed", "--field", "caption=txt", "--field", "label_map=seg.png:bytes"
+    )
+    assert "caption (text), label_map (bytes)" in text
+    index = Index(tmp_path / "packed")
+    assert list(index.fields) == ["caption", "label_map"]
+    texts = [bytes(row).decode() for row in rows(tmp_path / "packed", "caption.bytes", "caption.offsets")]
+    assert sorted(texts) == sorted(f"caption ü {number}" if number % 4 else "" for number in range(12))
+    (tmp_path / "packed" / "shard-000000.tar").unlink()
+    succeeded("verify", tmp_path / "packed", "--repair", source)
+    assert verify(tmp_path / "packed").sound
+    with pytest.raises(fastpipe.PackError, match=r"no sample has .* ending text; there are json, seg\.png, txt"):
+        fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
