@@ -17,6 +17,8 @@ from fastpipe.packing.source.folders import list_flat_folder, list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
+from fastpipe.packing.source.table_splits import could_be_tables
+from fastpipe.packing.source.tables import list_tables
 from fastpipe.packing.source.tars import list_archives, list_dataset
 
 __all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source", "read_start"]
@@ -51,7 +53,11 @@ def list_sources(
         DatasetError: the dataset is unfinished or damaged.
     """
     taken_ns = time.time_ns()
-    listing = _list(root, with_fields=with_fields)
+    how = how or SourceOptions()
+    if how.format in ("parquet", "arrow") or (how.format == "auto" and root.exists() and could_be_tables(root)):
+        listing: Listing = list_tables(root, how)
+    else:
+        listing = _list(root, with_fields=with_fields)
     put_in_order(listing.sources, seed, shuffle=shuffle)
     return replace(listing, taken_ns=taken_ns)
 
