@@ -15,12 +15,10 @@ from fastpipe.packing.output.destination import check_apart, check_ours, plan_ru
 from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal, Tally
 from fastpipe.packing.output.publish import origin_of, publish_dataset
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline import converted
 from fastpipe.packing.shard_series import ShardSeries, disk_errors
 from fastpipe.packing.source.kinds import could_be_source, list_sources
 from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.tables import TableListing
-from fastpipe.packing.spooled import spooled
+from fastpipe.packing.spooled import in_order
 from fastpipe.packing.unchanged import unchanged_since
 
 
@@ -126,8 +124,7 @@ def pack(
         )
         resumed = len(series.shards)
         files = len(listing.sources) - series.next_source
-        spool = journal.folder / SPOOL_FOLDER if isinstance(listing, TableListing) else None
-        _pack_shards(series, listing, options, workers, spool, on_progress)
+        _pack_shards(series, listing, options, workers, journal.folder / SPOOL_FOLDER, on_progress)
         if not series.shards:
             raise PackError(_nothing_packed(listing, series.tally))
         tally = series.tally
@@ -141,24 +138,19 @@ def _pack_shards(
     listing: Listing,
     options: PackOptions,
     workers: int,
-    spool: Path | None,
+    spool: Path,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
-    """Packs what is left of the sources; by way of a spool in this folder if there is one."""
-    start, files = series.next_source, len(listing.sources)
-    step, total_bytes = "packing", listing.size_bytes
+    """Packs what is left of the sources; if they need a spool, it is in this folder."""
+    start, files, total_bytes = series.next_source, len(listing.sources), listing.size_bytes
     done_bytes = sum(source.size_bytes for source in listing.sources[:start])
-    if spool is None:
-        pictures = converted(listing, listing.sources, start, options.encode, workers)
-    else:
-        steps = _Steps(series, files, total_bytes, on_progress)
-        pictures = spooled(listing, listing.sources, start, options, workers, spool, steps.converted)
-        step = "assembling"
+    steps = _Steps(series, files, total_bytes, on_progress)
+    pictures = in_order(listing, listing.sources, options, workers, spool, start, steps.converted)
     try:
         for position, source, outcome in pictures:
             series.add(position, source.path, source.label, source.size_bytes, outcome)
             done_bytes += source.size_bytes
-            on_progress(PackProgress(position + 1, files, done_bytes, total_bytes, series.rejected, step))
+            on_progress(PackProgress(position + 1, files, done_bytes, total_bytes, series.rejected, steps.last))
         series.finish(files)
     finally:
         pictures.close()  # now, not when the traceback is let go of: its threads stop
@@ -166,16 +158,18 @@ def _pack_shards(
 
 
 class _Steps:
-    """The progress of a pack while it converts sources into a spool."""
+    """The progress of a pack while it converts sources into a spool. `last` is the step that is not followed by one."""
 
     def __init__(
         self, series: ShardSeries, files: int, total_bytes: int, on_progress: Callable[[PackProgress], None]
     ) -> None:
         self._series, self._files, self._total_bytes, self._on_progress = series, files, total_bytes, on_progress
         self._bytes = self._rejected = 0
+        self.last = "packing"
 
     def converted(self, left: int, source: Source, outcome: Packed | str) -> None:
         """Notes one more source, of which so many are left."""
+        self.last = "assembling"
         if isinstance(outcome, str):
             self._series.refuse(source.path, outcome)
             self._rejected += 1

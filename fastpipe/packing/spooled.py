@@ -94,6 +94,21 @@ def spooled(
         spool.close()
 
 
+def in_order(
+    listing: Listing,
+    sources: Sequence[Source],
+    options: PackOptions,
+    workers: int,
+    folder: Path,
+    start: int = 0,
+    on_converted: Callable[[int, Source, Packed | str], None] = lambda *_: None,
+) -> Pictures:
+    """Converts sources in packing order: directly, or by way of a spool in `folder` if they are read as a stream."""
+    if isinstance(listing, TableListing):
+        return spooled(listing, sources, start, options, workers, folder, on_converted)
+    return converted(listing, sources, start, options.encode, workers)
+
+
 def in_any_order(listing: Listing, sources: Sequence[Source], how: EncodeOptions, workers: int) -> Pictures:
     """Converts sources in the order in which they are read best; see `converted` and `converted_rows`."""
     if isinstance(listing, TableListing):

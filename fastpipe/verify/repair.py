@@ -21,14 +21,16 @@ from fastpipe.packing.job import PackProgress
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
 from fastpipe.packing.output.files import cannot_write, publish, whole_file
-from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal
 from fastpipe.packing.output.publish import index_head, recorded_shaping
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.pipeline import converted
 from fastpipe.packing.shard_series import disk_errors
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.options import FieldColumn, SourceOptions
+from fastpipe.packing.source.tables import TableListing
+from fastpipe.packing.spooled import in_order
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
@@ -83,11 +85,13 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields))
+            how, shuffle = options.source, options.shuffle
+            listing = list_sources(source, options.seed, shuffle=shuffle, with_fields=bool(fields), how=how)
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:
                 _repack(journal, shard, listing, sources, agreement, options, threads, on_progress)
+        journal.clear()  # the spool, if there was one
         if INDEX_FILE in damaged:
             _rebuild_index(journal, said.shards, said.info)
         if sidecars:
@@ -106,7 +110,15 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
             "with that version"
         )
     encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions)})
-    return PackOptions(encode, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
+    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
+    return PackOptions(encode, source=_source_options(said.get("source", {})), **given)
+
+
+def _source_options(said: dict[str, Any]) -> SourceOptions:
+    """How the source was read, as `SourceOptions.recorded` wrote it."""
+    given = dict(said)
+    columns = given.pop("fields", None)
+    return SourceOptions(**given, fields=None if columns is None else tuple(FieldColumn(*each) for each in columns))
 
 
 def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
@@ -140,12 +152,12 @@ def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[
 
 def _difference(info: dict[str, Any], listing: Listing) -> str:
     """What can be said of two sources that differ."""
-    files, size = len(listing.sources), sum(source.size_bytes for source in listing.sources)
+    files, size = len(listing.sources), listing.size_bytes
     words = [f"no class {readable(name)!r} now" for name in info["classes"] if name not in listing.classes][:5]
     words += [f"class {readable(name)!r} is new" for name in listing.classes if name not in info["classes"]][:5]
     if files != info["source"]["files"]:
         words.append(f"{info['source']['files']:,} files then, {files:,} now")
-    if size != info["source"]["bytes"]:
+    if size != info["source"]["bytes"] and not isinstance(listing, TableListing):  # a table's are not only images
         words.append(f"{info['source']['bytes']:,} bytes then, {size:,} now")
     return "; ".join(words) or "the same number of files and bytes, but a path or the size of a file is different"
 
@@ -164,7 +176,7 @@ def _repack(
     if _is_as_packed(shard):
         raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
     ours = sources[shard.first_sample : shard.first_sample + shard.samples]
-    total = sum(source.size_bytes for source in ours)
+    total = sum(source.size_bytes for source in ours) or listing.size_bytes * len(ours) // len(listing.sources)
     done = 0
     finished: FinishedShard | None = None
     try:
@@ -172,7 +184,7 @@ def _repack(
         place = shard.number, shard.first_sample, options.shard_size
         writer = ShardWriter(file, *place, agreement.kinds, with_parts=False)
         try:
-            with closing(converted(listing, ours, 0, options.encode, threads)) as pictures:
+            with closing(in_order(listing, ours, options, threads, journal.folder / SPOOL_FOLDER)) as pictures:
                 for position, source, packed in pictures:
                     if isinstance(packed, str):
                         name = readable(str(listing.root / source.path))
