@@ -7,6 +7,8 @@ from typing import Any
 
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import take
+from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.source.kinds import LARGE_BYTES, START_BYTES
 from fastpipe.packing.source.table_cells import Cells
 from fastpipe.packing.source.table_columns import TableColumns, TableField
 
@@ -19,6 +21,8 @@ def image_of(cells: Cells, at: int) -> bytes:
     Raises:
         ImageError: it has none.
     """
+    if cells.sizes[at] > LARGE_BYTES:
+        image_format(cells.image_start(at, START_BYTES))  # a film among the images need not be copied
     data = cells.image(at)
     if data is not None:
         return data

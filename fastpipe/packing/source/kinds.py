@@ -27,7 +27,8 @@ _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, or a folder of "
     "images without classes"
 )
-_START_BYTES = 4096
+LARGE_BYTES = 16 << 20  # of such files the start is read first
+START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
@@ -115,7 +116,7 @@ def read_start(root: Path, source: Source) -> bytes:
     """
     handle = os.open(root / (source.path if source.archive is None else source.archive), FLAGS)
     try:
-        return read_at(handle, min(source.size_bytes, _START_BYTES), source.offset_bytes)
+        return read_at(handle, min(source.size_bytes, START_BYTES), source.offset_bytes)
     finally:
         os.close(handle)
 

@@ -35,6 +35,10 @@ class Cells:
         data: bytes | None = self.images[at].as_py()
         return data
 
+    def image_start(self, at: int, size_bytes: int) -> bytes:
+        """The first bytes of the image of a row, which has one; without a copy of the others."""
+        return bytes(self.images[at].as_buffer()[:size_bytes])
+
     def path(self, at: int) -> str | None:
         """What the table calls the image of a row."""
         try:
