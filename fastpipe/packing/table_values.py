@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.kinds import LARGE_BYTES, START_BYTES
-from fastpipe.packing.source.table_cells import Cells
+from fastpipe.packing.source.table_cells import Cells, as_meant
 from fastpipe.packing.source.table_columns import TableColumns, TableField
-
-_BOX_LABELS = ("category", "categories", "label", "labels")
 
 
 def image_of(cells: Cells, at: int) -> bytes:
@@ -57,35 +54,4 @@ def _value(cells: Cells, at: int, number: int, field: TableField) -> Any:
         raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
     except (ValueError, OverflowError) as problem:
         raise ImageError(str(problem)) from None
-    if field.kind in ("mask", "image"):
-        return value
-    if field.kind == "int" and isinstance(value, bool):
-        value = int(value)
-    elif field.kind == "floats" and isinstance(value, (int, float)):
-        value = [value]
-    elif field.kind == "boxes" and isinstance(value, Mapping) and "bbox" in value:
-        value = boxes_of_coco(value)
-    elif field.names and isinstance(value, list):
-        value = [_class_name(each, field.names) for each in value]
-    return take(field.kind, value)
-
-
-def _class_name(number: Any, names: Sequence[str]) -> str:
-    if isinstance(number, int) and 0 <= number < len(names):
-        return names[number]
-    raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
-
-
-def boxes_of_coco(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The boxes of Hugging Face's object detection: {"bbox": [[x, y, width, height]], "category": [...]}.
-
-    Raises:
-        ImageError: a box has not four numbers.
-    """
-    boxes = value["bbox"]
-    try:
-        corners = [[x, y, x + width, y + height] for x, y, width, height in boxes or []]
-    except (TypeError, ValueError):
-        raise ImageError("expected bbox as a list of boxes x, y, width, height") from None
-    labels = next((value[name] for name in _BOX_LABELS if value.get(name) is not None), None)
-    return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
+    return value if field.kind in ("mask", "image") else take(field.kind, as_meant(field, value))

@@ -28,6 +28,8 @@ from fastpipe.packing import job, spooled, table_pipeline
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions, pack_options
 from fastpipe.packing.source.parquet import ParquetTable
+from fastpipe.packing.source.rows import Row
+from fastpipe.packing.source.tables import parquet_rows
 from fastpipe.packing.spool import spool
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
@@ -597,3 +599,16 @@ def test_on_error_fail_stops_at_once(tmp_path: Path) -> None:
     source = write_table(tmp_path / "a.parquet", [*jpegs(3), None])
     told = failed(1, "pack", source, tmp_path / "packed", "--on-error", "fail")
     assert "a.parquet/000003 cannot be packed: no image: expected bytes, got null" in told
+
+
+def test_rows_of_paths_are_told_with_labels_and_values(tmp_path: Path) -> None:
+    columns = {"file": ["a.jpg", None, "b/c.jpg"], "label": ["x", "y", None], "n": [1, 2, None], "area": [0.5, 1, 2]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=2)
+    how = pack_options(image_column="file").source
+    classes, kinds, rows = parquet_rows(tmp_path / "a.parquet", how)
+    assert (classes, kinds) == (None, {"n": "int", "area": "floats"})
+    first, second, third = rows
+    assert first == Row("a.jpg", "x", {"n": 1, "area": [0.5]})
+    assert (third.path, third.label, third.values["n"]) == ("b/c.jpg", None, None)
+    assert second.problem is not None
+    assert "a.parquet/000001: no path of an image" in second.problem

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastpipe.packing.source.table_columns import TableColumns, is_shown_as_text, storage
+from fastpipe.errors import ImageError
+from fastpipe.packing.source.table_columns import TableColumns, TableField, is_shown_as_text, storage
 
 _PICTURES = ("image", "mask")
+_BOX_LABELS = ("category", "categories", "label", "labels")
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,60 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.cast(wide[column.type]) if storage(column.type) in wide else column
 
 
-def row_values(batch: pa.RecordBatch, columns: TableColumns) -> list[tuple[str | None, dict[str, Any]]]:
-    """Of each row the path of its image, and the values of its fields.
+def row_values(batch: pa.RecordBatch, columns: TableColumns) -> list[tuple[str | None, dict[str, Any], str | None]]:
+    """Of each row the path of its image, the values of its fields, and what is wrong with them, if anything.
 
     Raises:
         UnicodeDecodeError: a text is no UTF-8.
     """
     paths = _plain(batch.column(columns.image)).to_pylist()
     found = [dict[str, Any]() for _ in paths]
+    wrong = [None if path else f"no path of an image, got {path!r}" for path in paths]
     for field in columns.fields:
         values = _plain(batch.column(field.column))
         if is_shown_as_text(values.type):
             values = values.cast(pa.string())
-        for row, value in zip(found, values.to_pylist(), strict=True):
-            row[field.name] = value
-    return list(zip(paths, found, strict=True))
+        for at, value in enumerate(values.to_pylist()):
+            try:
+                found[at][field.name] = as_meant(field, value)
+            except ImageError as problem:
+                wrong[at] = f"field {field.name}: {problem}"
+    return list(zip(paths, found, wrong, strict=True))
+
+
+def as_meant(field: TableField, value: Any) -> Any:
+    """A value of a cell as a field of this kind has it, not yet checked.
+
+    Raises:
+        ImageError: it cannot be one.
+    """
+    if field.kind == "int" and isinstance(value, bool):
+        return int(value)
+    if field.kind == "floats" and isinstance(value, (int, float)):
+        return [value]
+    if field.kind == "boxes" and isinstance(value, Mapping) and "bbox" in value:
+        return _boxes_of_coco(value)
+    if field.names and isinstance(value, list):
+        return [_class_name(each, field.names) for each in value]
+    return value
+
+
+def _class_name(number: Any, names: Sequence[str]) -> str:
+    if isinstance(number, int) and 0 <= number < len(names):
+        return names[number]
+    raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
+
+
+def _boxes_of_coco(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The boxes of Hugging Face's object detection: {"bbox": [[x, y, width, height]], "category": [...]}.
+
+    Raises:
+        ImageError: a box has not four numbers.
+    """
+    boxes = value["bbox"]
+    try:
+        corners = [[x, y, x + width, y + height] for x, y, width, height in boxes or []]
+    except (TypeError, ValueError):
+        raise ImageError("expected bbox as a list of boxes x, y, width, height") from None
+    labels = next((value[name] for name in _BOX_LABELS if value.get(name) is not None), None)
+    return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}

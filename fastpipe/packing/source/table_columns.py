@@ -96,8 +96,9 @@ def choose_columns(schema: pa.Schema, how: SourceOptions, file: str) -> TableCol
                 f"column with --label-column, or store this one as a field: --field labels={label}"
             )
         classes = None if named else _class_names(features.get(label))
-    fields = _fields(schema, features, how, {image, label}, file)
-    return TableColumns(image, _is_text(kind), label, classes, named, fields)
+    has_paths = _is_text(kind)
+    fields = _fields(schema, features, how, {image, label}, file, has_paths=has_paths)
+    return TableColumns(image, has_paths, label, classes, named, fields)
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
@@ -154,7 +155,13 @@ def _only_image(schema: pa.Schema, features: Mapping[str, Any], file: str) -> st
 
 
 def _fields(
-    schema: pa.Schema, features: Mapping[str, Any], how: SourceOptions, taken: set[str | None], file: str
+    schema: pa.Schema,
+    features: Mapping[str, Any],
+    how: SourceOptions,
+    taken: set[str | None],
+    file: str,
+    *,
+    has_paths: bool,
 ) -> tuple[TableField, ...]:
     asked = how.fields
     if asked is None:
@@ -177,8 +184,10 @@ def _fields(
                 f"{file}: column {column!r} is {held}, which no field can hold. Choose the columns to store with "
                 "--field NAME=COLUMN"
             )
-        if kind in _PICTURES and not (_is_binary(held) or _is_file(held)):
-            raise PackError(f"{file}: --field {name}={column}:{kind}: expected bytes, the column is {held}")
+        fits = _is_text(held) if has_paths else _is_binary(held) or _is_file(held)
+        if kind in _PICTURES and not fits:
+            expected = "paths, as the images are" if has_paths else "bytes"
+            raise PackError(f"{file}: --field {name}={column}:{kind}: expected {expected}, the column is {held}")
         names = _class_names(_items(feature)) if kind == "classes" else None
         found.append(TableField(name, kind, column, names or ()))
     return tuple(found)

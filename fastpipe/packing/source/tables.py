@@ -139,15 +139,15 @@ def _rows(found: Tables, opener: Callable[[Path], TableFile], columns: TableColu
 
     for name in found.names:
         with opener(found.root / name) as file:
-            for group, labels in file.scan(columns.label):
-                label_of = [value for part in labels for value in part.to_pylist()] or [None] * group.rows
-                at = 0
+            at = 0
+            groups, labels = _scanned(file, columns)
+            for group in groups:
                 for batch in file.read(group, columns.read()):
-                    with file.reading(f"rows from {group.first_row + at:,} on"):
+                    with file.reading(f"rows from {at:,} on"):
                         rows = row_values(batch, columns)
-                    for path, values in rows:
-                        problem = None if path else f"{name}/{group.first_row + at}: no path of an image, got {path!r}"
-                        yield Row(path or "", label_of[at], values, problem)
+                    for path, values, problem in rows:
+                        named = f"{name}/{at:0{_LEAST_DIGITS}d}: {problem}" if problem else None
+                        yield Row(path or "", labels[at], values, named)
                         at += 1
 
 
