@@ -55,7 +55,7 @@ def test_a_pack_of_tables_killed_at_any_call_goes_on(packs: SpooledPacks, tried:
     calls = [line for line in packs.calls(*CHANGING) if "/spool/" in line]
     assert sum(" rename " in line for line in calls) >= 5, "expected several spool files"
     killed = 0
-    for fault, line in faults_at_each(packs, CHANGING, times(2, 1)):
+    for fault, line in faults_at_each(packs, CHANGING, times(6, 2)):
         assert packs.run(fault).code == -9, line
         packs.assert_whole_files()
         spool = packs.destination / ".pack" / "spool"

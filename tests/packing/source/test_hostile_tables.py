@@ -59,7 +59,7 @@ def test_bits_flipped_in_parquet_are_named_or_rejected(tmp_path: Path, tried: Tr
     pq.write_table(table, file, row_group_size=4, compression=compression)
     data, draw = file.read_bytes(), random.Random(7)
     footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
-    count = times(60, 2000)
+    count = times(60, 600)
     for number in range(count):
         at = draw.randrange(footer, len(data)) if number % 2 else draw.randrange(len(data))
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
@@ -94,7 +94,7 @@ def test_an_arrow_file_cut_or_flipped_is_named_or_rejected(tmp_path: Path, tried
     for cut in range(0, len(data), len(data) // 40):
         file.write_bytes(data[:cut])
         assert "cannot be read as Arrow" in assert_packed_or_named(file.parent, tmp_path / "packed", file), cut
-    count = times(60, 2000)
+    count = times(60, 600)
     for number in range(count):
         at = draw.randrange(1500) if number % 2 else draw.randrange(len(data))
         file.write_bytes(data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :])
