@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,16 +22,20 @@ from pathlib import Path
 import xxhash
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.ahead import read_ahead
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.versions import versions
-from fastpipe.packing.pipeline import converted
+from fastpipe.packing.pipeline import RUN_BYTES, converted
 from fastpipe.packing.source.listing import Listing, Source, packing_order
 from fastpipe.packing.source.tables import TableListing
+from fastpipe.packing.spool.record import Record
 from fastpipe.packing.spool.spool import Spool
+from fastpipe.packing.spool.spool_file import Blob
 
 _LOG = logging.getLogger("fastpipe")
 _TOLD_BYTES = 1_000_000_000
+_RUN_SAMPLES = 256
 
 Pictures = Generator[tuple[int, Source, Packed | str], None, None]
 
@@ -81,17 +85,39 @@ def spooled(
                 on_converted(left, source, outcome)
         spool.finish()
         after = place(sources[start - 1]) if start else None
-        samples = spool.samples(after)
-        for position in range(start, len(sources)):
-            record, blob = next(samples)
-            source = sources[position]
-            if (record.name, record.label) != (source.path, source.label):
-                raise PackError(
-                    f"the spool in {folder} gives {readable(record.name)}, expected {readable(source.path)}"
-                )
-            yield position, replace(source, size_bytes=record.source_bytes), blob.outcome()
+        position = start
+        with closing(read_ahead(_runs(spool.samples(after)))) as runs:
+            for record, outcome in (sample for run in runs for sample in run):
+                expected = sources[position] if position < len(sources) else None
+                if expected is None or (record.name, record.label) != (expected.path, expected.label):
+                    raise _does_not_fit(folder, readable(record.name))
+                yield position, replace(expected, size_bytes=record.source_bytes), outcome
+                position += 1
+        if position != len(sources):
+            raise _does_not_fit(folder, "its end")
     finally:
         spool.close()
+
+
+def _does_not_fit(folder: Path, what: str) -> PackError:
+    return PackError(
+        f"the spool in {folder} comes to {what} where another sample should be. Remove this folder, then run the same "
+        "command again: it is made anew"
+    )
+
+
+def _runs(samples: Iterator[tuple[Record, Blob]]) -> Generator[list[tuple[Record, Packed | str]], None, None]:
+    """Some samples at once, with their pictures: handing over each by itself would cost more than reading it."""
+    run: list[tuple[Record, Packed | str]] = []
+    size_bytes = 0
+    for record, blob in samples:
+        run.append((record, blob.outcome()))
+        size_bytes += record.blob_bytes
+        if size_bytes >= RUN_BYTES or len(run) == _RUN_SAMPLES:
+            yield run
+            run, size_bytes = [], 0
+    if run:
+        yield run
 
 
 def in_order(

@@ -6,9 +6,9 @@ import os
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from fastpipe.packing.ahead import Ahead
+from fastpipe.packing.ahead import Ahead, read_ahead
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.source.listing import Source
@@ -16,8 +16,6 @@ from fastpipe.packing.source.reading import changed
 from fastpipe.packing.source.table_cells import Cells, cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 from fastpipe.packing.table_values import image_of, values_of
-
-Item = TypeVar("Item")
 
 
 class _Row(NamedTuple):
@@ -62,7 +60,7 @@ def converted_rows(
                 yield row.position, row.source, outcome
 
     ahead = Ahead(work, workers)
-    runs = _read_ahead(_runs(_rows(listing, sources, positions)))
+    runs = read_ahead(_runs(_rows(listing, sources, positions)))
     try:
         for run in runs:
             yield from given(ahead.put(run))
@@ -122,18 +120,3 @@ def _runs(rows: Iterator[_Row]) -> Generator[list[_Row], None, None]:
             run, size_bytes = [], 0
     if run:
         yield run
-
-
-def _read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
-    """The same items, each made by a thread while those before it are used."""
-    none = object()
-    ahead: Ahead[None, Item | object] = Ahead(lambda _: next(items, none), 1)
-    try:
-        while True:
-            for _, item in ahead.put(None):
-                if item is none:
-                    return
-                yield item  # type: ignore[misc]  # it is one
-    finally:
-        ahead.close()
-        items.close()

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faults.forks import Forks
@@ -88,8 +89,8 @@ OUTCOME = "the pack names it and stops; a second run finishes; the bytes are tho
 def test_a_source_that_changes_before_it_is_read_stops_the_pack(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried, change: Callable[[Path], None]
 ) -> None:
-    def then_change(root: Path, seed: int, *, shuffle: bool) -> Listing:
-        listing = list_sources(root, seed, shuffle=shuffle)
+    def then_change(root: Path, seed: int, **how: Any) -> Listing:
+        listing = list_sources(root, seed, **how)
         change(source / CHANGED)
         return listing
 

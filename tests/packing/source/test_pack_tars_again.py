@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_run import succeeded
@@ -104,8 +105,8 @@ def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> No
     """Does something when a pack has listed its source, and has read nothing yet."""
     listed = job.list_sources
 
-    def then(root: Path, seed: int, *, shuffle: bool) -> object:
-        listing = listed(root, seed, shuffle=shuffle)
+    def then(root: Path, seed: int, **how: Any) -> object:
+        listing = listed(root, seed, **how)
         do()
         return listing
 
