@@ -77,7 +77,7 @@ def spooled(
     try:
         left = len(spool.rest)
         if left:
-            _check_room(folder, listing, left / len(sources), shrinks=options.encode.max_size is not None)
+            _check_room(folder, listing, left / len(listing.sources), shrinks=options.encode.max_size is not None)
         with closing(_in_file_order(listing, sources, spool.rest, options.encode, workers)) as pictures:
             for position, source, outcome in pictures:
                 spool.add(position, source, outcome)

@@ -222,6 +222,24 @@ def test_each_row_group_is_read_once(tmp_path: Path, small_runs: None, monkeypat
     assert set(read.values()) == {1}
 
 
+FEW_FILES = """
+import resource, sys
+from fastpipe.packing.spool import spool
+spool.RUN_BYTES = 1
+import fastpipe, fastpipe.packing.api, fastpipe.packing.table_pipeline, fastpipe.packing.source.parquet
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+fastpipe.pack(sys.argv[1], sys.argv[2], workers=2)
+"""
+
+
+def test_more_spool_files_than_a_process_may_open(tmp_path: Path) -> None:
+    source = write_table(tmp_path / "a.parquet", jpegs(300), rows_per_group=50)
+    given = [sys.executable, "-c", FEW_FILES, source, tmp_path / "packed"]
+    subprocess.run(given, check=True, timeout=120)
+    pack(source, tmp_path / "whole", PackOptions())
+    assert files(tmp_path / "packed") == files(tmp_path / "whole")
+
+
 # Columns.
 
 
@@ -334,6 +352,20 @@ def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
     refused("--field good", a=one, **{"Bad Name": [1], "good": [2]})
     refused("column 'maps' is", a=one, maps=[[{"x": b"bytes"}]])
     refused("--field m=t:mask: expected bytes, the column is string", "--field", "m=t:mask", a=one, t=["x"])
+
+
+def test_a_format_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    source = write_table(tmp_path / "a.parquet", jpegs(1))
+    assert "--format arrow: it holds parquet files" in failed(1, "pack", source, tmp_path / "p", "--format", "arrow")
+    source.rename(tmp_path / "table.bin")
+    succeeded("pack", tmp_path / "table.bin", tmp_path / "packed", "--format", "parquet")
+    assert paths_of(tmp_path / "packed") == ["table.bin/000000"]
+
+
+def test_paths_in_place_of_bytes_are_told(tmp_path: Path) -> None:
+    source = write_table(tmp_path / "a.parquet", jpegs(1), file=["a.jpg"])
+    told = failed(1, "pack", source, tmp_path / "packed", "--image-column", "file")
+    assert "column 'file' holds paths of images, not their bytes" in told
 
 
 def test_splits(tmp_path: Path) -> None:

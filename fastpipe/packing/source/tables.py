@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
-from fastpipe.errors import PackError
+from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.options import SourceOptions
@@ -73,13 +73,13 @@ def list_tables(root: Path, how: SourceOptions | None = None) -> TableListing:
         PackError: a file is damaged or none; or something is missing, or there is a choice that only the user can make.
     """
     how = how or SourceOptions()
-    found = find_tables(root, how.split)
+    found = _found(root, how)
     opener = _opener(found.kind)
     columns = _common_columns(found, opener, how)
     if columns.has_paths:
         raise PackError(
-            f"{root}: column {columns.image!r} holds paths of images, not their bytes; expected --format parquet with "
-            "rows of files"
+            f"{readable(str(root))}: column {columns.image!r} holds paths of images, not their bytes: write the table "
+            "with the images in it, for example with Dataset.to_parquet"
         )
     tables: dict[str, Table] = {}
     sources: list[Source] = []
@@ -126,7 +126,7 @@ def parquet_rows(
         asked for.
     """
     how = how or SourceOptions()
-    found = find_tables(root, how.split)
+    found = _found(root, how)
     opener = _opener(found.kind)
     columns = _common_columns(found, opener, how)
     kinds = {field.name: field.kind for field in columns.fields}
@@ -149,6 +149,13 @@ def _rows(found: Tables, opener: Callable[[Path], TableFile], columns: TableColu
                         named = f"{name}/{at:0{_LEAST_DIGITS}d}: {problem}" if problem else None
                         yield Row(path or "", labels[at], values, named)
                         at += 1
+
+
+def _found(root: Path, how: SourceOptions) -> Tables:
+    found = find_tables(root, how.split)
+    if how.format not in ("auto", found.kind):
+        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
+    return found
 
 
 def _opener(kind: str) -> Callable[[Path], TableFile]:

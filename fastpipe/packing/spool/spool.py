@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -62,7 +63,10 @@ class Spool:
         self._folder, self._sources, self._place, self._state = folder, sources, place, state
         self._made_with, self._kinds = made_with, kinds
         self._of_file = _in_file_order(sources)
-        self._step = {at: (name, step) for name, ours in self._of_file.items() for step, at in enumerate(ours)}
+        self._steps = array("q", bytes(8 * len(sources)))  # of each source in its file
+        for ours in self._of_file.values():
+            for step, at in enumerate(ours):
+                self._steps[at] = step
         self.files: list[SpoolFile] = []
         self.rest = self._take_over()
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-spool")
@@ -77,7 +81,7 @@ class Spool:
         Raises:
             PackError: the disk refuses, perhaps what was added before.
         """
-        name, step = self._step[position]
+        name, step = source.archive or "", self._steps[position]
         start, first = self._run_start
         if self._run and ((name, step) != (start, first + len(self._run)) or self._is_full()):
             self._hand_over()
