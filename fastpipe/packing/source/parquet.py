@@ -15,8 +15,9 @@ _BATCH_BYTES = 4 << 20
 # At most, for repeated values count once in the size that a file states.
 _BATCH_ROWS = 32
 _SCAN_ROWS = 1 << 16
-# Rows for a byte of the file: a lie about the number of rows must not fill the memory.
-_ROWS_PER_BYTE = 64
+# A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
+_BELIEVED_ROWS = 1_000_000
+_BYTES_PER_ROW = 8
 
 
 class ParquetTable(TableFile):
@@ -67,8 +68,9 @@ class ParquetTable(TableFile):
             raise self.damaged(
                 _named(number), f"the footer says {facts.num_rows:,} rows in {stored:,} bytes of {size_bytes:,}"
             )
-        if facts.num_rows > _ROWS_PER_BYTE * stored:
-            raise self.damaged(_named(number), f"{facts.num_rows:,} rows cannot be in {stored:,} bytes")
+        rows = first_row + facts.num_rows
+        if rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW:
+            raise self.damaged(_named(number), f"{rows:,} rows with images cannot be in {size_bytes:,} bytes")
         return Group(number, first_row, facts.num_rows, 0, sum(sizes))
 
     def _column(self, group: Group, column: str) -> list[pa.Array]:
