@@ -192,6 +192,26 @@ def test_the_order_is_that_of_the_hash_of_names(tmp_path: Path) -> None:
     assert paths_of(tmp_path / "sorted") == sorted(names, key=lambda name: (int(name[-6:]) % 4, name))
 
 
+@pytest.mark.parametrize("seed", [0, 9])
+def test_shards_are_those_of_a_folder_whose_files_are_called_as_the_rows(
+    tmp_path: Path, small_runs: None, seed: int
+) -> None:
+    images = jpegs(40)
+    folder = tmp_path / "folder" / "a.parquet"
+    folder.mkdir(parents=True)
+    for row, data in enumerate(images):
+        (folder / f"{row:06d}").write_bytes(data)
+    write_table(tmp_path / "tables" / "a.parquet", images, label=["a.parquet"] * 40)
+    how = PackOptions(shard_size=100_000, seed=seed)
+    pack(tmp_path / "folder", tmp_path / "of folder", how)
+    pack(tmp_path / "tables", tmp_path / "of tables", how)
+    direct, spooled = files(tmp_path / "of folder"), files(tmp_path / "of tables")
+    assert "source" in json.loads(direct.pop("dataset.json"))
+    assert Index(tmp_path / "of folder").classes == Index(tmp_path / "of tables").classes == ["a.parquet"]
+    spooled.pop("dataset.json")  # it names the size of the file, not of the images' files
+    assert spooled == direct
+
+
 def test_bytes_do_not_depend_on_runs_threads_or_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = jpegs(40)
     found = []

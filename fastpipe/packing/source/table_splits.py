@@ -42,7 +42,8 @@ def could_be_tables(root: Path) -> bool:
         return root.suffix.lower() == ".parquet"
     if any((root / name).is_file() for name in (_STATE, _SPLITS)):
         return True
-    return any(path.suffix.lower() == ".parquet" for path in (*root.iterdir(), *root.glob("data/*")))
+    found = (path for path in (*root.iterdir(), *root.glob("data/*")) if path.suffix.lower() == ".parquet")
+    return any(path.is_file() for path in found)  # a class may be called so
 
 
 def find_tables(root: Path, split: str | None) -> Tables:
