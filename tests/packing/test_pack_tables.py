@@ -29,6 +29,7 @@ from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions, pack_options
 from fastpipe.packing.source.parquet import ParquetTable
 from fastpipe.packing.source.rows import Row
+from fastpipe.packing.source.table_splits import could_be_tables
 from fastpipe.packing.source.tables import parquet_rows
 from fastpipe.packing.spool import spool
 from fastpipe.verify.repair import repair
@@ -386,6 +387,14 @@ def test_paths_in_place_of_bytes_are_told(tmp_path: Path) -> None:
     pq.write_table(pa.table({"name": ["a.jpg"]}), tmp_path / "a.parquet")
     told = failed(1, "pack", tmp_path / "a.parquet", tmp_path / "packed", "--image-column", "name")
     assert "column 'name' holds paths of images, not their bytes" in told
+
+
+def test_a_folder_that_cannot_be_listed_is_left_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> Iterator[Path]:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert not could_be_tables(tmp_path)
 
 
 def test_splits(tmp_path: Path) -> None:

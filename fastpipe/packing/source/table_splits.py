@@ -37,13 +37,16 @@ class Tables:
 
 
 def could_be_tables(root: Path) -> bool:
-    """Whether a file or folder holds tables."""
+    """Whether a file or folder holds tables; False also where it cannot be listed, which whoever lists it will tell."""
     if not root.is_dir():
         return root.suffix.lower() == ".parquet"
-    if any((root / name).is_file() for name in (_STATE, _SPLITS)):
-        return True
-    found = (path for path in (*root.iterdir(), *root.glob("data/*")) if path.suffix.lower() == ".parquet")
-    return any(path.is_file() for path in found)  # a class may be called so
+    try:
+        if any((root / name).is_file() for name in (_STATE, _SPLITS)):
+            return True
+        found = (path for path in (*root.iterdir(), *root.glob("data/*")) if path.suffix.lower() == ".parquet")
+        return any(path.is_file() for path in found)  # a class may be called so
+    except OSError:
+        return False
 
 
 def find_tables(root: Path, split: str | None) -> Tables:
