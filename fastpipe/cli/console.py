@@ -18,8 +18,8 @@ from rich.console import Console
 from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
 
-out = Console(highlight=False, markup=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
 Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wrote.")]

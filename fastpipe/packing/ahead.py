@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -12,6 +12,7 @@ _AHEAD_PER_WORKER = 4
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 class Ahead(Generic[Task, Result]):
@@ -50,3 +51,18 @@ class Ahead(Generic[Task, Result]):
     def _oldest(self) -> tuple[Task, Result]:
         task, future = self._pending.popleft()
         return task, future.result()
+
+
+def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+    """The same items, made by a thread while those before them are used. Close it to stop the thread."""
+    none = object()
+    ahead: Ahead[None, Item | object] = Ahead(lambda _: next(items, none), 1)
+    try:
+        while True:
+            for _, item in ahead.put(None):
+                if item is none:
+                    return
+                yield item  # type: ignore[misc]  # it is one
+    finally:
+        ahead.close()
+        items.close()

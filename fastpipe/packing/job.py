@@ -1,4 +1,4 @@
-"""Folders or tars of images -> a packed dataset: converts in threads, writes in order, publishes, resumes."""
+"""Folders, tars or tables of images -> a packed dataset: converts in threads, writes in order, publishes, resumes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from fastpipe.errors import PackError, readable
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart, check_ours, plan_run
-from fastpipe.packing.output.journal import Journal, Tally
+from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal, Tally
 from fastpipe.packing.output.publish import origin_of, publish_dataset
-from fastpipe.packing.pipeline import converted
+from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard_series import ShardSeries, disk_errors
 from fastpipe.packing.source.kinds import could_be_source, list_sources
-from fastpipe.packing.source.listing import Listing
+from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.spooled import in_order
 from fastpipe.packing.unchanged import unchanged_since
 
 
 @dataclass(frozen=True)
 class PackProgress:
-    """How far a pack is: files and bytes of the source, done and in all."""
+    """How far a pack is: files and bytes of the source, done and in all.
+
+    `step` is what it does: "packing"; or, for sources that are read as a stream, "converting" and then "assembling".
+    """
 
     files: int
     total_files: int
     bytes: int
     total_bytes: int
     rejected: int
+    step: str = "packing"
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def pack(
         )
         resumed = len(series.shards)
         files = len(listing.sources) - series.next_source
-        _pack_shards(series, listing, options, workers, on_progress)
+        _pack_shards(series, listing, options, workers, journal.folder / SPOOL_FOLDER, on_progress)
         if not series.shards:
             raise PackError(_nothing_packed(listing, series.tally))
         tally = series.tally
@@ -133,22 +138,44 @@ def _pack_shards(
     listing: Listing,
     options: PackOptions,
     workers: int,
+    spool: Path,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
-    """Packs what is left of the sources."""
-    start = series.next_source
-    total_bytes = sum(source.size_bytes for source in listing.sources)
+    """Packs what is left of the sources; if they need a spool, it is in this folder."""
+    start, files, total_bytes = series.next_source, len(listing.sources), listing.size_bytes
     done_bytes = sum(source.size_bytes for source in listing.sources[:start])
-    pictures = converted(listing, listing.sources, start, options.encode, workers)
+    steps = _Steps(series, files, total_bytes, on_progress)
+    pictures = in_order(listing, listing.sources, options, workers, spool, start, steps.converted)
     try:
         for position, source, outcome in pictures:
             series.add(position, source.path, source.label, source.size_bytes, outcome)
             done_bytes += source.size_bytes
-            on_progress(PackProgress(position + 1, len(listing.sources), done_bytes, total_bytes, series.rejected))
-        series.finish(len(listing.sources))
+            on_progress(PackProgress(position + 1, files, done_bytes, total_bytes, series.rejected, steps.last))
+        series.finish(files)
     finally:
         pictures.close()  # now, not when the traceback is let go of: its threads stop
         series.discard()
+
+
+class _Steps:
+    """The progress of a pack while it converts sources into a spool. `last` is the step that is not followed by one."""
+
+    def __init__(
+        self, series: ShardSeries, files: int, total_bytes: int, on_progress: Callable[[PackProgress], None]
+    ) -> None:
+        self._series, self._files, self._total_bytes, self._on_progress = series, files, total_bytes, on_progress
+        self._bytes = self._rejected = 0
+        self.last = "packing"
+
+    def converted(self, left: int, source: Source, outcome: Packed | str) -> None:
+        """Notes one more source, of which so many are left."""
+        self.last = "assembling"
+        if isinstance(outcome, str):
+            self._series.refuse(source.path, outcome)
+            self._rejected += 1
+        self._bytes += source.size_bytes
+        done = self._files - left
+        self._on_progress(PackProgress(done, self._files, self._bytes, self._total_bytes, self._rejected, "converting"))
 
 
 def _nothing_packed(listing: Listing, tally: Tally) -> str:

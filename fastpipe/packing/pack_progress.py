@@ -39,18 +39,21 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         A function to call with each PackProgress.
     """
     speed: _Speed | None = None
+    step = ""
 
     def words(now: PackProgress) -> str:
         assert speed is not None
         images, megabytes = speed.update(now)
+        doing = f"{now.step}: " if now.step != "packing" else ""
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
-        return f"{now.files:,}/{now.total_files:,} files  {images:,.0f} images/s  {megabytes:.1f} MB/s{rejected}"
+        return f"{doing}{now.files:,}/{now.total_files:,} files  {images:,.0f} images/s  {megabytes:.1f} MB/s{rejected}"
 
     with shown(console, "packing", words) as show:
 
         def update(now: PackProgress) -> None:
-            nonlocal speed
-            speed = speed or _Speed(now)
+            nonlocal speed, step
+            if speed is None or now.step != step:
+                speed, step = _Speed(now), now.step
             show(now)
 
         yield update

@@ -18,7 +18,7 @@ from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.kinds import read_source, read_start
+from fastpipe.packing.source.kinds import LARGE_BYTES, read_source, read_start
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source_values import read_values
 
@@ -27,7 +27,6 @@ Task = TypeVar("Task")
 # would only take memory.
 RUN_BYTES = 1 << 20
 RUN_FILES = 16
-_LARGE_BYTES = 16 << 20
 # What is wrong with the file itself and will be so tomorrow; any other error is the system's and stops the pack.
 _OF_THE_FILE = {errno.EACCES, errno.EPERM}
 
@@ -106,7 +105,7 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
     root = listing.root
 
     def read() -> bytes:
-        if source.size_bytes > _LARGE_BYTES:
+        if source.size_bytes > LARGE_BYTES:
             image_format(read_start(root, source))  # a film among the pictures need not be read
         return read_source(root, source)
 

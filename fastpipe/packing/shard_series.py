@@ -86,17 +86,21 @@ class ShardSeries:
         """
         packed, reason = (None, outcome) if isinstance(outcome, str) else self._admitted(outcome)
         if packed is None:
-            if self._fail_fast:
-                raise PackError(
-                    f"{readable(str(self._root / path))} cannot be packed: {reason}. Repair or remove it, or pack "
-                    "without --on-error fail to leave out such files"
-                )
+            self.refuse(path, reason)
             self._since.rejected.append((path, reason))
         else:
             with self._disk():
                 self._write(position, path, label, packed)
             self._since.count(packed)
         self._since.source_bytes += size_bytes
+
+    def refuse(self, path: str, reason: str) -> None:
+        """Raises PackError if a source that cannot be packed has to stop the pack."""
+        if self._fail_fast:
+            raise PackError(
+                f"{readable(str(self._root / path))} cannot be packed: {reason}. Repair or remove it, or pack "
+                "without --on-error fail to leave out such files"
+            )
 
     def finish(self, position: int) -> None:
         """Publishes the last shard. `position` is that of the end."""

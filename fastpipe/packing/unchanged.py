@@ -18,8 +18,8 @@ from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.output.stored_sample import StoredSample
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
-from fastpipe.packing.pipeline import converted
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.spooled import in_any_order
 
 
 def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers: int) -> bool:
@@ -50,7 +50,7 @@ def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers:
     if sample != len(index):
         return False
     agreement = Agreement.of(index.fields.values())
-    with closing(converted(listing, newer, 0, how, workers)) as pictures:
+    with closing(in_any_order(listing, newer, how, workers)) as pictures:
         for position, source, outcome in pictures:
             number = expected[position]
             if isinstance(outcome, str) or number is None:

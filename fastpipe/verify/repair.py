@@ -21,15 +21,16 @@ from fastpipe.packing.job import PackProgress
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
 from fastpipe.packing.output.files import cannot_write, publish, whole_file
-from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal
 from fastpipe.packing.output.publish import index_head, recorded_shaping
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.pipeline import converted
 from fastpipe.packing.shard_series import disk_errors
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.options import recorded_options
+from fastpipe.packing.source.tables import TableListing
+from fastpipe.packing.spooled import in_order
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
@@ -78,7 +79,7 @@ def repair(
     shards = [shard for shard in said.shards if shard.name in damaged]
     sidecars = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
     fields = read_fields(said.info)
-    options = _options(path, said.info)
+    options = _options(path, said.info, image_root)
     threads = workers or granted_cpus()
     with Journal(path) as journal:
         if journal.read_plan() is not None:
@@ -86,12 +87,13 @@ def repair(
                 f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
             )
         if shards:
-            how = recorded_options(said.info["pack"].get("source", {}), None if image_root is None else str(image_root))
-            listing = list_sources(source, options.seed, shuffle=options.shuffle, with_fields=bool(fields), how=how)
+            how, shuffle = options.source, options.shuffle
+            listing = list_sources(source, options.seed, shuffle=shuffle, with_fields=bool(fields), how=how)
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:
                 _repack(journal, shard, listing, sources, agreement, options, threads, on_progress)
+        journal.clear()  # the spool, if there was one
         if INDEX_FILE in damaged:
             _rebuild_index(journal, said.shards, said.info)
         if sidecars:
@@ -100,7 +102,7 @@ def repair(
     return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars
 
 
-def _options(path: Path, info: dict[str, Any]) -> PackOptions:
+def _options(path: Path, info: dict[str, Any], image_root: Path | None) -> PackOptions:
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
@@ -110,7 +112,9 @@ def _options(path: Path, info: dict[str, Any]) -> PackOptions:
             "with that version"
         )
     encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions)})
-    return PackOptions(encode, shard_size=said["shard_size"], seed=said["seed"], shuffle=said["shuffle"])
+    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
+    how = recorded_options(said.get("source", {}), None if image_root is None else str(image_root))
+    return PackOptions(encode, source=how, **given)
 
 
 def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
@@ -145,12 +149,12 @@ def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[
 
 def _difference(info: dict[str, Any], listing: Listing) -> str:
     """What can be said of two sources that differ."""
-    files, size = len(listing.sources), sum(source.size_bytes for source in listing.sources)
+    files, size = len(listing.sources), listing.size_bytes
     words = [f"no class {readable(name)!r} now" for name in info["classes"] if name not in listing.classes][:5]
     words += [f"class {readable(name)!r} is new" for name in listing.classes if name not in info["classes"]][:5]
     if files != info["source"]["files"]:
         words.append(f"{info['source']['files']:,} files then, {files:,} now")
-    if size != info["source"]["bytes"]:
+    if size != info["source"]["bytes"] and not isinstance(listing, TableListing):  # a table's are not only images
         words.append(f"{info['source']['bytes']:,} bytes then, {size:,} now")
     return "; ".join(words) or "the same number of files and bytes, but a path or the size of a file is different"
 
@@ -169,7 +173,7 @@ def _repack(
     if _is_as_packed(shard):
         raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
     ours = sources[shard.first_sample : shard.first_sample + shard.samples]
-    total = sum(source.size_bytes for source in ours)
+    total = sum(source.size_bytes for source in ours) or listing.size_bytes * len(ours) // len(listing.sources)
     done = 0
     finished: FinishedShard | None = None
     try:
@@ -177,7 +181,7 @@ def _repack(
         place = shard.number, shard.first_sample, options.shard_size
         writer = ShardWriter(file, *place, agreement.kinds, with_parts=False)
         try:
-            with closing(converted(listing, ours, 0, options.encode, threads)) as pictures:
+            with closing(in_order(listing, ours, options, threads, journal.folder / SPOOL_FOLDER)) as pictures:
                 for position, source, packed in pictures:
                     if isinstance(packed, str):
                         name = readable(str(listing.root / source.path))

@@ -32,10 +32,11 @@ LAYERS: dict[str, str] = {
     "prometheus": "",
     "show": "cv2 torch",
     "diagnosis": "torch",
-    "packing/source": "",
+    "packing/source": "pyarrow",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
     "packing/fields": "fastpipe.native",
     "packing/output": "",
+    "packing/spool": "",
     "packing": "",
     "wds": "fastpipe.native torch webdataset",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
@@ -178,6 +179,8 @@ def test_includes_go_down() -> None:
         ("fastpipe.plan.batch", "from fastpipe.native import _engine", "fastpipe.native may be imported only by"),
         ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
         ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),
+        ("fastpipe.packing.job", "import pyarrow.parquet", "pyarrow may be imported only by packing/source"),
+        ("fastpipe.packing.spool.spool", "from fastpipe.packing.job import pack", "imports fastpipe.packing.job"),
     ],
 )
 def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) -> None:

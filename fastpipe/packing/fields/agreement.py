@@ -97,7 +97,7 @@ class Agreement:
         later: dict[str, Agreed] = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
             try:
-                later[name] = _next(kind, value.note, self._agreed[name])
+                later[name] = _next(kind, gist(kind, value.note), self._agreed[name])
             except ImageError as problem:
                 raise ImageError(f"field {name}: {problem}") from None
         self._agreed.update(later)
@@ -115,26 +115,44 @@ class Agreement:
         return Stored([numbers[each] for each in value.note])
 
 
-def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
-    """What is agreed after one more value; the names of classes are added later."""
+def gist(kind: str, note: Any) -> Any:
+    """The part of a value that all samples must agree on, as JSON can hold it; None: it says nothing.
+
+    Returns:
+        Of "floats" how many numbers, of "keypoints" how many points an object, of "boxes" whether they have labels, of
+        "classes" the names, or one more than the greatest number.
+    """
     if not note:
+        return None
+    if kind == "floats":
+        return len(note)
+    if kind == "keypoints":
+        return len(note[0])
+    if kind == "boxes":
+        return "labels" in note if note["boxes"] else None
+    if kind == "classes":
+        return note if isinstance(note[0], str) else 1 + max(note)
+    return None
+
+
+def _next(kind: str, said: Any, agreed: Agreed) -> Agreed:
+    """What is agreed after one more value, of which this is the gist; the names of classes are added later."""
+    if said is None:
         return agreed
     if kind == "floats":
-        return replace(agreed, width=_same("numbers", len(note), agreed.width))
+        return replace(agreed, width=_same("numbers", said, agreed.width))
     if kind == "keypoints":
-        return replace(agreed, points=_same("points an object", len(note[0]), agreed.points))
-    if kind == "boxes" and note["boxes"]:
-        if agreed.labelled not in (None, "labels" in note):
+        return replace(agreed, points=_same("points an object", said, agreed.points))
+    if kind == "boxes":
+        if agreed.labelled not in (None, said):
             has, had = ("no labels", "labels") if agreed.labelled else ("labels", "no labels")
             raise ImageError(f"expected boxes with {had}, as in the samples before; got {has}")
-        return replace(agreed, labelled="labels" in note)
-    if kind == "classes":
-        named = isinstance(note[0], str)
-        if (agreed.classes and named) or (agreed.names and not named):
-            words = (_NAMED, _NUMBERED) if agreed.names else (_NUMBERED, _NAMED)
-            raise ImageError(f"expected classes as {words[0]}, as in the samples before; got {words[1]}")
-        return agreed if named else replace(agreed, classes=max(agreed.classes, 1 + max(note)))
-    return agreed
+        return replace(agreed, labelled=said)
+    named = isinstance(said, list)
+    if (agreed.classes and named) or (agreed.names and not named):
+        words = (_NAMED, _NUMBERED) if agreed.names else (_NUMBERED, _NAMED)
+        raise ImageError(f"expected classes as {words[0]}, as in the samples before; got {words[1]}")
+    return agreed if named else replace(agreed, classes=max(agreed.classes, said))
 
 
 def _same(what: str, found: int, before: int | None) -> int:

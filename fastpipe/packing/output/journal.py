@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from fastpipe.packing.picture.convert import Packed
 
 _PLAN_FILE = "plan.json"
 _REPLACED_FILE = "replaced.json"
+SPOOL_FOLDER = "spool"  # its files know themselves what they are of
 
 
 @dataclass
@@ -144,7 +146,7 @@ class Journal:
         for entry in self.folder.glob("shard-*.json"):
             if entry.name not in kept and not (self.destination / DATASET_FILE).exists():
                 (self.destination / f"{entry.stem}.tar").unlink(missing_ok=True)
-        self._clear(kept | {LOCK_FILE, _PLAN_FILE})
+        self._clear(kept | {LOCK_FILE, _PLAN_FILE, SPOOL_FOLDER})
         with whole_file(self.folder / _PLAN_FILE, self.folder) as file:
             file.write(json.dumps(plan, sort_keys=True).encode())
 
@@ -183,7 +185,9 @@ class Journal:
 
     def _clear(self, but: set[str]) -> None:
         for file in self.folder.iterdir():
-            if file.name not in but:
+            if file.name == SPOOL_FOLDER not in but and not file.is_symlink():
+                shutil.rmtree(file)
+            elif file.name not in but:
                 file.unlink()
 
     def _remove_replaced(self) -> None:

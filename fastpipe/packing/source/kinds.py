@@ -21,6 +21,7 @@ from fastpipe.packing.source.metadata import list_metadata
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
+from fastpipe.packing.source.tables import list_tables
 from fastpipe.packing.source.tars import list_archives, list_dataset
 from fastpipe.packing.source.voc import list_voc
 from fastpipe.packing.source.yolo import list_yolo
@@ -31,7 +32,8 @@ _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
     "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
-_START_BYTES = 4096
+LARGE_BYTES = 16 << 20  # of such files the start is read first
+START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
@@ -89,7 +91,7 @@ def _list(root: Path, how: SourceOptions, *, with_fields: bool) -> Listing:
         case "yolo":
             return list_yolo(root, how.split)
         case "parquet" | "arrow":
-            raise PackError(f"{readable(str(root))} is a {found.format} source, which this version cannot read")
+            return list_tables(root, how)
     return _list_images(root, found, how, with_fields=with_fields)
 
 
@@ -136,7 +138,7 @@ def read_start(root: Path, source: Source) -> bytes:
     """
     handle = os.open(root / (source.file_path if source.archive is None else source.archive), FLAGS)
     try:
-        return read_at(handle, min(source.size_bytes, _START_BYTES), source.offset_bytes)
+        return read_at(handle, min(source.size_bytes, START_BYTES), source.offset_bytes)
     finally:
         os.close(handle)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -117,6 +117,11 @@ class Listing:
         """Name -> kind of the fields."""
         return {field.name: field.kind for field in self.fields}
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(source.size_bytes for source in self.sources)
+
     def digest(self) -> str:
         """Names the content: classes, each file's path and size, and values of rows, in packing order."""
         digest = xxhash.xxh3_128()
@@ -151,17 +156,20 @@ class Listing:
 
 
 def put_in_order(sources: list[Source], seed: int, *, shuffle: bool) -> None:
-    """Sorts sources into packing order, in place.
+    """Sorts sources into packing order, in place; see `packing_order`."""
+    sources.sort(key=packing_order(seed, shuffle=shuffle))
 
-    That of a seeded hash of each path: a fair shuffle, in which a file keeps its place among the others when some come
-    or go.
+
+def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:
+    """Gives each source a number and its path: sorted by these, sources are in packing order.
+
+    The number is a seeded hash of the path: a fair shuffle, in which a file keeps its place among the others when some
+    come or go.
 
     Args:
-        sources: in any order.
         seed: picks the order.
         shuffle: False: by class, then path.
     """
     if shuffle:
-        sources.sort(key=lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path))
-    else:
-        sources.sort(key=lambda source: (source.label, source.path))
+        return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)
+    return lambda source: (source.label, source.path)

@@ -98,3 +98,11 @@ def read_member(tar: Path, member: Source) -> bytes:
             "with the tars as they are then"
         )
     return data
+
+
+def changed(path: Path) -> PackError:
+    """The error for a file that is no longer the one that was listed."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing. Finished shards are kept. Wait until nothing changes the "
+        "source, then run the same command again: it continues with the files as they are then"
+    )

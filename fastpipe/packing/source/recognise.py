@@ -137,7 +137,7 @@ def _kinds(root: Path, folders: Sequence[str], files: Sequence[str], how: Source
     """What a folder may be. More than one: the user has to say."""
     if not folders and any(name.lower().endswith(".tar") for name in files):
         return ["webdataset"]  # what lies beside tars describes them
-    if "dataset_dict.json" in files or {"state.json", "dataset_info.json"} <= set(files):
+    if "dataset_dict.json" in files or "state.json" in files:
         return ["arrow"]
     found: list[str] = []
     if metadata_in(root) or any(metadata_in(root / name) for name in folders):
@@ -160,7 +160,8 @@ def _kinds(root: Path, folders: Sequence[str], files: Sequence[str], how: Source
 
 
 def _holds_parquet(folder: Path, names: Sequence[str] | None = None) -> bool:
-    return any(name.endswith(".parquet") and name != "metadata.parquet" for name in names or os.listdir(folder))
+    tables = (name for name in names or os.listdir(folder) if name.lower().endswith(".parquet"))
+    return any(name != "metadata.parquet" and (folder / name).is_file() for name in tables)  # a class may be called so
 
 
 def _lists_images(path: Path) -> bool:

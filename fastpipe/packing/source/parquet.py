@@ -1,0 +1,85 @@
+"""A Parquet file -> its row groups, and the rows of each, read as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastpipe.packing.source.table_file import Group, TableFile
+
+# A row group may be a whole file, so it is read in pieces: these are held in memory.
+_BUFFER_BYTES = 1 << 20
+_BATCH_BYTES = 4 << 20
+# At most, for repeated values count once in the size that a file states.
+_BATCH_ROWS = 32
+_SCAN_ROWS = 1 << 16
+# A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
+_BELIEVED_ROWS = 1_000_000
+_BYTES_PER_ROW = 8
+
+
+class ParquetTable(TableFile):
+    """See TableFile."""
+
+    kind = "Parquet"
+
+    def _open(self) -> None:
+        self._parquet = pq.ParquetFile(
+            self._file, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+        )
+        self.schema = self._parquet.schema_arrow
+
+    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+        first = 0
+        for number in range(self._parquet.metadata.num_row_groups):
+            with self.reading(_named(number)):
+                group = self._group(number, first)
+                values = [] if column is None else self._column(group, column)
+            yield group, values
+            first += group.rows
+        if first != self._parquet.metadata.num_rows:
+            raise self.damaged("its footer", f"it has {self._parquet.metadata.num_rows:,} rows, its groups {first:,}")
+
+    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        per_row = max(group.size_bytes // max(group.rows, 1), 1)
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
+        read = 0
+        with self.reading(_named(group.number)):
+            batches = self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
+        while True:
+            with self.reading(_named(group.number)):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            read += batch.num_rows
+            yield batch
+        if read != group.rows:
+            raise self.damaged(_named(group.number), f"it has {read:,} rows, the footer says {group.rows:,}")
+
+    def _group(self, number: int, first_row: int) -> Group:
+        facts = self._parquet.metadata.row_group(number)
+        chunks = [facts.column(at) for at in range(facts.num_columns)]
+        stored = sum(chunk.total_compressed_size for chunk in chunks)
+        sizes = [chunk.total_uncompressed_size for chunk in chunks]
+        size_bytes = self._first.size_bytes
+        if facts.num_rows < 0 or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
+            raise self.damaged(
+                _named(number), f"the footer says {facts.num_rows:,} rows in {stored:,} bytes of {size_bytes:,}"
+            )
+        rows = first_row + facts.num_rows
+        if rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW:
+            raise self.damaged(_named(number), f"{rows:,} rows with images cannot be in {size_bytes:,} bytes")
+        return Group(number, first_row, facts.num_rows, 0, sum(sizes))
+
+    def _column(self, group: Group, column: str) -> list[pa.Array]:
+        found = self._parquet.iter_batches(_SCAN_ROWS, [group.number], [column], use_threads=False)
+        values = [batch.column(0) for batch in found]
+        if (rows := sum(map(len, values))) != group.rows:
+            raise self.damaged(_named(group.number), f"{rows:,} values in column {column!r}, {group.rows:,} rows")
+        return values
+
+
+def _named(number: int) -> str:
+    return f"row group {number}"

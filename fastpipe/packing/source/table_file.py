@@ -1,0 +1,126 @@
+"""A file with a table -> its groups of rows and the columns of each; what Parquet and Arrow have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import pyarrow as pa
+
+from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.reading import changed
+
+
+class Group(NamedTuple):
+    """Rows that are read together: a row group of Parquet, a record batch of Arrow.
+
+    Attributes:
+        number: in its file.
+        first_row, rows: of the file.
+        offset_bytes: where it begins; 0 where the file itself says that.
+        size_bytes: of its columns, about, when they are not compressed.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    offset_bytes: int
+    size_bytes: int
+
+
+class State(NamedTuple):
+    """Of a file: size, and times in nanoseconds since 1970."""
+
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class TableFile(ABC):
+    """An open file with a table.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        schema: its columns.
+
+    Raises:
+        PackError: it cannot be read, or is no such table.
+    """
+
+    kind: str
+    schema: pa.Schema
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for who writes it
+                raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
+            self._file = pa.OSFile(os.fspath(path))
+        except OSError as problem:
+            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
+        self._first = self.state()
+        try:
+            with self.reading("its description"):
+                self._open()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Reads the schema."""
+
+    @abstractmethod
+    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+        """All groups, each with the values of one column."""
+
+    @abstractmethod
+    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a group, in order, a few at a time."""
+
+    def state(self) -> State:
+        """Of the open file, as it is now."""
+        now = os.fstat(self._file.fileno())
+        return State(now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+    @contextlib.contextmanager
+    def reading(self, part: str) -> Iterator[None]:
+        """Names the file and the part of it that cannot be read."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError) as problem:
+            if self.state()[:2] != self._first[:2]:
+                raise changed(self.path) from problem
+            said = " ".join(str(problem).split())[:300]
+            raise PackError(
+                f"{readable(str(self.path))}, {part}: cannot be read as {self.kind}: {readable(said)}. The file is "
+                "damaged or incomplete: get it again, or leave it out. Finished shards are kept"
+            ) from problem
+        except MemoryError as problem:  # pyarrow's own is one, too
+            raise PackError(
+                f"{readable(str(self.path))}, {part}: not enough memory to read it. Finished shards are kept. Run the "
+                "same command again where there is more memory"
+            ) from problem
+
+    def damaged(self, part: str, what: str) -> PackError:
+        """The error for a file that contradicts itself."""
+        return PackError(
+            f"{readable(str(self.path))}, {part}: {what}. The file is damaged or incomplete: get it again, or leave it "
+            "out. Finished shards are kept"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()

@@ -1,0 +1,1 @@
+"""Converted samples in any order -> sorted files on disk -> the same samples in packing order."""
