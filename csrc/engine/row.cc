@@ -77,6 +77,15 @@ Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, Ro
   return fill(task, options, out, counters, stage);
 }
 
+Status RowWorker::run(const std::uint8_t* data, std::size_t size, const RowTask& task, bool exact, PixelSpan out) {
+  stored_.borrow(data, size);
+  RowCounters counters;
+  StageFlag stage;
+  const Status status = fill_picture(task, exact, out, &counters, &stage);
+  resizer_.give_back();
+  return status;
+}
+
 Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
                        StageFlag* stage) {
   const std::uint64_t started = now_ns();

@@ -1,6 +1,7 @@
 // One row of a batch: read -> decode -> resize -> the slot.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -63,6 +64,9 @@ class RowWorker {
 
   // `stage` is kept up to date. May throw only what allocation throws.
   Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+
+  // The same for a JPEG in memory, whatever place in a shard the task names.
+  Status run(const std::uint8_t* data, std::size_t size, const RowTask& task, bool exact, PixelSpan out);
 
  private:
   Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);

@@ -25,17 +25,18 @@ Status StoredBytes::read(const File& file, std::uint64_t offset, std::uint32_t s
   const Status status = file.check(offset, size);
   if (!status.ok()) return status;
   bytes_.resize(size);
+  borrow(bytes_.data(), size);
   return file.read(offset, bytes_.data(), bytes_.size());
 }
 
 Status StoredBytes::check(std::uint64_t expected) const {
-  const std::uint64_t found = xxh3_64(bytes_.data(), bytes_.size());
+  const std::uint64_t found = xxh3_64(data_, size_);
   if (found == expected) return {};
   return error(Code::hash_mismatch, "expected XXH3-64 %016" PRIx64 ", got %016" PRIx64, expected, found);
 }
 
 Status StoredBytes::open(Size expected, JpegDecoder* decoder) const {
-  const Status status = decoder->open(bytes_.data(), bytes_.size(), most_pixels(expected));
+  const Status status = decoder->open(data_, size_, most_pixels(expected));
   if (!status.ok()) return status;
   return compare(expected, decoder->size(), Code::size_mismatch, "JPEG");
 }

@@ -1,6 +1,7 @@
 // A byte range of a shard -> a JPEG or PNG, opened and found to be of the size that the index has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,12 @@ class StoredBytes {
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
+  // Takes the bytes of a JPEG that are in memory already, and stay there.
+  void borrow(const std::uint8_t* data, std::size_t size) {
+    data_ = data;
+    size_ = size;
+  }
+
   // Refuses what was read if its XXH3-64 is another one.
   Status check(std::uint64_t expected) const;
 
@@ -30,6 +37,8 @@ class StoredBytes {
 
  private:
   std::vector<std::uint8_t> bytes_;
+  const std::uint8_t* data_ = nullptr;  // bytes_, or what was borrowed
+  std::size_t size_ = 0;
 };
 
 }  // namespace fastpipe

@@ -47,11 +47,17 @@ constexpr double kLeastPatience = 0.1;
 // would wait for nobody. A child therefore touches nothing of it, and lets it leak.
 class PyEngine {
  public:
-  PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files) {
+  PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files,
+           const std::vector<std::int64_t>& mtimes_ns) {
     if (threads < 1) throw py::value_error("threads must be at least 1");
+    if (!mtimes_ns.empty() && mtimes_ns.size() != shards.size()) {
+      throw py::value_error("mtimes_ns: expected one for each shard, or none");
+    }
     std::vector<Shard> list;
     list.reserve(shards.size());
-    for (const auto& [path, size] : shards) list.push_back({path, size});
+    for (const auto& [path, size] : shards) {
+      list.push_back({path, size, mtimes_ns.empty() ? Shard::kAnyTime : mtimes_ns[list.size()]});
+    }
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
@@ -171,6 +177,27 @@ class PyJob {
   std::shared_ptr<Job> job_;
 };
 
+// One row, from a JPEG in memory, on the calling thread.
+void fill_row(const py::bytes& jpeg, const py::array_t<RowTask, py::array::c_style>& task, py::array images,
+              bool exact) {
+  if (task.size() != 1) throw py::value_error("task: expected one");
+  if (kind_of(images, false) != RowKind::rgb || task.data()->out_row >= images.shape(0) || images.size() == 0) {
+    throw py::value_error("images: expected a row for the task");
+  }
+  const Bytes bytes(jpeg);
+  const RowTask row = *task.data();
+  const Size size = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * pixel_bytes(RowKind::rgb);
+  auto* const rows = static_cast<std::uint8_t*>(images.mutable_data());  // throws if not writable
+  const PixelSpan out = {rows + static_cast<std::ptrdiff_t>(row.out_row) * stride * size.height, size, stride};
+  // Keeps its memory; Note [thread-local data].
+  thread_local const auto worker = std::make_unique<RowWorker>(nullptr);
+  Status status;
+  // `jpeg` and `images` are held by this call.
+  without_gil([&] { status = worker->run(bytes.data, bytes.size, row, exact, out); });
+  raise_if(status);
+}
+
 void read_ahead(const PyEngine& engine, const py::array_t<ByteRange, py::array::c_style>& ranges, bool restart) {
   if (ranges.ndim() != 1) throw py::value_error("ranges: expected one dimension");
   engine.core().read_ahead({ranges.data(), ranges.data() + ranges.size()}, restart);
@@ -238,8 +265,9 @@ void register_engine(py::module_& m) {
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
-      .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,
-           "threads"_a, "max_open_files"_a)
+      .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t,
+                    const std::vector<std::int64_t>&>(),
+           "shards"_a, "threads"_a, "max_open_files"_a, "mtimes_ns"_a = std::vector<std::int64_t>())
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
       .def("levels", &levels)
@@ -254,6 +282,8 @@ void register_engine(py::module_& m) {
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);
+
+  m.def("fill_row", &fill_row, "jpeg"_a, "task"_a, "images"_a.noconvert(), "exact"_a);
 }
 
 }  // namespace fastpipe

@@ -9,6 +9,7 @@ void register_engine(pybind11::module_& m);
 void register_pictures(pybind11::module_& m);
 void register_masks(pybind11::module_& m);
 void register_packing(pybind11::module_& m);
+void register_headers(pybind11::module_& m);
 void register_resize(pybind11::module_& m);
 
 }  // namespace fastpipe

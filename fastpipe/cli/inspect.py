@@ -13,10 +13,10 @@ from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, ou
 from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
+from fastpipe.scan.opening import open_data
 
 
 def inspect(
@@ -49,7 +49,7 @@ def inspect(
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
         whole("--batch-size", batch_size, least=1, most=2**31)
-        index = Index(data)
+        index = open_data(data)
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
         picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")

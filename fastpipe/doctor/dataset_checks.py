@@ -17,6 +17,7 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.verify.verification import verify
+from fastpipe.scan.opening import open_data
 
 _READ_BYTES = 64 << 20
 _DECODED = 256
@@ -37,7 +38,7 @@ def dataset(path: Path) -> Iterator[Check]:
         advice = f"repair it: fastpipe verify {path} --repair SRC"
         yield Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
     try:
-        index = Index(path)
+        index = open_data(path)
     except DatasetError:  # that is what was found
         return
     if len(index) == 0:

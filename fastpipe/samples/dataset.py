@@ -23,6 +23,7 @@ from fastpipe.loading.fields import chosen_names
 from fastpipe.samples.fields import FieldValues, as_image
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
+from fastpipe.scan.opening import open_data
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
@@ -68,7 +69,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     ) -> None:
         # It is opened again in other processes, and programs change their folder.
         path = Path(os.path.abspath(dataset_folder(data)))
-        index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+        index = open_data(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
         names = None if fields is None else chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
@@ -184,7 +185,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _opened(self) -> Index:
         """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
         if self._index is None:
-            index = Index(self._path, max_pixels=self._max_pixels)
+            index = open_data(self._path, max_pixels=self._max_pixels, fingerprint=self._fingerprint)
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index
         return self._index

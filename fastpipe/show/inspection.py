@@ -20,6 +20,7 @@ from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.show.sheet import contact_sheet, write_png
+from fastpipe.scan.opening import open_data
 
 _MOST_ROWS = 1_000_000
 _SHEET_SIZE = 160
@@ -127,7 +128,7 @@ def write_contact_sheet(
     Returns:
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
-    index = Index(data, max_pixels=MAX_PIXELS)
+    index = open_data(data, max_pixels=MAX_PIXELS)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)

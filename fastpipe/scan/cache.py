@@ -1,0 +1,127 @@
+"""Columns of a source <-> a file in the cache folder, so that the next start reads no header again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.errors import readable
+from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
+
+_LOG = logging.getLogger("fastpipe")
+_VERSION = 1  # of the file, and of what a scan finds out
+_NUMBERS = {
+    "labels": np.int64,
+    "sizes": np.uint64,
+    "mtimes_ns": np.int64,
+    "shards": np.uint32,
+    "offsets": np.uint64,
+    "widths": np.uint16,
+    "heights": np.uint16,
+    "kinds": np.uint8,
+}
+_told: set[str] = set()
+
+
+def cache_folder() -> Path:
+    """FASTPIPE_CACHE; else fastpipe's folder in XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("FASTPIPE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastpipe"
+
+
+def cache_file(source: str) -> Path:
+    """Where the columns of a source are kept.
+
+    Args:
+        source: absolute path, or pattern.
+    """
+    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.npz"
+
+
+def load(source: str) -> Columns | None:
+    """The columns of the last scan; None if there are none, or none that can be used."""
+    from fastpipe.packing.picture.versions import versions
+
+    try:
+        with np.load(cache_file(source), allow_pickle=False) as file:
+            about = json.loads(file["about"].tobytes())
+            if about["version"] != _VERSION or about["source"] != readable(source):
+                return None
+            numbers = {name: file[name].astype(dtype, casting="equiv") for name, dtype in _NUMBERS.items()}
+            paths = Texts(file["paths"].tobytes(), file["path_ends"].astype(np.int64, casting="equiv"))
+            names = Texts(file["archives"].tobytes(), file["archive_ends"].astype(np.int64, casting="equiv"))
+        if any(len(column) != len(paths) for column in numbers.values()):
+            return None
+        times = about["archive_times"]
+        columns = Columns(
+            folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
+            classes=about["classes"],
+            archives=None if times is None else [(names[at], *map(int, each)) for at, each in enumerate(times)],
+            paths=paths,
+            reasons={int(number): reason for number, reason in about["reasons"].items()},
+            further=about["further"],
+            **numbers,
+        )
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        return None  # damaged, or another program's: scanning again mends it
+    if about["versions"] != versions():  # another Pillow may read what this one did not
+        columns.kinds[columns.kinds != PLAIN] = UNKNOWN
+        columns.reasons = {}
+    return columns
+
+
+def save(source: str, columns: Columns) -> None:
+    """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
+    from fastpipe.packing.picture.versions import versions
+
+    archives = columns.archives
+    names = Texts.of(name for name, _, _ in archives or [])
+    about = {
+        "version": _VERSION,
+        "source": readable(source),
+        "folder": os.fsencode(columns.folder).hex(),
+        "classes": columns.classes,
+        "archive_times": None if archives is None else [times for _, *times in archives],
+        "reasons": columns.reasons,
+        "further": columns.further,
+        "versions": versions(),
+    }
+    arrays: dict[str, NDArray[Any]] = {name: getattr(columns, name) for name in _NUMBERS}
+    arrays["about"] = _as_bytes(json.dumps(about).encode())
+    arrays["paths"], arrays["path_ends"] = _as_bytes(columns.paths.data), columns.paths.ends
+    arrays["archives"], arrays["archive_ends"] = _as_bytes(names.data), names.ends
+    file = cache_file(source)
+    made = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(prefix=file.stem, dir=file.parent)
+        with os.fdopen(handle, "wb") as out:
+            np.savez(out, **arrays)  # type: ignore[arg-type]
+        os.replace(made, file)
+    except OSError as problem:
+        if made is not None:
+            Path(made).unlink(missing_ok=True)
+        if str(file.parent) not in _told:
+            _told.add(str(file.parent))
+            _LOG.warning(
+                "the scan of %s cannot be kept in %s (%s), so each start scans again; set FASTPIPE_CACHE to a folder "
+                "that can be written",
+                readable(source),
+                file.parent,
+                problem.strerror,
+            )
+
+
+def _as_bytes(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, dtype=np.uint8)
