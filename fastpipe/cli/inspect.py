@@ -13,10 +13,10 @@ from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, ou
 from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
+from fastpipe.scan.opening import open_data
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
-from fastpipe.scan.opening import open_data
 
 
 def inspect(

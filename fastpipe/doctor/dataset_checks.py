@@ -16,8 +16,8 @@ from fastpipe.format.index import Index
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
-from fastpipe.verify.verification import verify
 from fastpipe.scan.opening import open_data
+from fastpipe.verify.verification import verify
 
 _READ_BYTES = 64 << 20
 _DECODED = 256

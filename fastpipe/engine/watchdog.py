@@ -103,7 +103,7 @@ class Watchdog:
             "opening": "the file system does not answer; check the disk or the network",
             "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
             "decoding": "this image is slow to decode, or other programs use the CPUs",
-            "converting": "this image is no JPEG that the threads decode, and slow to convert; `fastpipe pack` does it once",
+            "converting": "this image is no baseline JPEG, and slow to convert; `fastpipe pack` converts it once",
             "resizing": "other programs use the CPUs, or the output is very large",
         }[slowest.stage]
         return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {advice}"

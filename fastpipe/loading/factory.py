@@ -63,9 +63,9 @@ def loader(
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: the folder that `fastpipe pack` wrote. Or, for a first try, what is not packed: a folder with one folder of
-            images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
-            ("shards/*.tar"). It is slower, and reads JPEGs as they lie: docs/quickstart.md.
+        data: the folder that `fastpipe pack` wrote. Or, for a first try, what is not packed: a folder with one folder
+            of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
+            ("shards/*.tar"). That is slower: docs/quickstart.md.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.

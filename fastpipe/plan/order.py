@@ -78,8 +78,11 @@ class EpochOrder:
 
     def take(self, start: int, stop: int) -> NDArray[np.int64]:
         """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
+        places = np.arange(start, stop, dtype=np.int64)
         if not self._shuffle:
-            return np.arange(start, stop, dtype=np.int64)
+            return places
+        if self._chunk == 1:  # the permutation of chunks is one of samples
+            return (self._chunks_at(places) + self._rotation) % self._samples
         parts = [np.empty(0, dtype=np.int64)]
         while start < stop:
             window = self._window_of(start)

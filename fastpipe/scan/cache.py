@@ -67,7 +67,7 @@ def load(source: str) -> Columns | None:
         columns = Columns(
             folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
             classes=about["classes"],
-            archives=None if times is None else [(names[at], *map(int, each)) for at, each in enumerate(times)],
+            archives=None if times is None else [(names[at], size, time) for at, (size, time) in enumerate(times)],
             paths=paths,
             reasons={int(number): reason for number, reason in about["reasons"].items()},
             further=about["further"],

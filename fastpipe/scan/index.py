@@ -1,10 +1,10 @@
 """The columns of a scan -> an index, with which a loader reads photos and tars where they lie.
 
 Note [unpacked sources]
-The engine makes a row of (shard, offset, size, crop, flip). A file of a folder is a shard with one JPEG at byte 0; a tar
-is a shard with many. So loading without packing needs only another index. Its samples are those of `fastpipe pack
---no-shuffle`, in the same order, so that the batches are the same, too; but files that are damaged behind their header
-are still among them.
+The engine makes a row of (shard, offset, size, crop, flip). A file of a folder is a shard with one JPEG at byte 0; a
+tar is a shard with many. So loading without packing needs only another index. Its samples are those of `fastpipe pack
+--no-shuffle`, in the same order, so that the batches are the same, too. But packing reads files to their end: those
+that are damaged behind their header are still samples here.
 Shuffled epochs are cut from another order. A packed dataset is shuffled once, by packing; a folder is sorted by class,
 and a window of it would hold few classes. So the samples of a folder are permuted as a whole in each epoch: files lie
 anywhere, so nothing is gained by reading neighbours together. So are those of tars that are sorted by class. Other tars
@@ -125,8 +125,8 @@ class UnpackedIndex(Index):
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
         columns = self._columns
-        for part in (columns.paths.data, columns.paths.ends, columns.sizes, columns.labels, kept):
-            digest.update(part)
+        for part in (np.frombuffer(columns.paths.data, np.uint8), columns.paths.ends, columns.sizes, columns.labels, kept):
+            digest.update(part.tobytes())
         return f"unpacked-{digest.hexdigest()}"
 
     @cached_property
@@ -184,12 +184,16 @@ class UnpackedIndex(Index):
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """See Note [unpacked sources]."""
-        if self.scattered:
-            return permute(places, len(self), _PERMUTATION)
-        found: NDArray[np.int64] = self._as_they_lie[places]
+        found: NDArray[np.int64] = self._reading_order[places]
         return found
 
     @cached_property
+    def _reading_order(self) -> NDArray[np.int64]:
+        """A fixed permutation, so that any part of it is a fair mix of classes; or as the samples lie in tars."""
+        if self.scattered:
+            return permute(np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION)
+        return self._as_they_lie()
+
     def _as_they_lie(self) -> NDArray[np.int64]:
         return np.lexsort((self.records["offset"], self.records["shard"]))
 
@@ -198,7 +202,7 @@ class UnpackedIndex(Index):
         """Whether samples are files, or lie sorted by class in tars."""
         if self._columns.archives is None:
             return True
-        labels = self.records["label"][self._as_they_lie]
+        labels = self.records["label"][self._as_they_lie()]
         if len(labels) < 2 or len(self.classes) < 2:
             return False
         shares = np.bincount(labels - NO_LABEL) / len(labels)

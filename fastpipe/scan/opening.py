@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastpipe.errors import DatasetError
+from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
@@ -46,11 +48,12 @@ def open_data(data: object, *, max_pixels: int | None = None, fingerprint: str |
         DatasetError: as `open`.
     """
     path = dataset_folder(data)
-    if (path / DATASET_FILE).is_file():  # the usual case needs nothing of the scan's modules
-        from fastpipe.format.description import is_foreign
-
-        if not is_foreign(path / DATASET_FILE):
+    if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
+        try:
             return Index(path, max_pixels=max_pixels)
+        except DatasetError:
+            if not is_foreign(path / DATASET_FILE):
+                raise
     from fastpipe.scan.source import unpacked_source
 
     source = unpacked_source(path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastpipe.errors import DatasetError, PackError, readable
-from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.packing.source.kinds import list_sources
@@ -19,6 +19,7 @@ from fastpipe.packing.source.listing import Listing, put_in_order
 from fastpipe.packing.source.tars import list_archives
 from fastpipe.scan.columns import Archive
 
+_MOST_PATTERNS = 1_000_000
 _MAGIC = re.compile(r"[*?\[{]")
 
 
@@ -73,16 +74,14 @@ class Source:
 
 
 def unpacked_source(path: Path) -> Source | None:
-    """What a path or pattern that a user passed stands for; None: a packed dataset, finished or not.
+    """What a path or pattern that a user passed stands for; None: a packed dataset without its dataset.json.
 
     Raises:
         DatasetError: there is nothing.
     """
     name = os.path.abspath(path)
     if path.is_dir():
-        described = path / DATASET_FILE
-        ours = described.exists() and not is_foreign(described)
-        if ours or (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
+        if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
             return None
         return _folder(Path(name))
     if path.is_file() and path.suffix.lower() == ".tar":
@@ -129,9 +128,9 @@ def _expanded(name: str) -> Iterable[str]:
     """The patterns without braces: train-{000..146}.tar, as WebDataset has them."""
     if "{" not in name:
         return [name]
-    from braceexpand import UnbalancedBracesError, braceexpand
+    from braceexpand import braceexpand
 
     try:
-        return list(itertools.islice(braceexpand(name), 1_000_000))
-    except UnbalancedBracesError:
+        return list(itertools.islice(braceexpand(name), _MOST_PATTERNS))
+    except ValueError:  # braces that do not match
         return [name]

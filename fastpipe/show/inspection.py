@@ -19,8 +19,8 @@ from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
-from fastpipe.show.sheet import contact_sheet, write_png
 from fastpipe.scan.opening import open_data
+from fastpipe.show.sheet import contact_sheet, write_png
 
 _MOST_ROWS = 1_000_000
 _SHEET_SIZE = 160
