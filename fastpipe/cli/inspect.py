@@ -65,7 +65,10 @@ def inspect(
         if picture is not None:
             out.print(f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}")
         if replaced:
+            advice = "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+            if not index.packed:
+                advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
             err.print(
                 f"fastpipe: {count(replaced, 'image')} could not be decoded; the sheet shows other images instead. "
-                "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+                f"{advice}"
             )

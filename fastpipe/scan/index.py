@@ -125,7 +125,13 @@ class UnpackedIndex(Index):
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
         columns = self._columns
-        for part in (np.frombuffer(columns.paths.data, np.uint8), columns.paths.ends, columns.sizes, columns.labels, kept):
+        for part in (
+            np.frombuffer(columns.paths.data, np.uint8),
+            columns.paths.ends,
+            columns.sizes,
+            columns.labels,
+            kept,
+        ):
             digest.update(part.tobytes())
         return f"unpacked-{digest.hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""A packed dataset -> figures about it, and a sheet of its images."""
+"""A dataset -> figures about it, and a sheet of its images."""
 
 from __future__ import annotations
 
@@ -48,18 +48,20 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Figures about a packed dataset.
+    """Figures about a dataset.
 
     Attributes:
+        packed: by `fastpipe pack`; else its shards are files or tars where they lie.
         samples, shards, size_bytes: in all; size_bytes counts the tar files.
         class_counts: samples by class name.
         unlabelled: samples that have no class.
         fields: what samples carry besides: kind by name.
-        counts: what packing counted (rejected, encoded anew, ...).
+        counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """
 
     path: str
+    packed: bool
     fingerprint: str
     samples: int
     shards: int
@@ -84,6 +86,7 @@ def inspect(index: Index) -> Inspection:
     width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
     return Inspection(
         path=str(index.path),
+        packed=index.packed,
         fingerprint=index.fingerprint,
         samples=len(index),
         shards=len(index.shards),
@@ -119,7 +122,7 @@ def write_contact_sheet(
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
     Args:
-        data: a packed dataset.
+        data: a dataset, packed or not.
         out: the PNG.
         seed: picks the pictures.
         train: True: as training sees them (random crop, mirrored); False: the middle of each.

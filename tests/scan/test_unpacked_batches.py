@@ -148,8 +148,9 @@ def test_resuming_goes_on_with_the_same_batches(mixed: Path) -> None:
     for (images, labels), (expected, expected_labels) in zip(rest, whole[3:], strict=True):
         assert torch.equal(images, expected)
         assert torch.equal(labels, expected_labels)
-    with fastpipe.loader(mixed.parent / "packed", 4, size=24, seed=5) as other, pytest.raises(
-        ConfigError, match="belongs to dataset 'unpacked-"
+    with (
+        fastpipe.loader(mixed.parent / "packed", 4, size=24, seed=5) as other,
+        pytest.raises(ConfigError, match="belongs to dataset 'unpacked-"),
     ):
         other.load_state_dict(state)
 
@@ -157,7 +158,9 @@ def test_resuming_goes_on_with_the_same_batches(mixed: Path) -> None:
 def test_ranks_share_an_epoch(mixed: Path) -> None:
     seen: list[int] = []
     for rank in range(3):
-        with fastpipe.loader(mixed, 2, size=8, rank=rank, world_size=3, train=False, fields=("image", "id", "valid")) as one:
+        with fastpipe.loader(
+            mixed, 2, size=8, rank=rank, world_size=3, train=False, fields=("image", "id", "valid")
+        ) as one:
             seen += [int(number) for batch in one for number in batch["id"][batch["valid"]]]
     assert sorted(seen) == list(range(len(fastpipe.open(mixed))))
 
@@ -201,7 +204,9 @@ def test_a_file_that_changes_after_the_scan_is_refused(mixed: Path, tmp_path: Pa
             file.write_bytes(file.read_bytes())
         else:
             file.unlink()
-        words = "cannot be (opened|read): No such file" if change == "gone" else "the file has changed since it was scanned"
+        words = (
+            "cannot be (opened|read): No such file" if change == "gone" else "the file has changed since it was scanned"
+        )
         with pytest.raises(SampleError, match=rf"/{name}\) cannot be decoded: .*{words}"):
             list(loader)
 
@@ -220,7 +225,7 @@ def test_few_files_are_open_at_a_time(tmp_path: Path, mixed: Path, monkeypatch: 
 
 
 def test_what_does_not_work_says_so(mixed: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="verify=True .* is not packed"):
+    with pytest.raises(ConfigError, match=r"verify=True .* is not packed"):
         fastpipe.loader(mixed, 4, verify=True)
     with pytest.raises(ConfigError, match=r"got 'txt'\. It is not packed: `fastpipe pack` keeps captions"):
         fastpipe.loader(web_tars(tmp_path / "tars"), 4, fields=("image", "txt"))
