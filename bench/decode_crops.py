@@ -2,9 +2,9 @@
 
     python bench/decode_crops.py PHOTOS [--tiles 0 16 32 64 65500] [--repeats 7]
 
-Every file is packed at each width of tile (0: no restart markers; 65500: a tile is a row). One random-resized crop of it,
-and of the source itself, is decoded on one core, by both of the engine's decoders and, for comparison, by libjpeg-turbo
-as a whole. All take turns, file by file; of each one's repeats the median CPU time counts.
+Every file is packed at each width of tile (0: no restart markers; 65500: a tile is a row). One random-resized crop of
+it, and of the source itself, is decoded on one core, by both of the engine's decoders and, for comparison, by
+libjpeg-turbo as a whole. All take turns, file by file; of each one's repeats the median CPU time counts.
 """
 
 from __future__ import annotations

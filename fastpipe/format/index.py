@@ -31,7 +31,7 @@ _REPACK = "pack the source again, with --overwrite"
 
 
 class Index:
-    """The description of a dataset, without its pixels: of a packed one. `fastpipe.open` creates it.
+    """The description of a packed dataset, without its pixels. `fastpipe.open` creates it.
 
     Opening reads dataset.json and maps index.npy. The records of samples are read only when they are needed, so a
     dataset of a billion samples opens at once. `read` and `records_of` read records from the file; see
@@ -54,8 +54,8 @@ class Index:
         fields: what samples carry besides image and label, by name.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         folder: absolute path of the folder that the shards are in.
-        packed: `fastpipe pack` wrote it. An unpacked source has an index, too: scan/index.py. There each of the next
-            three says more.
+        packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
+            that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
         odd: (samples,) bool: pictures that `convert` has to make JPEGs of before the engine reads them; None: none.
         convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.

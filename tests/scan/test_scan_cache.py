@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import shutil
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from pack_sources import jpeg_bytes, saved, write_folder
+from rich.console import Console
 from tars import write_tar
 from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
 
@@ -168,3 +170,15 @@ def test_two_sources_have_caches_of_their_own(tmp_path: Path, reads: Reads) -> N
     assert fastpipe.open(one).fingerprint == fastpipe.open(two).fingerprint
     fastpipe.open(one)
     assert len(reads) == 2
+
+
+def test_a_scan_shows_how_far_it_is(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(headers, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
+    root = write_folder(tmp_path / "photos", images=600)
+    fastpipe.open(root)
+    assert f"scanning {root}" in out.getvalue()
+    assert "600 of 600 files" in out.getvalue()
+    shown = len(out.getvalue())
+    fastpipe.open(root)  # which has nothing to scan
+    assert len(out.getvalue()) == shown
