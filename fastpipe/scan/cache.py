@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -18,16 +19,8 @@ from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
 
 _LOG = logging.getLogger("fastpipe")
 _VERSION = 1  # of the file, and of what a scan finds out
-_NUMBERS = {
-    "labels": np.int64,
-    "sizes": np.uint64,
-    "mtimes_ns": np.int64,
-    "shards": np.uint32,
-    "offsets": np.uint64,
-    "widths": np.uint16,
-    "heights": np.uint16,
-    "kinds": np.uint8,
-}
+_DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
+_NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
 _told: set[str] = set()
 
 
@@ -45,7 +38,7 @@ def cache_file(source: str) -> Path:
     Args:
         source: absolute path, or pattern.
     """
-    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.npz"
+    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.bin"
 
 
 def load(source: str) -> Columns | None:
@@ -53,15 +46,16 @@ def load(source: str) -> Columns | None:
     from fastpipe.packing.picture.versions import versions
 
     try:
-        with open(cache_file(source), "rb") as opened, np.load(opened, allow_pickle=False) as file:
-            about = json.loads(file["about"].tobytes())
-            if about["version"] != _VERSION or about["source"] != readable(source):
-                return None
-            numbers = {name: file[name].astype(dtype, casting="equiv") for name, dtype in _NUMBERS.items()}
-            paths = Texts(file["paths"].tobytes(), file["path_ends"].astype(np.int64, casting="equiv"))
-            names = Texts(file["archives"].tobytes(), file["archive_ends"].astype(np.int64, casting="equiv"))
-        if any(len(column) != len(paths) for column in numbers.values()):
+        data = cache_file(source).read_bytes()
+        if xxhash.xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
             return None
+        body = io.BytesIO(data[_DIGEST_BYTES:])
+        about = json.loads(_next_array(body).tobytes())
+        if about["version"] != _VERSION or about["source"] != readable(source):
+            return None
+        paths = Texts(_next_array(body).tobytes(), _next_array(body))
+        names = Texts(_next_array(body).tobytes(), _next_array(body))
+        numbers = {name: _next_array(body) for name in _NUMBERS}
         times = about["archive_times"]
         columns = Columns(
             folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
@@ -72,7 +66,7 @@ def load(source: str) -> Columns | None:
             further=about["further"],
             **numbers,
         )
-    except Exception:  # numpy, zipfile and json raise what they like of damaged files; scanning again mends them
+    except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
         return None
     if about["versions"] != versions():  # another Pillow may read what this one did not
         columns.kinds[columns.kinds != PLAIN] = UNKNOWN
@@ -96,17 +90,22 @@ def save(source: str, columns: Columns) -> None:
         "further": columns.further,
         "versions": versions(),
     }
-    arrays: dict[str, NDArray[Any]] = {name: getattr(columns, name) for name in _NUMBERS}
-    arrays["about"] = _as_bytes(json.dumps(about).encode())
-    arrays["paths"], arrays["path_ends"] = _as_bytes(columns.paths.data), columns.paths.ends
-    arrays["archives"], arrays["archive_ends"] = _as_bytes(names.data), names.ends
+    body = io.BytesIO()
+    for array in (
+        _as_bytes(json.dumps(about).encode()),
+        *(_as_bytes(columns.paths.data), columns.paths.ends),
+        *(_as_bytes(names.data), names.ends),
+        *(getattr(columns, name) for name in _NUMBERS),
+    ):
+        np.lib.format.write_array(body, array, allow_pickle=False)
     file = cache_file(source)
     made = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(prefix=file.stem, dir=file.parent)
         with os.fdopen(handle, "wb") as out:
-            np.savez(out, **arrays)  # type: ignore[arg-type]
+            out.write(xxhash.xxh3_128_digest(body.getbuffer()))
+            out.write(body.getbuffer())
         os.replace(made, file)
     except OSError as problem:
         if made is not None:
@@ -124,3 +123,8 @@ def save(source: str, columns: Columns) -> None:
 
 def _as_bytes(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)
+
+
+def _next_array(body: io.BytesIO) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(body, allow_pickle=False)
+    return array

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xxhash
 from numpy.typing import NDArray
 from pack_sources import jpeg_bytes, saved, write_folder
 from rich.console import Console
@@ -113,7 +114,7 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str
     data = file.read_bytes()
     file.write_bytes({"cut": data[: len(data) // 2], "other": data[:200] + bytes(300) + data[500:]}.get(damage, b""))
     if damage == "garbage":
-        np.savez(file, about=np.arange(3))
+        file.write_bytes(xxhash.xxh3_128_digest(data) + data)  # an array of bytes that is none
     assert fastpipe.open(root).records.tobytes() == before.records.tobytes()
     assert len(reads) == 2
     fastpipe.open(root)
