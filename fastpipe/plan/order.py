@@ -8,6 +8,7 @@ computed (a Feistel cipher), that of a window is sorted out when it is reached. 
 chunk is already a fair mix of classes. A dataset that fits one window gets a uniform shuffle.
 All chunks are rotated by a random distance each epoch, so that neighbours which share a chunk change, and so that the
 one chunk that is short, always the last, does not always hold the same samples.
+Chunks of one sample need no window: the permutation of chunks is one of all samples.
 """
 
 from __future__ import annotations

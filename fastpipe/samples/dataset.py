@@ -27,7 +27,7 @@ from fastpipe.scan.opening import open_data
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
-    """Samples of a packed dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
+    """Samples of a dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
 
     `dataset[n]` is (image, label): the whole image, decoded on the calling thread, and its label, an int. Without a
     transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
@@ -41,7 +41,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     its first read.
 
     Args:
-        data: the folder that `fastpipe pack` wrote.
+        data: the folder that `fastpipe pack` wrote; or what is not packed, as of fastpipe.loader.
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
@@ -56,7 +56,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     Raises:
         ConfigError: an argument is wrong, or the dataset has no samples.
-        DatasetError: `data` holds no finished dataset.
+        DatasetError: `data` holds no finished dataset, and no images.
     """
 
     def __init__(

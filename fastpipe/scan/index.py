@@ -236,11 +236,14 @@ class UnpackedIndex(Index):
         shard, key, offset = self.where(sample)
         for ours, theirs in _WORDS.items():
             reason = reason.replace(ours, theirs)
+        advice = (
+            "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file. `fastpipe pack` reads "
+            "every file once, and leaves out and lists the damaged ones"
+        )
+        if "has changed since" in reason:
+            advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         message = (
-            f"sample {sample} ({key}) cannot be decoded: {reason}\n"
-            f"  at byte {offset} of {readable(shard)}\n"
-            "  to train without it: fastpipe.loader(..., on_error='replace'), or remove the file. `fastpipe pack` "
-            "reads every file once, and leaves out and lists the damaged ones"
+            f"sample {sample} ({key}) cannot be decoded: {reason}\n  at byte {offset} of {readable(shard)}\n  {advice}"
         )
         return SampleError(message, shard=shard, key=key, sample=sample, offset=offset, reason=reason)
 
@@ -276,7 +279,7 @@ class UnpackedIndex(Index):
         try:
             status = os.fstat(handle)
             if (status.st_size, status.st_mtime_ns) != (shard.size_bytes, self.mtimes_ns[number]):
-                raise ImageError("the file has changed since it was scanned; make the loader again")
+                raise ImageError("the file has changed since it was scanned")
             data = read_at(handle, size, int(record["offset"]))
         finally:
             os.close(handle)

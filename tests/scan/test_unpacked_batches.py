@@ -207,8 +207,9 @@ def test_a_file_that_changes_after_the_scan_is_refused(mixed: Path, tmp_path: Pa
         words = (
             "cannot be (opened|read): No such file" if change == "gone" else "the file has changed since it was scanned"
         )
-        with pytest.raises(SampleError, match=rf"/{name}\) cannot be decoded: .*{words}"):
+        with pytest.raises(SampleError, match=rf"/{name}\) cannot be decoded: .*{words}") as caught:
             list(loader)
+        assert ("make the loader again" in str(caught.value)) == (change != "gone")
 
 
 def test_few_files_are_open_at_a_time(tmp_path: Path, mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
