@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
@@ -52,7 +51,7 @@ def open_data(data: object, *, max_pixels: int | None = None, fingerprint: str |
         try:
             return Index(path, max_pixels=max_pixels)
         except DatasetError:
-            if not is_foreign(path / DATASET_FILE):
+            if not _another_programs(path / DATASET_FILE):
                 raise
     from fastpipe.scan.source import unpacked_source
 
@@ -60,6 +59,15 @@ def open_data(data: object, *, max_pixels: int | None = None, fingerprint: str |
     if source is None:
         return Index(path, max_pixels=max_pixels)
     return _scanned(path, source, max_pixels, fingerprint)
+
+
+def _another_programs(file: Path) -> bool:
+    from fastpipe.format.description import is_foreign  # a loader of a packed dataset needs no xxhash
+
+    try:
+        return is_foreign(file)
+    except MemoryError:  # which may be why the dataset could not be opened
+        return False
 
 
 def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> Index:
