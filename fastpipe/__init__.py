@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fastpipe.augment import Augment
     from fastpipe.diagnosis import diagnose
     from fastpipe.engine.stats import Stats
-    from fastpipe.format.index import Index, open
+    from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
     from fastpipe.monitoring.monitor import monitor
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
     from fastpipe.samples.dataset import Dataset
+    from fastpipe.scan.opening import open
     from fastpipe.show.preview import preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
@@ -75,7 +76,7 @@ _MODULES = {
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",
     "Writer": "packing.writer",
-    "open": "format.index",
+    "open": "scan.opening",
     "pack": "packing.api",
     "preview": "show.preview",
 }

@@ -24,4 +24,7 @@ except ImportError as problem:
     # pybind11 turns every exception in a module's initialisation into an ImportError, also Ctrl-C.
     if isinstance(problem.__cause__, KeyboardInterrupt):
         raise problem.__cause__ from None
+    # glibc's words where there are no addresses left for a library.
+    if "failed to map segment" in str(problem) or "cannot allocate memory" in str(problem).lower():
+        raise MemoryError(f"not enough memory to load the C++ engine: {problem}") from problem
     raise

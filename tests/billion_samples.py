@@ -16,9 +16,14 @@ class Billion:
     """The parts of an Index that a plan reads."""
 
     jpeg_bytes = 10**9 * 110_000
+    scattered = False
+    packed = True
 
     def __len__(self) -> int:
         return 10**9
+
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return places
 
     def read(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         records = np.zeros(len(samples), dtype=INDEX_DTYPE)

@@ -142,6 +142,12 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _pack(source)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Scans of sources that are not packed are kept there, and not in the user's."""
+    os.environ["FASTPIPE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """torch works on one thread: on small images, threads wait for one another longer than they work."""

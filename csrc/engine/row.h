@@ -1,6 +1,7 @@
 // One row of a batch: read -> decode -> resize -> the slot.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

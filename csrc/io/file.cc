@@ -50,9 +50,26 @@ std::uint64_t hint_limit(dev_t device) {
 #endif
 }
 
+std::int64_t mtime_ns(const struct stat& info) {
+#ifdef __APPLE__
+  const struct timespec& time = info.st_mtimespec;
+#else
+  const struct timespec& time = info.st_mtim;
+#endif
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 }  // namespace
 
-Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* file) {
+std::uint64_t HintLimits::of(dev_t device) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [known, limit] : known_) {
+    if (known == device) return limit;
+  }
+  return known_.emplace_back(device, hint_limit(device)).second;
+}
+
+Status open_shard(const Shard& shard, HintLimits* limits, std::shared_ptr<const File>* file) {
   int number;
   do {
     number = ::open(shard.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe of that name would block
@@ -66,7 +83,10 @@ Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* f
     return error(Code::shard_changed, "expected %llu bytes, found %llu",
                  static_cast<unsigned long long>(shard.size_bytes), static_cast<unsigned long long>(info.st_size));
   }
-  const std::uint64_t hint_bytes = hints ? hint_limit(info.st_dev) : kLeastHintBytes;
+  if (shard.mtime_ns != Shard::kAnyTime && shard.mtime_ns != mtime_ns(info)) {
+    return error(Code::shard_changed, "it was written again, with the same size");
+  }
+  const std::uint64_t hint_bytes = limits != nullptr ? limits->of(info.st_dev) : kLeastHintBytes;
   *file = std::make_shared<const File>(std::move(fd), shard.size_bytes, hint_bytes);
   return {};
 }
@@ -131,7 +151,7 @@ Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
   }
   // Opening can be slow (a network file system): other workers go on meanwhile. Two may open the same shard;
   // the second finds the first one's and uses that.
-  const Status status = open_shard(shards_[shard], true, file);
+  const Status status = open_shard(shards_[shard], &hint_limits_, file);
   if (!status.ok()) return status;
   opened_.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<const File> closing;  // closed after the lock is released

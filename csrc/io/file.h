@@ -1,6 +1,8 @@
 // Shard number and byte range -> bytes, through a bounded cache of open files.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -55,13 +57,27 @@ class File {
 };
 
 struct Shard {
+  static constexpr std::int64_t kAnyTime = -1;
+
   std::string path;
   std::uint64_t size_bytes;
+  std::int64_t mtime_ns = kAnyTime;  // when it was last written, in nanoseconds since 1970
 };
 
-// Opens a shard. One whose size is not the recorded one is refused: its offsets would lie. `hints` asks the system how
-// large a hint may be, which takes longer than opening; without it hints are small.
-Status open_shard(const Shard& shard, bool hints, std::shared_ptr<const File>* file);
+// How much one hint may ask for, by the device of the file; Note [size of a hint]. Asking the system takes longer than
+// opening a file, so each device is asked for once. Thread-safe.
+class HintLimits {
+ public:
+  std::uint64_t of(dev_t device);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<dev_t, std::uint64_t>> known_;
+};
+
+// Opens a shard. One whose size, or time, is not the recorded one is refused: its offsets would lie. Without `limits`
+// hints are small.
+Status open_shard(const Shard& shard, HintLimits* limits, std::shared_ptr<const File>* file);
 
 // Keeps at most `max_open` shards open, the least recently used closed first. Thread-safe.
 class FileCache {
@@ -83,6 +99,7 @@ class FileCache {
 
   const std::vector<Shard> shards_;
   const std::size_t max_open_;
+  HintLimits hint_limits_;
   std::atomic<std::uint64_t> opened_{0};
   std::mutex mutex_;
   std::list<Entry> recent_;  // most recently used first

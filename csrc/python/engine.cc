@@ -47,11 +47,17 @@ constexpr double kLeastPatience = 0.1;
 // would wait for nobody. A child therefore touches nothing of it, and lets it leak.
 class PyEngine {
  public:
-  PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files) {
+  PyEngine(const std::vector<std::pair<std::string, std::uint64_t>>& shards, int threads, std::size_t max_open_files,
+           const std::vector<std::int64_t>& mtimes_ns) {
     if (threads < 1) throw py::value_error("threads must be at least 1");
+    if (!mtimes_ns.empty() && mtimes_ns.size() != shards.size()) {
+      throw py::value_error("mtimes_ns: expected one for each shard, or none");
+    }
     std::vector<Shard> list;
     list.reserve(shards.size());
-    for (const auto& [path, size] : shards) list.push_back({path, size});
+    for (const auto& [path, size] : shards) {
+      list.push_back({path, size, mtimes_ns.empty() ? Shard::kAnyTime : mtimes_ns[list.size()]});
+    }
     engine_ = std::make_unique<Engine>(std::move(list), threads, max_open_files);
   }
   ~PyEngine() {
@@ -238,8 +244,9 @@ void register_engine(py::module_& m) {
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();
 
   py::class_<PyEngine, std::shared_ptr<PyEngine>>(m, "Engine")
-      .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t>(), "shards"_a,
-           "threads"_a, "max_open_files"_a)
+      .def(py::init<const std::vector<std::pair<std::string, std::uint64_t>>&, int, std::size_t,
+                    const std::vector<std::int64_t>&>(),
+           "shards"_a, "threads"_a, "max_open_files"_a, "mtimes_ns"_a = std::vector<std::int64_t>())
       .def("read_ahead", &read_ahead, "ranges"_a, "restart"_a)
       .def("counters", &counters)
       .def("levels", &levels)

@@ -21,6 +21,8 @@ PYBIND11_MODULE(_engine, m) {
   BaselineDecoder::available();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
+  m.attr("WRONG_JPEG") = pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),
+                                              words(Code::unsupported), words(Code::size_mismatch));
   m.attr("TOO_MANY_SCANS") = words(Code::too_many_scans);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
   m.attr("LIBDEFLATE_VERSION") = LIBDEFLATE_VERSION_STRING;
@@ -29,5 +31,6 @@ PYBIND11_MODULE(_engine, m) {
   register_masks(m);
   register_memory_rows(m);
   register_packing(m);
+  register_headers(m);
   register_resize(m);
 }

@@ -38,8 +38,8 @@ py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
 // child.
 class PyShard {
  public:
-  PyShard(std::string path, std::uint64_t size_bytes) {
-    const Shard shard = {std::move(path), size_bytes};
+  PyShard(std::string path, std::uint64_t size_bytes, std::int64_t mtime_ns) {
+    const Shard shard = {std::move(path), size_bytes, mtime_ns};
     Status status;
     without_gil([&] { status = open(shard); });
     raise_if(status);
@@ -82,7 +82,7 @@ class PyShard {
 
   Status open(const Shard& shard) noexcept {
     try {
-      return open_shard(shard, false, &file_);
+      return open_shard(shard, nullptr, &file_);
     } catch (const std::exception& problem) {
       return error(Code::internal, "%s", problem.what());
     }
@@ -136,7 +136,8 @@ void register_pictures(py::module_& m) {
   py::class_<Descriptor>(m, "Descriptor").def(py::init<int>(), "number"_a).def("number", &Descriptor::get);
 
   py::class_<PyShard>(m, "Shard")
-      .def(py::init<std::string, std::uint64_t>(), "path"_a, "size_bytes"_a)
+      .def(py::init<std::string, std::uint64_t, std::int64_t>(), "path"_a, "size_bytes"_a,
+           "mtime_ns"_a = Shard::kAnyTime)
       .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert(), "png"_a = false)
       .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert());
 

@@ -20,9 +20,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from fastpipe.bench.task import Task
-from fastpipe.format.index import Index
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
+from fastpipe.scan.opening import open_data
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -36,7 +36,7 @@ def fastpipe_loader(task: Task) -> Loader:
         seed=task.seed,
         num_workers=task.workers,
         exact=True,
-        drop_last=len(Index(task.data)) >= task.batch_size,
+        drop_last=len(open_data(task.data)) >= task.batch_size,
     )
 
 
@@ -89,7 +89,7 @@ class _Shards(Dataset[Any]):
     """Reads samples' bytes from the shards by the index, as cheaply as Python can."""
 
     def __init__(self, task: Task) -> None:
-        self._index = Index(task.data)
+        self._index = open_data(task.data)
         self._size = task.size
         self._files: dict[int, int] = {}
 
@@ -99,6 +99,10 @@ class _Shards(Dataset[Any]):
     def _read(self, sample: int) -> tuple[bytes, int]:
         record = self._index.records[sample]
         shard = int(record["shard"])
+        if not self._index.packed:  # as ImageFolder does
+            with open(self._index.shards[shard].path, "rb") as file:
+                file.seek(int(record["offset"]))
+                return file.read(int(record["size"])), int(record["label"])
         if shard not in self._files:
             self._files[shard] = os.open(self._index.shards[shard].path, os.O_RDONLY)
         data = os.pread(self._files[shard], int(record["size"]), int(record["offset"]))

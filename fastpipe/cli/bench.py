@@ -14,8 +14,8 @@ from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.scan.opening import open_data
 
 _FEW_BATCHES = 8
 
@@ -45,7 +45,7 @@ def bench(
     loaders run in turn.
     """
     with exit_codes():
-        index = Index(data)
+        index = open_data(data)
         threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
         whole("--repeats", repeats, least=1, most=1000)
         whole("--size", size, least=1, most=4096)

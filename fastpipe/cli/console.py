@@ -22,7 +22,12 @@ out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
-Dataset = Annotated[Path, typer.Argument(help="A folder that `fastpipe pack` wrote.")]
+Dataset = Annotated[
+    Path,
+    typer.Argument(
+        help="A folder that `fastpipe pack` wrote; or what is not packed: a folder of photos, tars, a pattern."
+    ),
+]
 
 
 @contextlib.contextmanager

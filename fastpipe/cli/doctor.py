@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 def doctor(
     data: Annotated[
-        Path | None, typer.Argument(metavar="[DATA]", help="A folder that `fastpipe pack` wrote.", show_default=False)
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="A folder that `fastpipe pack` wrote, or photos or tars that are not packed.",
+            show_default=False,
+        ),
     ] = None,
     train_script: Annotated[
         str | None,

@@ -13,7 +13,7 @@ from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, ou
 from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
+from fastpipe.scan.opening import open_data
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
@@ -49,7 +49,7 @@ def inspect(
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
         whole("--batch-size", batch_size, least=1, most=2**31)
-        index = Index(data)
+        index = open_data(data)
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
         picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")
@@ -65,7 +65,10 @@ def inspect(
         if picture is not None:
             out.print(f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}")
         if replaced:
+            advice = "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+            if not index.packed:
+                advice = "fastpipe pack reads every file to its end, and lists the damaged ones"
             err.print(
                 f"fastpipe: {count(replaced, 'image')} could not be decoded; the sheet shows other images instead. "
-                "The dataset is damaged: fastpipe verify finds the damage, and --repair repairs it"
+                f"{advice}"
             )

@@ -18,10 +18,13 @@ _MOST_CLASSES = 20
 def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     """Counts, fields, classes and histograms of a dataset; ascii_only: for terminals that have no block characters."""
     head = Table.grid(padding=(0, 2))
-    head.add_row("dataset", readable(found.path))
-    head.add_row("samples", f"{found.samples:,} in {count(found.shards, 'shard')}, {found.size_bytes:,} bytes")
+    head.add_row("dataset", readable(found.path) + ("" if found.packed else " (not packed)"))
+    what = "shard" if found.packed else "file"
+    head.add_row("samples", f"{found.samples:,} in {count(found.shards, what)}, {found.size_bytes:,} bytes")
     head.add_row("fingerprint", found.fingerprint)
-    head.add_row("rejected", f"{found.counts['rejected']:,} at packing")
+    head.add_row("rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}")
+    if not found.packed:
+        head.add_row("converted", f"{found.counts['converted']:,} in each epoch, because they are no baseline JPEGs")
     if found.unlabelled:
         head.add_row("without label", f"{found.unlabelled:,}")
     classes = new_table("class", "samples", title=count(len(found.class_counts), "class"))

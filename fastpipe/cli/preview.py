@@ -47,6 +47,7 @@ def preview(
     Fields are drawn on the photo and on the crops. fastpipe.preview(loader) draws the same for your own loader.
     """
     from fastpipe.loading.factory import loader
+    from fastpipe.scan.opening import open_data
     from fastpipe.show.preview import MOST_ROWS, VARIANTS
     from fastpipe.show.preview import preview as draw
 
@@ -56,7 +57,7 @@ def preview(
         check_new(out_file, overwrite=overwrite)
         whole("--size", size, least=1, most=2**15)
         made: Any = _augmentation(augment)
-        index = Index(data)
+        index = open_data(data)
         names, left_out = _fields(index, fields, made)
         more: dict[str, Any] = {"fields": ("image", "label", *names)} if names else {}
         if any(index.fields[name].kind == "keypoints" for name in names):

@@ -1,4 +1,4 @@
-"""A packed dataset -> checks: its files, how fast it decodes on this machine, and whether the disk keeps up."""
+"""A dataset -> checks: its files, how fast it decodes on this machine, and whether the disk keeps up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from fastpipe.doctor.check import Check, Verdict
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.scan.opening import open_data
 from fastpipe.verify.verification import verify
 
 _READ_BYTES = 64 << 20
@@ -28,18 +30,21 @@ def dataset(path: Path) -> Iterator[Check]:
     Raises:
         DatasetError: there is no dataset, or it is unfinished.
     """
-    report = verify(path, quick=True)
-    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
-    if report.sound:
-        yield Check("dataset", f"{found}; the index and all sizes are unchanged", Verdict.OK)
-    else:
-        more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
-        advice = f"repair it: fastpipe verify {path} --repair SRC"
-        yield Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
     try:
-        index = Index(path)
-    except DatasetError:  # that is what was found
+        index = open_data(path)
+    except DatasetError:
+        if not (path / DATASET_FILE).exists():
+            raise
+        yield _files(path)  # what is wrong with the dataset
         return
+    if index.packed:
+        yield _files(path)
+    else:
+        left_out = f", {index.counts['rejected']:,} files left out" if index.counts["rejected"] else ""
+        found = (
+            f"{len(index):,} images, not packed{left_out}; {index.counts['converted']:,} are converted in each epoch"
+        )
+        yield Check("dataset", found, Verdict.NOTE, f"to load it faster: fastpipe pack {path} DST")
     if len(index) == 0:
         return
     try:
@@ -48,12 +53,23 @@ def dataset(path: Path) -> Iterator[Check]:
         yield Check("decoding", str(problem), Verdict.BAD, f"to list all damage: fastpipe verify {path}")
         return
     found = f"{rate:,.0f} images/s of random crops to 224, by {granted_cpus()} threads"
+    advice = f"to list all damaged samples: fastpipe {'verify' if index.packed else 'pack'} {path}"
     if not errors:
         yield Check("decoding", found, Verdict.OK)
     else:
         of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
-        yield Check("decoding", of_all, Verdict.BAD, f"to list all damaged samples: fastpipe verify {path}")
+        yield Check("decoding", of_all, Verdict.BAD, advice if index.packed else f"{advice} DST")
     yield _reading(index, rate * index.jpeg_bytes / len(index))
+
+
+def _files(path: Path) -> Check:
+    report = verify(path, quick=True)
+    found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
+    if report.sound:
+        return Check("dataset", f"{found}; the index and all sizes are unchanged", Verdict.OK)
+    more = f" and {len(report.findings) - 1:,} more" if len(report.findings) > 1 else ""
+    advice = f"repair it: fastpipe verify {path} --repair SRC"
+    return Check("dataset", f"{found}; {report.findings[0]}{more}", Verdict.BAD, advice)
 
 
 def _decode(index: Index) -> tuple[float, list[str]]:

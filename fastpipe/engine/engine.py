@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.engine.conversions import Conversions, cancelled
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -83,6 +88,60 @@ class Job:
         return [(int(self._positions[task]), reason) for task, reason in errors]
 
 
+class MixedJob(Job):
+    """A batch some of whose rows are converted. What the engine's threads refuse as a JPEG is converted, too: packing
+    takes JPEGs with stray bytes, for example.
+
+    Args:
+        job: the engine's, of the other rows.
+        positions: (m,) of the plan: its rows.
+        convert: begins the conversion of rows of the plan, by their positions; True: the engine has refused them.
+        odd: (k,) positions of the rows that are converted.
+        took: is told the positions of rows that had to be converted, though nobody knew.
+    """
+
+    def __init__(
+        self,
+        job: _engine.Job,
+        positions: NDArray[np.intp],
+        convert: Callable[[NDArray[np.intp], bool], list[Future[str | None]]],
+        odd: NDArray[np.intp],
+        took: Callable[[NDArray[np.intp]], None],
+    ) -> None:
+        super().__init__(job, positions)
+        self._convert = convert
+        self._took = took
+        self._converted = dict(zip(odd.tolist(), convert(odd, False), strict=True))
+        self._refused: dict[int, str] | None = None  # of the engine's rows, once they are done: those tried again
+
+    def wait(self, timeout_s: float) -> bool:
+        """As of Job."""
+        deadline = time.monotonic() + timeout_s
+        if not super().wait(timeout_s):
+            return False
+        if self._refused is None:
+            self._refused = {row: why for row, why in super().errors() if why.startswith(_engine.WRONG_JPEG)}
+            again = np.array(list(self._refused), dtype=np.intp)
+            self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
+        return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
+
+    def cancel(self) -> None:
+        """As of Job."""
+        super().cancel()
+        cancelled(list(self._converted.values()))
+
+    def errors(self) -> list[tuple[int, str]]:
+        """As of Job; after wait."""
+        refused = self._refused or {}
+        failed = {row: why for row, why in super().errors() if row not in refused}
+        for row, ended in self._converted.items():
+            why = "cancelled" if ended.cancelled() else ended.result()
+            if why is not None:
+                failed[row] = why
+        self._took(np.array([row for row in refused if row not in failed], dtype=np.intp))
+        return sorted(failed.items())
+
+
 def lacks_memory(reason: str) -> bool:
     """Whether a row failed because of this machine's memory, so that it may well succeed another time."""
     return reason.startswith(_engine.OUT_OF_MEMORY)
@@ -106,17 +165,21 @@ class Engine:
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
         self._verify = verify
         self.num_workers = num_workers
-        # Absolute: shards are opened when they are needed, and programs change their folder.
-        folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        folder = os.path.join(os.fsencode(index.folder), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         try:
-            self._engine = _engine.Engine(shards, num_workers, most_open_shards())
+            times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
+            self._engine = _engine.Engine(shards, num_workers, most_open_shards(), times)
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
                 f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "
                 "processes and memory (ulimit -u and -v, or the container's limits)"
             ) from problem
         self._process = os.getpid()
+        self._conversions: Conversions | None = None
+        if index.convert is not None:
+            self._conversions = Conversions(index.convert, num_workers)
+            self._odd = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
         # and by _close_all; see Note [callbacks] in slots.py.
         _live.add(weakref.ref(self._engine, _live.discard))
@@ -137,7 +200,22 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
-        return self._begin(_tasks(plan, rows), images, exact=exact)
+        tasks = _tasks(plan, rows)
+        if self._conversions is None:
+            return self._begin(tasks, images, exact=exact)
+        conversions = self._conversions
+        odd = self._odd[plan.samples]
+
+        def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[str | None]]:
+            samples = plan.samples[positions].tolist()
+            return conversions.begin(samples, tasks[positions], images, exact=exact, refused=refused)
+
+        def took(positions: NDArray[np.intp]) -> None:
+            self._odd[plan.samples[positions]] = True
+
+        others = np.flatnonzero(~odd)
+        job = self._submitted(tasks[others], images, exact=exact)
+        return MixedJob(job, others, convert, np.flatnonzero(odd), took)
 
     def submit_field(
         self,
@@ -178,9 +256,19 @@ class Engine:
         masks: bool = False,
         positions: NDArray[np.intp] | None = None,
     ) -> Job:
+        return Job(self._submitted(tasks, out, exact=exact, masks=masks), positions)
+
+    def _submitted(
+        self,
+        tasks: NDArray[np.void],
+        out: NDArray[np.uint8] | NDArray[np.int32],
+        *,
+        exact: bool,
+        masks: bool = False,
+    ) -> _engine.Job:
         self.check_usable()
         try:
-            return Job(_engine.Job(self._engine, tasks, out, exact, self._verify, masks), positions)
+            return _engine.Job(self._engine, tasks, out, exact, self._verify, masks)
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
@@ -209,21 +297,37 @@ class Engine:
 
     def counters(self) -> dict[str, Any]:
         """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
-        return self._engine.counters() if not self.is_foreign() else {}
+        if self.is_foreign():
+            return {}
+        counters = self._engine.counters()
+        if self._conversions is not None:
+            for name, count in self._conversions.counters().items():
+                counters[name] = counters.get(name, 0) + count
+        return counters
 
     def levels(self) -> dict[str, int]:
         """What is waiting where at the moment, by the names of Stats."""
-        return self._engine.levels() if not self.is_foreign() else {}
+        if self.is_foreign():
+            return {}
+        levels = self._engine.levels()
+        if self._conversions is not None:
+            levels["rows_waiting"] += self._conversions.waiting()
+        return levels
 
     def activities(self) -> list[Activity]:
         """What each thread is at."""
-        return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
+        if self.is_foreign():
+            return []
+        converting = [] if self._conversions is None else self._conversions.activities()
+        return [Activity(*each) for each in self._engine.activities()] + converting
 
     def close(self) -> None:
         """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
         forked child, where it does nothing.
         """
         self._engine.close(_PATIENCE_S)
+        if self._conversions is not None and not self.is_foreign():
+            self._conversions.close()
 
     def is_foreign(self) -> bool:
         """Whether this process is a forked child of the one that made the engine: its threads are not here."""

@@ -28,7 +28,7 @@ class Pictures:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        self._folder = os.path.join(os.fsencode(index.folder), b"")
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
         self._records = index.open_records()
@@ -60,13 +60,27 @@ class Pictures:
         Raises:
             SampleError: it cannot be read or decoded.
         """
+        index = self._index
+        if index.convert is not None and index.odd is not None and index.odd[sample]:
+            return self._converted(sample)
         shard, offset, size, width, height, _, _ = record.item()
         picture = np.empty((height, width, 3), dtype=np.uint8)
         try:
             self._shard(shard).read_picture(offset, size, picture)
         except ValueError as problem:
-            raise self._index.sample_error(sample, str(problem)) from None
+            if index.convert is not None and str(problem).startswith(_engine.WRONG_JPEG):
+                return self._converted(sample)  # packing takes some that the engine does not
+            raise index.sample_error(sample, str(problem)) from None
         return picture
+
+    def _converted(self, sample: int) -> NDArray[np.uint8]:
+        assert self._index.convert is not None
+        try:
+            return _engine.decode(self._index.convert(sample), max_pixels=_MOST_PIXELS)
+        except OSError as problem:
+            raise self._index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
 
     def mask(self, sample: int, record: np.void, field: np.void) -> NDArray[np.uint8] | NDArray[np.int32]:
         """The whole mask of a sample, in memory of its own.
@@ -104,7 +118,9 @@ class Pictures:
         shard = self._shards.pop(number, None)
         if shard is None:
             described = self._index.shards[number]
-            shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes)
+            times = self._index.mtimes_ns
+            recorded = () if times is None else (int(times[number]),)
+            shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
             while len(self._shards) >= self._most_open:
                 try:
                     self._shards.popitem(last=False)

@@ -31,13 +31,16 @@ class Stats:
         augment_s: augmenting, or queueing the augmentation on a GPU.
         device_s: seconds that finished copies and augmentations took on a GPU's side stream. Where the GPU had to wait
             for the host to queue an augmentation, the time of the last one without waiting counts instead.
-        shards_opened: shards opened by the engine. If it grows with every epoch, the engine uses more shards at a time
-            than `ulimit -n` lets it keep open.
+        shards_opened: shards opened by the engine; of an unpacked folder, files. If it grows with every epoch for a
+            packed dataset, the engine uses more shards at a time than `ulimit -n` lets it keep open.
         images_read: rows whose bytes the engine has read, prefetched batches included.
         bytes_read: compressed bytes of those rows.
         images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of the image at a time,
             and resizing cannot fail, so one count is enough for both.
         images_failed: rows that could not be read or decoded.
+        images_converted: of the finished rows, those whose file the engine's threads could not decode as it lies, such
+            as PNG or progressive JPEG: only of an unpacked source. Other threads make a JPEG of it first, in each
+            epoch again; convert_s are their seconds. `fastpipe pack` does it once.
         read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
             (verify=True) is part of reading.
         threads: threads of the engine. (This and the following values are levels.)
@@ -73,6 +76,8 @@ class Stats:
     bytes_read: int = 0
     images_decoded: int = 0
     images_failed: int = 0
+    images_converted: int = 0
+    convert_s: float = 0.0
     read_s: float = 0.0
     decode_s: float = 0.0
     resize_s: float = 0.0

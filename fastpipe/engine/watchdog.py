@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fastpipe.errors import DatasetError, EngineError
 from fastpipe.format.index import Index
 from fastpipe.machine.state import machine_state
@@ -21,7 +19,7 @@ class Activity:
     """What a thread of the engine is at.
 
     Attributes:
-        stage: "idle", "opening", "reading", "decoding" or "resizing".
+        stage: "idle", "opening", "reading", "decoding", "resizing" or "converting".
         shard: number of the shard.
         offset: byte of the JPEG in it.
         seconds: it has been at this row.
@@ -105,6 +103,7 @@ class Watchdog:
             "opening": "the file system does not answer; check the disk or the network",
             "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
             "decoding": "this image is slow to decode, or other programs use the CPUs",
+            "converting": "this image is no baseline JPEG, and slow to convert; `fastpipe pack` converts it once",
             "resizing": "other programs use the CPUs, or the output is very large",
         }[slowest.stage]
         return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {advice}"
@@ -117,13 +116,11 @@ class Watchdog:
     def _place(self, activity: Activity) -> str:
         """Shard, key and offset of a row."""
         shard = self._index.shards[activity.shard]
-        first = int(self._index.shard_starts[activity.shard])
         try:
-            offsets = self._index.records_of(np.arange(first, first + shard.samples))["offset"]
-            place = int(np.searchsorted(offsets, activity.offset))
-            if place < len(offsets) and int(offsets[place]) == activity.offset:
-                path, key, offset = self._index.where(first + place)
-                return f"sample {first + place} (key {key}) at byte {offset} of {path}"
+            sample = self._index.sample_at(activity.shard, activity.offset)
+            if sample is not None:
+                path, key, offset = self._index.where(sample)
+                return f"sample {sample} (key {key}) at byte {offset} of {path}"
         except DatasetError:  # what it is about matters more than that the index is gone, too
             pass
         return f"byte {activity.offset} of {shard.path}"

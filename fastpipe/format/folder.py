@@ -32,7 +32,7 @@ def why_no_dataset(path: Path) -> str:
         elif path.parts[:1] == ("~",):
             hint = f". Python does not expand ~: pass {path.expanduser()}"
         elif re.search(r"[*?\[{]", str(path)):
-            hint = ". fastpipe expands no patterns: pass the folder itself. It is one dataset, with all of its shards"
+            hint = ". Pass the folder itself: it is one dataset, with all of its shards"
         if hint:
             return f"{path} does not exist; expected a folder that `fastpipe pack` wrote{hint}"
         return f"{path} does not exist; expected a folder that `fastpipe pack SRC {path}` wrote"

@@ -53,12 +53,23 @@ class Index:
         fingerprint: hex digest that identifies the content and order of this dataset.
         fields: what samples carry besides image and label, by name.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
+        folder: absolute path of the folder that the shards are in.
+        packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
+            that one.
+        mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
+        odd: (samples,) bool: pictures that `convert` has to make JPEGs of before the engine reads them; None: none.
+        convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
+
+    packed = True
+    mtimes_ns: NDArray[np.int64] | None = None
+    odd: NDArray[np.bool_] | None = None
+    convert: Callable[[int], bytes] | None = None
 
     def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
         self.path = dataset_folder(path)
         self._max_pixels = max_pixels
-        self._folder = Path(os.path.abspath(path))  # programs change their folder
+        self.folder = Path(os.path.abspath(path))  # programs change their folder
         columns = ShardColumns()
         info = read_info(self.path, columns.take)
         try:
@@ -92,25 +103,27 @@ class Index:
         Raises:
             DatasetError: the folder now holds a different dataset.
         """
-        info = read_info(self._folder)
+        info = read_info(self.folder)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def open_records(self) -> Records:
-        """index.npy, opened again.
+    def open_records(self) -> Records | None:
+        """index.npy, opened again; None where the records are in memory.
 
         Raises:
             DatasetError: the file cannot be opened, or the folder now holds a different dataset.
         """
-        records = Records(self._folder / INDEX_FILE, self.records.offset)
+        records = Records(self.folder / INDEX_FILE, self.records.offset)
         if _identity(records.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
-            refuse_other(self.path, self.fingerprint, read_info(self._folder).get("fingerprint"))
+            refuse_other(self.path, self.fingerprint, read_info(self.folder).get("fingerprint"))
         return records
 
     @cached_property
     def _open_records(self) -> Records:
         """Opened when it is first read, and of use to forked children, too."""
-        return self.open_records()
+        records = self.open_records()
+        assert records is not None  # of a packed dataset
+        return records
 
     def __len__(self) -> int:
         return len(self.records)
@@ -197,6 +210,30 @@ class Index:
             )
         return records
 
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The samples at places of the order that shuffled epochs are cut from: of a packed dataset, shard order."""
+        return places
+
+    @property
+    def scattered(self) -> bool:
+        """Whether neighbours in that order lie anywhere, so that nothing is gained by reading them together."""
+        return False
+
+    def paths_of(self, samples: NDArray[np.int64]) -> list[str] | None:
+        """The paths of the sources of some samples; None where the shards have them: source_paths.py."""
+        return None
+
+    def sample_at(self, shard: int, offset: int) -> int | None:
+        """The sample whose JPEG begins at a byte of a shard, if there is one.
+
+        Raises:
+            DatasetError: the index cannot be read.
+        """
+        first = int(self.shard_starts[shard])
+        offsets = self.records_of(np.arange(first, first + self.shards[shard].samples))["offset"]
+        place = int(np.searchsorted(offsets, offset))
+        return first + place if place < len(offsets) and int(offsets[place]) == offset else None
+
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
         record = self.records_of(np.array(sample))[()]
@@ -215,18 +252,6 @@ def refuse_other(path: Path, expected: str, found: object) -> None:
             f"{path} now holds a different dataset: expected fingerprint {expected}, got {found}. Open it again. "
             "While a dataset is in use, pack into another folder"
         )
-
-
-def open(path: str | os.PathLike[str]) -> Index:
-    """Opens a packed dataset to inspect it.
-
-    Args:
-        path: the folder that `fastpipe pack` wrote.
-
-    Raises:
-        DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
-    """
-    return Index(path)
 
 
 def _list(value: object) -> list[Any]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +32,6 @@ class SourcePaths:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._folder = Path(os.path.abspath(index.path))  # programs change their folder
         self._shards: OrderedDict[int, OpenFile] = OrderedDict()  # least recently used first
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
@@ -47,7 +44,8 @@ class SourcePaths:
         Raises:
             DatasetError: a shard cannot be read, or a note is damaged.
         """
-        return list(self._paths(samples, records))
+        known = self._index.paths_of(samples)
+        return list(self._paths(samples, records)) if known is None else known
 
     def _paths(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> Iterator[str]:
         ends = (records["offset"] + records["size"]).tolist()
@@ -77,7 +75,7 @@ class SourcePaths:
         """The open shard. Single operations on the table, so that threads need no lock."""
         shard = self._shards.pop(number, None)
         if shard is None:
-            shard = OpenFile(self._folder / self._index.shards[number].name)
+            shard = OpenFile(self._index.folder / self._index.shards[number].name)
             while len(self._shards) >= _MOST_OPEN:
                 try:
                     self._shards.popitem(last=False)

@@ -14,7 +14,7 @@ _MOST_RATIO = 0.1
 # Below this there is no training step to speak of: a loop that only reads batches waits for them all the time.
 _LEAST_STEP_S = 1e-3
 _STAGES = ("plan_s", "wait_s", "transfer_s", "augment_s")
-_THREADS = ("read_s", "decode_s", "resize_s")
+_THREADS = ("read_s", "decode_s", "resize_s", "convert_s")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Settings:
         device: of the batches, "cpu" or "cuda".
         exact: always decode at full size.
         compiled: the augmentation is compiled.
+        packed: the dataset is.
     """
 
     workers: int
@@ -34,6 +35,7 @@ class Settings:
     device: str
     exact: bool
     compiled: bool
+    packed: bool = True
 
 
 class LoadWatch:
@@ -87,7 +89,8 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
     if slowest == "wait_s":
         busiest = max(_THREADS, key=spent.__getitem__)
         threads_share = spent[busiest] / max(sum(spent[name] for name in _THREADS), 1e-9)
-        stage = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing"}[busiest]
+        names = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing", "convert_s": "converting"}
+        stage = names[busiest]
         whose = f"{threads_share:.0%} of the threads' time"
         return f"{text}; the bottleneck is {stage} ({whose}): {_for(busiest, settings)}"
     stage = {"plan_s": "planning batches", "transfer_s": "copying to the device", "augment_s": "augmentation"}[slowest]
@@ -105,6 +108,10 @@ def _for(stage: str, settings: Settings) -> str:
         if settings.compiled:
             return "choose a lighter augment"
         return "pass Augment(..., compile=True), or choose a lighter augment"
+    if stage == "convert_s":
+        return "these images are no baseline JPEGs, and are converted again in each epoch; `fastpipe pack` does it once"
+    if stage in ("read_s", "decode_s") and not settings.packed:
+        return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s":
         return (
             f"put the shards on a faster disk, or pass num_workers larger than {settings.workers}: threads that wait "

@@ -13,16 +13,17 @@ from fastpipe.checks import choice, flag, positive, whole
 from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.loading.unknown import refuse
+from fastpipe.loading.unpacked import check_unpacked
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
+from fastpipe.scan.opening import open_data
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
@@ -59,10 +60,12 @@ def loader(
     stall_timeout: float = 60.0,
     **unknown: object,
 ) -> Loader:
-    """Opens a packed dataset for training or evaluation.
+    """Opens a dataset for training or evaluation.
 
     Args:
-        data: the folder that `fastpipe pack` wrote.
+        data: the folder that `fastpipe pack` wrote. Or, for a first try, what is not packed: a folder with one folder
+            of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
+            ("shards/*.tar"). That is slower: docs/quickstart.md.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
@@ -120,7 +123,7 @@ def loader(
 
     Raises:
         ConfigError: an argument is wrong.
-        DatasetError: `data` holds no finished dataset.
+        DatasetError: `data` holds no finished dataset, and no images.
     """
     refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
     flag("train", train)
@@ -141,7 +144,9 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    index = Index(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    index = open_data(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    if not index.packed:
+        check_unpacked(index, verify=flag("verify", verify))
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(

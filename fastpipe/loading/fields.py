@@ -136,7 +136,10 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
         raise ConfigError(f"fields: expected names, for example {known[:2]!r}, got {fields!r}")
     for name in fields:
         if name not in known:
-            raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}")
+            more = (
+                "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
+            )
+            raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
     keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
     for key in keys:
         if keys.count(key) > 1:

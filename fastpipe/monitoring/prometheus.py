@@ -52,7 +52,7 @@ _COUNTERS: tuple[_Row, ...] = (
     (
         "thread_seconds",
         "Time that the engine's threads spent in each stage, summed over threads.",
-        ("stage", {"read": "read_s", "decode": "decode_s", "resize": "resize_s"}),
+        ("stage", {"read": "read_s", "decode": "decode_s", "resize": "resize_s", "convert": "convert_s"}),
     ),
     (
         "images",
@@ -60,6 +60,7 @@ _COUNTERS: tuple[_Row, ...] = (
         ("stage", {"read": "images_read", "decode": "images_decoded"}),
     ),
     ("images_failed", "Images that could not be read or decoded.", "images_failed"),
+    ("images_converted", "Images of an unpacked source that were no baseline JPEGs.", "images_converted"),
     ("read_bytes", "Compressed bytes read.", "bytes_read"),
     ("shards_opened", "Shards opened.", "shards_opened"),
 )

@@ -16,7 +16,7 @@ from fastpipe.plan.crops import Crop, Crops, plan_crops
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import ALONE, Partition, Ranks
-from fastpipe.plan.readahead import run_ranges, sample_ranges
+from fastpipe.plan.readahead import joined, members, run_ranges, sample_ranges
 
 _NO_RUNS = np.empty((0, 2), dtype=np.int64)
 
@@ -102,7 +102,8 @@ class EpochPlan:
 
     Attributes:
         epoch: its number.
-        orders: of each sequence that the rank's node reads: its first sample, and the order of its samples.
+        orders: of each sequence that the rank's node reads: its first place, and the order of its places. Places are
+            those of `samples_at`.
     """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
@@ -110,7 +111,7 @@ class EpochPlan:
         self._recipe = recipe
         self.epoch = epoch
         self._partition = partition_of(len(index), recipe)
-        chunk = samples_per_chunk(len(index), index.jpeg_bytes)
+        chunk = 1 if index.scattered else samples_per_chunk(len(index), index.jpeg_bytes)
         self.orders: dict[int, tuple[int, EpochOrder]] = {}
         for number, first, samples in self._partition.sequences:
             seed = recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE)
@@ -120,6 +121,10 @@ class EpochPlan:
     def __len__(self) -> int:
         return self._partition.batches
 
+    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The samples at places of the order that the epoch is cut from."""
+        return self._index.samples_at(places) if self._recipe.shuffle else places
+
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         share = self._partition.share(number)
@@ -127,7 +132,7 @@ class EpochPlan:
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
             taken.append(order.take(start, stop) + first)
-        return self._plan(np.concatenate(taken)[share.rows], share.valid)
+        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -146,7 +151,11 @@ class EpochPlan:
             base, order = self.orders[sequence]
             if start < stop:
                 runs.append(order.reads(start, stop, first=first) + base)
-        ranges = run_ranges(self._index, np.concatenate(runs))
+        if self._index.packed:
+            ranges = run_ranges(self._index, np.concatenate(runs))
+        else:
+            coming = self._index.records_of(self.samples_at(members(np.concatenate(runs))))
+            ranges = joined(sample_ranges(coming))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:

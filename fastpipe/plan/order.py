@@ -8,6 +8,7 @@ computed (a Feistel cipher), that of a window is sorted out when it is reached. 
 chunk is already a fair mix of classes. A dataset that fits one window gets a uniform shuffle.
 All chunks are rotated by a random distance each epoch, so that neighbours which share a chunk change, and so that the
 one chunk that is short, always the last, does not always hold the same samples.
+Chunks of one sample need no window: the permutation of chunks is one of all samples.
 """
 
 from __future__ import annotations
@@ -78,8 +79,11 @@ class EpochOrder:
 
     def take(self, start: int, stop: int) -> NDArray[np.int64]:
         """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
+        places = np.arange(start, stop, dtype=np.int64)
         if not self._shuffle:
-            return np.arange(start, stop, dtype=np.int64)
+            return places
+        if self._chunk == 1:  # the permutation of chunks is one of samples
+            return (self._chunks_at(places) + self._rotation) % self._samples
         parts = [np.empty(0, dtype=np.int64)]
         while start < stop:
             window = self._window_of(start)

@@ -13,6 +13,7 @@ RANGE_DTYPE = np.dtype([("shard", "<u4"), ("offset", "<u8"), ("size", "<u8")])
 
 # A chunk of far larger samples than the dataset's average is read ahead only so far.
 MOST_RANGE_BYTES = 4 * CHUNK_BYTES
+_NEAR_BYTES = 16 * 1024
 
 
 def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
@@ -61,6 +62,34 @@ def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
     ranges["shard"], ranges["offset"] = shard[good], begin[good]
     ranges["size"] = np.minimum(end[good] - begin[good], MOST_RANGE_BYTES)
     return ranges
+
+
+def members(runs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers in runs, one run after the other.
+
+    Args:
+        runs: (n, 2) int64: the first number, and the one after the last.
+    """
+    counts = runs[:, 1] - runs[:, 0]
+    starts = runs[:, 0] - (np.cumsum(counts) - counts)
+    return np.repeat(starts, counts) + np.arange(counts.sum())
+
+
+def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
+    """The same ranges, but those that nearly touch the one before them are one range with it.
+
+    Between the pictures of a tar lie headers, labels and captions.
+    """
+    if not len(ranges):
+        return ranges
+    ends = ranges["offset"] + ranges["size"]
+    gaps = ranges["offset"][1:].astype(np.int64) - ends[:-1].astype(np.int64)
+    apart = (ranges["shard"][1:] != ranges["shard"][:-1]) | (gaps < 0) | (gaps > _NEAR_BYTES)
+    heads = np.flatnonzero(np.concatenate([[True], apart]))
+    found = ranges[heads]
+    last = np.concatenate([heads[1:], [len(ranges)]]) - 1
+    found["size"] = ends[last] - found["offset"]
+    return found
 
 
 def _cut(runs: NDArray[np.int64], shard_starts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -23,10 +23,11 @@ from fastpipe.loading.fields import chosen_names
 from fastpipe.samples.fields import FieldValues, as_image
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
+from fastpipe.scan.opening import open_data
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
-    """Samples of a packed dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
+    """Samples of a dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
 
     `dataset[n]` is (image, label): the whole image, decoded on the calling thread, and its label, an int. Without a
     transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
@@ -40,7 +41,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     its first read.
 
     Args:
-        data: the folder that `fastpipe pack` wrote.
+        data: the folder that `fastpipe pack` wrote; or what is not packed, as of fastpipe.loader.
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
@@ -55,7 +56,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     Raises:
         ConfigError: an argument is wrong, or the dataset has no samples.
-        DatasetError: `data` holds no finished dataset.
+        DatasetError: `data` holds no finished dataset, and no images.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     ) -> None:
         # It is opened again in other processes, and programs change their folder.
         path = Path(os.path.abspath(dataset_folder(data)))
-        index = Index(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+        index = open_data(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
         names = None if fields is None else chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
@@ -184,7 +185,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _opened(self) -> Index:
         """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
         if self._index is None:
-            index = Index(self._path, max_pixels=self._max_pixels)
+            index = open_data(self._path, max_pixels=self._max_pixels, fingerprint=self._fingerprint)
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index
         return self._index

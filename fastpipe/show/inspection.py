@@ -1,4 +1,4 @@
-"""A packed dataset -> figures about it, and a sheet of its images."""
+"""A dataset -> figures about it, and a sheet of its images."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.scan.opening import open_data
 from fastpipe.show.sheet import contact_sheet, write_png
 
 _MOST_ROWS = 1_000_000
@@ -47,18 +48,20 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Figures about a packed dataset.
+    """Figures about a dataset.
 
     Attributes:
+        packed: by `fastpipe pack`; else its shards are files or tars where they lie.
         samples, shards, size_bytes: in all; size_bytes counts the tar files.
         class_counts: samples by class name.
         unlabelled: samples that have no class.
         fields: what samples carry besides: kind by name.
-        counts: what packing counted (rejected, encoded anew, ...).
+        counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """
 
     path: str
+    packed: bool
     fingerprint: str
     samples: int
     shards: int
@@ -83,6 +86,7 @@ def inspect(index: Index) -> Inspection:
     width, height = rows["width"].astype(np.float64), rows["height"].astype(np.float64)
     return Inspection(
         path=str(index.path),
+        packed=index.packed,
         fingerprint=index.fingerprint,
         samples=len(index),
         shards=len(index.shards),
@@ -118,7 +122,7 @@ def write_contact_sheet(
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
     Args:
-        data: a packed dataset.
+        data: a dataset, packed or not.
         out: the PNG.
         seed: picks the pictures.
         train: True: as training sees them (random crop, mirrored); False: the middle of each.
@@ -127,7 +131,7 @@ def write_contact_sheet(
     Returns:
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
-    index = Index(data, max_pixels=MAX_PIXELS)
+    index = open_data(data, max_pixels=MAX_PIXELS)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)

@@ -107,11 +107,14 @@ def shuffle_report(index: Index, *, batch_size: int = 256, seed: int = 0, epoch:
     places = np.arange(looked_at, dtype=np.int64)
     uniform = permute(places, count, key(seed, epoch, 0)) if count > MOST_SAMPLES else _permutation(count, looked_at)
 
+    def placed(places: NDArray[np.int64]) -> ShuffleScore:
+        return scored(plan.samples_at(places))
+
     def scored(samples: NDArray[np.int64]) -> ShuffleScore:
         labels = index.records["label"][samples].astype(np.int64)
         return score(samples, labels, batch_size, count)
 
-    return ShuffleReport(batch_size, looked_at, scored(order.take(0, looked_at)), scored(uniform), scored(places))
+    return ShuffleReport(batch_size, looked_at, placed(order.take(0, looked_at)), scored(uniform), scored(places))
 
 
 def _permutation(count: int, first: int) -> NDArray[np.int64]:

@@ -70,7 +70,7 @@ def test_wrong_usage(source: Path, tmp_path: Path) -> None:
 
 def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path) -> None:
     assert "does not exist; expected a folder" in failed(1, "pack", tmp_path / "nowhere", tmp_path / "packed")
-    assert f"pack them first: fastpipe pack {source} DST" in failed(1, "inspect", source)
+    assert f"pack them first: fastpipe pack {source} DST" in failed(1, "verify", source)
     assert "fastpipe pack SRC" in failed(1, "bench", tmp_path / "nowhere")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_bytes(b"")

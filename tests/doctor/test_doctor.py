@@ -249,4 +249,4 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
     assert [check["name"] for check in checks] == [check.name for check in examine()]
     monkeypatch.setattr(system, "oom_kills", lambda: 1)
     assert fp("doctor").exit_code == 1  # something is bad
-    assert "no packed dataset" in failed(1, "doctor", tmp_path) or "dataset.json" in failed(1, "doctor", tmp_path)
+    assert "is not a packed dataset, and it is empty" in failed(1, "doctor", tmp_path)

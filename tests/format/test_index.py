@@ -85,7 +85,8 @@ def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_folder_of_photos(flat: Path) -> None:
     source = flat.parent / "source"
-    assert_refused(source, source, "not a packed dataset", f"pack them first: fastpipe pack {source} DST")
+    with pytest.raises(DatasetError, match=re.escape(f"pack them first: fastpipe pack {source} DST")):
+        Index(source)
 
 
 def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:

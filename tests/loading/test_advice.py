@@ -15,6 +15,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.loading.advice import LoadWatch, Settings, advice
 
 ALL_IN_USE = Settings(workers=2, cpus=2, device="cpu", exact=True, compiled=False)
+UNPACKED = replace(ALL_IN_USE, packed=False)
 DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0)
 
 
@@ -26,6 +27,9 @@ DECODING = Stats(wait_s=9.0, plan_s=0.5, read_s=1.0, decode_s=12.0, resize_s=3.0
         (DECODING, replace(ALL_IN_USE, exact=False), ["decoding", "pack the photos again"]),
         (replace(DECODING, resize_s=50.0), ALL_IN_USE, ["resizing", "pack the photos again"]),
         (replace(DECODING, read_s=50.0), ALL_IN_USE, ["reading", "faster disk", "num_workers larger than 2"]),
+        (replace(DECODING, convert_s=50.0), UNPACKED, ["converting", "in each epoch; `fastpipe pack` does it once"]),
+        (DECODING, UNPACKED, ["decoding (75% of the threads' time)", "pack the images (fastpipe pack)"]),
+        (replace(DECODING, read_s=50.0), UNPACKED, ["reading", "pack the images (fastpipe pack)"]),
         (Stats(augment_s=3.0, wait_s=1.0), ALL_IN_USE, ["augmentation (75% of the wait)", 'device="cuda"']),
         (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda"), ["augmentation", "compile=True"]),
         (Stats(augment_s=3.0), replace(ALL_IN_USE, device="cuda", compiled=True), ["choose a lighter augment"]),

@@ -100,8 +100,8 @@ def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words:
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/data/train/*.tar", "fastpipe expands no patterns: pass the folder itself"),
-        ("/data/train-{000..146}.tar", "fastpipe expands no patterns: pass the folder itself"),
+        ("/no-data/train/*.tar", "/no-data/train/*.tar matches no tar file"),
+        ("/no-data/train-{000..146}.tar", "/no-data/train-{000..146}.tar matches no tar file"),
         ("s3://bucket/train", "fastpipe reads folders of this machine: download the dataset first"),
         ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
     ],
@@ -111,9 +111,9 @@ def test_paths_that_python_does_not_expand(path: str, words: str) -> None:
         fastpipe.loader(path)
 
 
-def test_a_tar_that_is_not_packed(tmp_path: Path) -> None:
+def test_a_tar_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "a.tar").touch()
-    with pytest.raises(DatasetError, match=f"Pack it first: fastpipe pack {tmp_path / 'a.tar'} DST"):
+    with pytest.raises(DatasetError, match=re.escape(str(tmp_path / "a.tar"))):
         fastpipe.loader(tmp_path / "a.tar")
 
 

@@ -112,6 +112,23 @@ def convert(data: bytes, how: EncodeOptions, orientation: int | None = None) -> 
             raise problem from None
 
 
+def stored_size(data: bytes, how: EncodeOptions) -> tuple[int, int]:
+    """Width and height that `convert` would store, from the header alone; options that change the size count not.
+
+    Args:
+        data: the whole source file.
+        how: the limits.
+
+    Raises:
+        ImageError: the header says that `convert` would refuse it.
+    """
+    name = image_format(data)
+    header = read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=how.max_pixels)
+    refuse_more_pixels(header.width, header.height, how.max_pixels)
+    _refuse_long_sides(header.width, header.height, how)
+    return header.width, header.height
+
+
 def convert_pixels(rgb: NDArray[np.uint8], how: EncodeOptions, orientation: int = 1) -> Packed:
     """Packs (height, width, 3) uint8 RGB, which the EXIF orientation would turn upright.
 

@@ -1,0 +1,108 @@
+#include "jpeg/file_header.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+#include "jpeg/markers.h"
+
+namespace fastpipe {
+namespace {
+
+constexpr int kMaxSide = 65500;  // libjpeg's limit
+
+// A part of a file that moves on with what is asked for. Most headers without Exif fit into one.
+class Window {
+ public:
+  Window(int file, std::uint64_t offset, std::uint64_t size) : file_(file), offset_(offset), size_(size) {}
+
+  // `count` bytes at `at`; nullptr where the JPEG ends before, or a read fails.
+  const std::uint8_t* get(std::uint64_t at, std::size_t count) {
+    if (at > size_ || count > size_ - at) return nullptr;
+    if (at < begin_ || at + count > end_) {
+      if (!fill(at) || at + count > end_) return nullptr;
+    }
+    return bytes_.data() + (at - begin_);
+  }
+
+  int error() const { return error_; }
+
+ private:
+  bool fill(std::uint64_t at) {
+    const std::size_t wanted = static_cast<std::size_t>(std::min<std::uint64_t>(bytes_.size(), size_ - at));
+    begin_ = end_ = at;
+    while (end_ - begin_ < wanted) {
+      const auto have = static_cast<std::size_t>(end_ - begin_);
+      const ssize_t got = ::pread(file_, bytes_.data() + have, wanted - have, static_cast<off_t>(offset_ + end_));
+      if (got > 0) {
+        end_ += static_cast<std::uint64_t>(got);
+      } else if (got == 0) {
+        return true;  // shorter than it was
+      } else if (errno != EINTR) {
+        error_ = errno;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const int file_;
+  const std::uint64_t offset_, size_;
+  std::uint64_t begin_ = 0, end_ = 0;  // of what bytes_ holds
+  int error_ = 0;
+  std::array<std::uint8_t, 4096> bytes_;
+};
+
+int word(const std::uint8_t* bytes) { return bytes[0] << 8 | bytes[1]; }
+
+// False where the engine may not take the picture, or nothing is known of it.
+bool read(Window* window, FileHeader* header) {
+  const std::uint8_t* bytes = window->get(0, 2);
+  if (bytes == nullptr || bytes[0] != 0xFF || bytes[1] != marker::kStart) return false;
+  int components = 0;
+  for (std::uint64_t at = 2;;) {
+    bytes = window->get(at, 4);
+    if (bytes == nullptr || bytes[0] != 0xFF) return false;
+    const int code = bytes[1], length = word(bytes + 2);
+    const bool frame = code == marker::kBaselineFrame || code == marker::kExtendedFrame;
+    const bool passed = (code >= marker::kFirstApp && code <= marker::kLastApp) || code == marker::kComment ||
+                        code == marker::kQuantTables || code == marker::kHuffmanTables ||
+                        code == marker::kRestartInterval;
+    if (length < 2) return false;
+    if (frame) {
+      bytes = window->get(at + 4, 6);
+      if (bytes == nullptr || length < 8 || components != 0 || bytes[0] != 8) return false;
+      const int height = word(bytes + 1), width = word(bytes + 3);
+      components = bytes[5];
+      if (components != 1 && components != 3) return false;
+      if (width < 1 || height < 1 || std::max(width, height) > kMaxSide) return false;
+      header->width = static_cast<std::uint16_t>(width);
+      header->height = static_cast<std::uint16_t>(height);
+    } else if (code == marker::kScan) {
+      bytes = window->get(at + 4, 1);
+      return bytes != nullptr && components != 0 && bytes[0] == components;
+    } else if (!passed) {
+      return false;
+    }
+    at += 2 + static_cast<std::uint64_t>(length);
+  }
+}
+
+}  // namespace
+
+FileHeader read_file_header(int file, std::uint64_t offset, std::uint64_t size) {
+  Window window(file, offset, size);
+  FileHeader header = {};
+  if (read(&window, &header)) {
+    header.plain = 1;
+    return header;
+  }
+  header = {};
+  header.error = window.error();
+  return header;
+}
+
+}  // namespace fastpipe

@@ -1,0 +1,205 @@
+"""Rows whose picture is no JPEG that the engine decodes -> JPEGs made in Python threads -> rows of a slot.
+
+These threads stand beside the engine's, which never touch Python. They work only for unpacked sources, and mostly
+outside of the GIL: reading, decoding and encoding are done by libraries. They begin with the first such row.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.engine.watchdog import Activity
+from fastpipe.errors import DatasetError, ImageError
+from fastpipe.native import _engine
+
+_PATIENCE_S = 10.0
+
+
+class _Row(NamedTuple):
+    """What a thread has to do.
+
+    Attributes:
+        sample: its number.
+        task: (1,) of TASK_DTYPE.
+        images: where the row goes.
+        exact: never decode at reduced size.
+        ended: gets None, or why the row failed.
+    """
+
+    sample: int
+    task: NDArray[np.void]
+    images: NDArray[np.uint8]
+    exact: bool
+    ended: Future[str | None]
+
+
+class _State:
+    """What the threads know: nothing of their owner, so that dropping that ends them."""
+
+    def __init__(self, convert: Callable[[int], bytes]) -> None:
+        self.convert = convert
+        self.queue: SimpleQueue[Any] = SimpleQueue()  # of rows; anything else ends a thread
+        self.lock = threading.Lock()
+        self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
+        self.rows = self.bytes = self.failed = self.refused = 0
+        self.seconds = 0.0
+
+    def work(self) -> None:
+        """A thread's life."""
+        while True:
+            row = self.queue.get()
+            if not isinstance(row, _Row):
+                self.queue.put(row)  # for the other threads
+                return
+            if row.ended.set_running_or_notify_cancel():
+                row.ended.set_result(self._timed(row))
+            del row  # its memory may be lent again
+
+    def _timed(self, row: _Row) -> str | None:
+        started, me = time.monotonic(), threading.get_ident()
+        with self.lock:
+            self.busy[me] = started, row
+        reason = self._fill(row)
+        with self.lock:
+            del self.busy[me]
+            self.seconds += time.monotonic() - started
+            self.failed += reason is not None
+            self.rows += reason is None
+            self.bytes += int(row.task["size"][0]) if reason is None else 0
+        return reason
+
+    def _fill(self, row: _Row) -> str | None:
+        try:
+            jpeg = self.convert(row.sample)
+            task = row.task.copy()
+            task["size"] = len(jpeg)
+            for _, reason in _engine.fill_rows([jpeg], task, row.images, row.exact):
+                return reason
+        except MemoryError:
+            return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.task['width'][0]} x {row.task['height'][0]}"
+        except OSError as problem:
+            return f"the file cannot be read: {problem.strerror}"
+        except (ImageError, DatasetError, ValueError) as problem:
+            return str(problem)
+        except Exception as problem:  # a thread that ends would leave its rows unfinished for ever
+            return f"{type(problem).__name__}: {problem}"
+        return None
+
+
+class Conversions:
+    """Threads that convert.
+
+    Args:
+        convert: makes the JPEG of a sample.
+        threads: how many, at most.
+    """
+
+    def __init__(self, convert: Callable[[int], bytes], threads: int) -> None:
+        self._state = _State(convert)
+        self._most = threads
+        self._threads: list[threading.Thread] = []
+        # See Note [callbacks] in slots.py: the queue's method, in C, gets the dead reference, which ends a thread.
+        self._ender = _Ender()
+        self._reference = weakref.ref(self._ender, self._state.queue.put)
+        _live.add(weakref.ref(self, _live.discard))
+
+    def begin(
+        self,
+        samples: list[int],
+        tasks: NDArray[np.void],
+        images: NDArray[np.uint8],
+        *,
+        exact: bool,
+        refused: bool = False,
+    ) -> list[Future[str | None]]:
+        """Puts rows in line.
+
+        Args:
+            samples: their numbers.
+            tasks: one each.
+            images: where they go.
+            exact: never decode at reduced size.
+            refused: the engine's threads have tried them, and counted them as failed.
+
+        Returns:
+            For each, what will be None, or why it failed.
+        """
+        while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
+            thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        rows = [_Row(sample, tasks[at : at + 1], images, exact, Future()) for at, sample in enumerate(samples)]
+        with self._state.lock:
+            self._state.refused += refused * len(rows)
+        for row in rows:
+            self._state.queue.put(row)
+        return [row.ended for row in rows]
+
+    def counters(self) -> dict[str, Any]:
+        """By the names of Stats."""
+        state = self._state
+        with state.lock:
+            return {
+                "images_converted": state.rows,
+                "images_read": state.rows,
+                "bytes_read": state.bytes,
+                "images_decoded": state.rows,
+                "images_failed": state.failed - state.refused,
+                "convert_s": state.seconds,
+            }
+
+    def waiting(self) -> int:
+        """Rows that no thread has taken."""
+        return self._state.queue.qsize()
+
+    def activities(self) -> list[Activity]:
+        """What each thread is at; those that are idle are left out."""
+        with self._state.lock:
+            busy = list(self._state.busy.values())
+        now = time.monotonic()
+        return [
+            Activity("converting", int(row.task["shard"][0]), int(row.task["offset"][0]), now - since)
+            for since, row in busy
+        ]
+
+    def close(self) -> None:
+        """Ends the threads when they have done the row at hand, and waits for that, 10 s at most."""
+        self._state.queue.put(None)
+        deadline = time.monotonic() + _PATIENCE_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+class _Ender:
+    """Dies with its owner."""
+
+
+_live: set[weakref.ref[Conversions]] = set()
+_process = os.getpid()
+
+
+@atexit.register
+def _close_all() -> None:
+    if os.getpid() != _process:  # a forked child has none of the threads
+        return
+    for reference in list(_live):
+        conversions = reference()
+        if conversions is not None:
+            conversions.close()
+
+
+def cancelled(rows: list[Future[str | None]]) -> None:
+    """Takes back the rows that have not begun, and waits for the others, 10 s at most."""
+    wait_for([row for row in rows if not row.cancel()], _PATIENCE_S)

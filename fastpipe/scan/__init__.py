@@ -1,0 +1,1 @@
+"""Folders of photos and tars as they lie -> an index of them, and JPEGs of what is none: loading without packing."""

@@ -1,0 +1,130 @@
+"""Columns of a source <-> a file in the cache folder, so that the next start reads no header again."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.errors import readable
+from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
+
+_LOG = logging.getLogger("fastpipe")
+_VERSION = 1  # of the file, and of what a scan finds out
+_DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
+_NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
+_told: set[str] = set()
+
+
+def cache_folder() -> Path:
+    """FASTPIPE_CACHE; else fastpipe's folder in XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("FASTPIPE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastpipe"
+
+
+def cache_file(source: str) -> Path:
+    """Where the columns of a source are kept.
+
+    Args:
+        source: absolute path, or pattern.
+    """
+    return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.bin"
+
+
+def load(source: str) -> Columns | None:
+    """The columns of the last scan; None if there are none, or none that can be used."""
+    from fastpipe.packing.picture.versions import versions
+
+    try:
+        data = cache_file(source).read_bytes()
+        if xxhash.xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
+            return None
+        body = io.BytesIO(data[_DIGEST_BYTES:])
+        about = json.loads(_next_array(body).tobytes())
+        if about["version"] != _VERSION or about["source"] != readable(source):
+            return None
+        paths = Texts(_next_array(body).tobytes(), _next_array(body))
+        names = Texts(_next_array(body).tobytes(), _next_array(body))
+        numbers = {name: _next_array(body) for name in _NUMBERS}
+        times = about["archive_times"]
+        columns = Columns(
+            folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
+            classes=about["classes"],
+            archives=None if times is None else [(names[at], size, time) for at, (size, time) in enumerate(times)],
+            paths=paths,
+            reasons={int(number): reason for number, reason in about["reasons"].items()},
+            further=about["further"],
+            **numbers,
+        )
+    except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
+        return None
+    if about["versions"] != versions():  # another Pillow may read what this one did not
+        columns.kinds[columns.kinds != PLAIN] = UNKNOWN
+        columns.reasons = {}
+    return columns
+
+
+def save(source: str, columns: Columns) -> None:
+    """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
+    from fastpipe.packing.picture.versions import versions
+
+    archives = columns.archives
+    names = Texts.of(name for name, _, _ in archives or [])
+    about = {
+        "version": _VERSION,
+        "source": readable(source),
+        "folder": os.fsencode(columns.folder).hex(),
+        "classes": columns.classes,
+        "archive_times": None if archives is None else [times for _, *times in archives],
+        "reasons": columns.reasons,
+        "further": columns.further,
+        "versions": versions(),
+    }
+    body = io.BytesIO()
+    for array in (
+        _as_bytes(json.dumps(about).encode()),
+        *(_as_bytes(columns.paths.data), columns.paths.ends),
+        *(_as_bytes(names.data), names.ends),
+        *(getattr(columns, name) for name in _NUMBERS),
+    ):
+        np.lib.format.write_array(body, array, allow_pickle=False)
+    file = cache_file(source)
+    made = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(prefix=file.stem, dir=file.parent)
+        with os.fdopen(handle, "wb") as out:
+            out.write(xxhash.xxh3_128_digest(body.getbuffer()))
+            out.write(body.getbuffer())
+        os.replace(made, file)
+    except OSError as problem:
+        if made is not None:
+            Path(made).unlink(missing_ok=True)
+        if str(file.parent) not in _told:
+            _told.add(str(file.parent))
+            _LOG.warning(
+                "the scan of %s cannot be kept in %s (%s), so each start scans again; set FASTPIPE_CACHE to a folder "
+                "that can be written",
+                readable(source),
+                file.parent,
+                problem.strerror,
+            )
+
+
+def _as_bytes(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def _next_array(body: io.BytesIO) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.read_array(body, allow_pickle=False)
+    return array

@@ -1,0 +1,120 @@
+"""Files of a source -> width, height and kind of each, from their first bytes, in threads."""
+
+from __future__ import annotations
+
+import errno
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from fastpipe.errors import DatasetError, ImageError, readable
+from fastpipe.format.read_at import read_at
+from fastpipe.native import _engine
+from fastpipe.progress import shown
+from fastpipe.scan.columns import ODD, PLAIN, Columns
+
+_AT_ONCE = 256  # files that a thread takes
+_THREADS = 16  # they wait for the disk
+_START_BYTES = 4096
+_LARGE_BYTES = 16 << 20
+_OF_THE_FILE = {errno.EACCES, errno.EPERM}  # as packing has it: another error is the system's
+
+
+class Scanned(NamedTuple):
+    """How far a scan is.
+
+    Attributes:
+        files, total: read, and to be read.
+    """
+
+    files: int
+    total: int
+
+    @property
+    def bytes(self) -> int:
+        """Files count here: of each only the start is read."""
+        return self.files
+
+    @property
+    def total_bytes(self) -> int:
+        """As `bytes`."""
+        return self.total
+
+
+def read_headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """Fills in width, height and kind of some files.
+
+    Args:
+        columns: of the source; changed in place.
+        numbers: (m,) of the files.
+
+    Raises:
+        DatasetError: the system, not a file, is at fault: an I/O error, too many open files.
+    """
+    parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
+    if not parts:
+        return
+    done = 0
+    threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
+    try:
+        with shown(Console(stderr=True), f"scanning {readable(str(columns.folder))}", _words) as tell:
+            for part in threads.map(lambda part: _read(columns, part), parts):
+                done += len(part)
+                tell(Scanned(done, len(numbers)))
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _words(scan: Scanned) -> str:
+    return f"{scan.files:,} of {scan.total:,} files"
+
+
+def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Different threads fill in different rows."""
+    paths = [columns.file_of(number) for number in numbers.tolist()]
+    headers = _engine.read_headers(paths, columns.offsets[numbers], columns.sizes[numbers])
+    plain = headers["plain"] == 1
+    columns.widths[numbers] = headers["width"]
+    columns.heights[numbers] = headers["height"]
+    columns.kinds[numbers] = np.where(plain, PLAIN, ODD)
+    pixels = headers["width"].astype(np.int64) * headers["height"]
+    closer = np.flatnonzero(~plain | (pixels > _engine.MAX_PIXELS))
+    for place in closer.tolist():
+        number = int(numbers[place])
+        try:
+            columns.widths[number], columns.heights[number] = _look(columns, number, paths[place])
+        except ImageError as problem:
+            columns.reject(number, str(problem))
+        except OSError as problem:
+            if problem.errno not in _OF_THE_FILE:
+                raise DatasetError(
+                    f"cannot read {readable(os.fsdecode(paths[place]))}: {problem.strerror}; check the disk and the "
+                    "limit on open files (ulimit -n)"
+                ) from problem
+            columns.reject(number, f"cannot be read: {problem.strerror}")
+    return numbers
+
+
+def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
+    """Width and height of a file that is no plain JPEG, as `fastpipe pack` would store it.
+
+    Raises:
+        ImageError: pack would refuse it for its header.
+        OSError: it cannot be read.
+    """
+    from fastpipe.packing.picture.convert import EncodeOptions, stored_size
+    from fastpipe.packing.picture.probe import image_format
+
+    size_bytes, offset_bytes = int(columns.sizes[number]), int(columns.offsets[number])
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if size_bytes > _LARGE_BYTES:
+            image_format(read_at(handle, _START_BYTES, offset_bytes))  # a film among the pictures need not be read
+        data = read_at(handle, size_bytes, offset_bytes)
+    finally:
+        os.close(handle)
+    return stored_size(data, EncodeOptions())

@@ -1,0 +1,136 @@
+"""A path or pattern of a user's -> the listing of an unpacked source, or an error if it is none."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastpipe.errors import DatasetError, PackError, readable
+from fastpipe.format.description import is_dataset
+from fastpipe.format.folder import why_no_dataset
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.listing import Listing, put_in_order
+from fastpipe.packing.source.tars import list_archives
+from fastpipe.scan.columns import Archive
+
+_MOST_PATTERNS = 1_000_000
+_MAGIC = re.compile(r"[*?\[{]")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source that is not packed.
+
+    Attributes:
+        name: what the user passed, absolute: a path or a pattern.
+        root: the folder or tar; of a pattern, the folder that all its tars are in.
+        tars: paths of the tars below the root; [""] for the root itself; None: there are none, so files lie there.
+        pattern: the tars are those of a pattern.
+    """
+
+    name: str
+    root: Path
+    tars: list[str] | None
+    pattern: bool = False
+
+    def archives(self) -> list[Archive] | None:
+        """Path, size and time of each tar now.
+
+        Raises:
+            DatasetError: one cannot be looked at.
+        """
+        if self.tars is None:
+            return None
+        found = []
+        for tar in self.tars:
+            path = self.root / tar if tar else self.root
+            try:
+                status = os.stat(path)
+            except OSError as problem:
+                raise DatasetError(f"{readable(str(path))} cannot be read: {problem.strerror}") from problem
+            found.append((tar or self.root.name, status.st_size, status.st_mtime_ns))
+        return found
+
+    def listing(self) -> Listing:
+        """All that is in it, in the order of `fastpipe pack --no-shuffle`.
+
+        Raises:
+            DatasetError: it cannot be listed, or holds nothing of that kind.
+        """
+        try:
+            if not self.pattern:
+                return list_sources(self.root, seed=0, shuffle=False)
+            listing = list_archives(self.root, self.tars or [])
+        except PackError as problem:
+            raise DatasetError(str(problem)) from problem
+        put_in_order(listing.sources, seed=0, shuffle=False)
+        return listing
+
+
+def unpacked_source(path: Path) -> Source | None:
+    """What a path or pattern that a user passed stands for; None: a packed dataset without its dataset.json.
+
+    Raises:
+        DatasetError: there is nothing.
+    """
+    name = os.path.abspath(path)
+    if path.is_dir():
+        if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
+            return None
+        return _folder(Path(name))
+    if path.is_file() and path.suffix.lower() == ".tar":
+        return Source(name, Path(name), [""])
+    if not path.exists() and _MAGIC.search(name):
+        return _pattern(name)
+    raise DatasetError(why_no_dataset(path))
+
+
+def _folder(path: Path) -> Source:
+    try:
+        with os.scandir(path) as entries:
+            listed = list(entries)
+        folders = sorted(entry.name for entry in listed if entry.is_dir())
+        files = sorted(entry.name for entry in listed if not entry.is_dir())
+        packed = [name for name in folders if is_dataset(path / name / DATASET_FILE)]
+    except OSError as problem:
+        raise DatasetError(f"{readable(str(path))} cannot be listed: {problem.strerror}") from problem
+    if packed:
+        raise DatasetError(
+            f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
+            f"{path / packed[0]}"
+        )
+    if not listed:
+        raise DatasetError(
+            f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
+            "folder of images for each class, images without classes, or tars"
+        )
+    tars = [name for name in files if name.lower().endswith(".tar")]
+    return Source(str(path), path, tars if tars and not folders else None)
+
+
+def _pattern(name: str) -> Source:
+    found = sorted({tar for pattern in _expanded(name) for tar in glob.glob(pattern)})
+    tars = [tar for tar in found if tar.lower().endswith(".tar") and os.path.isfile(tar)]
+    if not tars:
+        other = f"; it matches {found[0]}, which is no tar" if found else ""
+        raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
+    root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
+    return Source(name, Path(root), [os.path.relpath(tar, root) for tar in tars], pattern=True)
+
+
+def _expanded(name: str) -> Iterable[str]:
+    """The patterns without braces: train-{000..146}.tar, as WebDataset has them."""
+    if "{" not in name:
+        return [name]
+    from braceexpand import braceexpand
+
+    try:
+        return list(itertools.islice(braceexpand(name), _MOST_PATTERNS))
+    except ValueError:  # braces that do not match
+        return [name]

@@ -1,0 +1,187 @@
+"""What users pass as DATA: packed datasets, folders, tars and patterns; and what is none of these."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cli_run import succeeded
+from pack_sources import jpeg_bytes, write_folder
+from tars import write_tar
+from torch.utils.data import DataLoader
+from unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
+
+import fastpipe
+from fastpipe.errors import DatasetError, SampleError
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data") / "photos"
+    return write_mixed(root, {**odd_pictures(), **bad_files()})
+
+
+@pytest.fixture(scope="module")
+def tars(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return web_tars(tmp_path_factory.mktemp("data") / "tars", tars=3, samples=12)
+
+
+def keys(data: object) -> list[str]:
+    return [key for batch in epoch(data, 5, drop_last=False) for key in batch["key"]]
+
+
+def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every = keys(tars)
+    assert len(every) == 36
+    assert keys(str(tars / "*.tar")) == every
+    assert keys(str(tars / "train-{000..002}.tar")) == every
+    assert keys(str(tars.parent / "*" / "train-00[012].tar")) == every
+    some = keys(str(tars / "train-{000,002}.tar"))
+    assert some == [key for key in every if not key.startswith("train-001")]
+    assert keys(tars / "train-001.tar") == [key.removeprefix("train-001.tar/") for key in every if "-001" in key]
+    monkeypatch.chdir(tars)
+    assert keys("*.tar") == every
+    dataset = fastpipe.Dataset("*.tar")
+    monkeypatch.chdir(tars.parent)
+    assert len(dataset) == len([dataset[number] for number in range(36)])
+
+
+def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(tars, tmp_path / name)
+    found = keys(str(tmp_path / "*" / "*-001.tar"))
+    assert len(found) == 24
+    assert {key.split("/")[0] for key in found} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda root: None, "is not a packed dataset, and it is empty"),
+        (lambda root: (root / WORK_FOLDER).mkdir(), "holds an unfinished pack"),
+        (lambda root: (root / "cat").mkdir(), "has no image that can be loaded"),
+        (lambda root: write_tar(root / "a.tar", {"a.txt": b"x"}), "has no image that can be loaded"),
+        (lambda root: (root / "a.tar").write_bytes(b"x" * 999), "a.tar"),
+        (lambda root: (root / "a.tar.gz").write_bytes(b"x"), "is compressed"),
+        (lambda root: (root / "notes.txt").write_text("text " * 9), "notes.txt: not an image of a known format"),
+        (lambda root: (root / DATASET_FILE).write_text("{"), "is not valid JSON"),
+    ],
+)
+def test_folders_that_are_nothing(tmp_path: Path, made: Any, words: str) -> None:
+    made(tmp_path)
+    for take in (fastpipe.open, fastpipe.loader, fastpipe.Dataset):
+        with pytest.raises(DatasetError, match=words):
+            take(tmp_path)
+
+
+def test_a_damaged_dataset_is_not_taken_for_tars(flat: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(flat, tmp_path / "copy"))
+    (copy / DATASET_FILE).unlink()
+    with pytest.raises(DatasetError, match="holds an unfinished pack"):
+        fastpipe.open(copy)
+    (copy / INDEX_FILE).unlink()
+    (copy / WORK_FOLDER).mkdir()
+    with pytest.raises(DatasetError, match="holds an unfinished pack"):
+        fastpipe.open(copy)
+
+
+def test_a_folder_of_packed_datasets_is_not_taken_for_classes(flat: Path, tmp_path: Path) -> None:
+    shutil.copytree(flat, tmp_path / "train")
+    shutil.copytree(flat, tmp_path / "val")
+    with pytest.raises(
+        DatasetError, match=re.escape(f"holds some: train, val. Pass one of them: {tmp_path / 'train'}")
+    ):
+        fastpipe.open(tmp_path)
+
+
+def test_dataset_json_of_another_program(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "photos")
+    (root / DATASET_FILE).write_text(json.dumps({"name": "photos"}))
+    assert len(fastpipe.open(root)) == 24
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"no\.tar does not exist"):
+        fastpipe.open(tmp_path / "no.tar")
+    with pytest.raises(DatasetError, match=r"matches no tar file\. Expected a pattern of tars"):
+        fastpipe.open(tmp_path / "*.tar")
+    (tmp_path / "x.txt").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"it matches .*x\.txt, which is no tar"):
+        fastpipe.open(str(tmp_path / "*.txt"))
+    with pytest.raises(DatasetError, match=r"x\.txt is a file; expected a folder"):
+        fastpipe.open(tmp_path / "x.txt")
+
+
+def test_a_dataset_gives_the_pictures_of_the_packed_one(photos: Path, tmp_path: Path) -> None:
+    names = ("image", "label", "key")
+    mine, theirs = (fastpipe.Dataset(data, fields=names) for data in (photos, packed(photos, tmp_path / "packed")))
+    assert len(mine) == len(theirs) > 20
+    for one, other in zip(mine, theirs, strict=True):  # type: ignore[call-overload]
+        assert (one["label"], one["key"]) == (other["label"], other["key"])
+        assert torch.equal(one["image"], other["image"]), one["key"]
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_dataset_in_workers(photos: Path, method: str) -> None:
+    dataset = fastpipe.Dataset(photos)
+    here = [(image.sum().item(), label) for image, label in (dataset[number] for number in range(len(dataset)))]
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=method)
+    there = [(image.sum().item(), int(label)) for image, label in loader]
+    assert there == here
+
+
+def test_a_dataset_names_a_damaged_file(photos: Path, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(photos, tmp_path / "photos"))
+    file = root / "ant" / "00.jpg"
+    file.write_bytes(file.read_bytes()[:-300])
+    dataset = fastpipe.Dataset(root)
+    number = keys_of(dataset).index("ant/00.jpg")
+    with pytest.raises(SampleError, match=r"\(ant/00\.jpg\) cannot be decoded: .*truncated"):
+        dataset[number]
+
+
+def keys_of(dataset: fastpipe.Dataset) -> list[str]:
+    named = fastpipe.Dataset(dataset._path, fields=("key",))
+    return [named[number]["key"] for number in range(len(named))]
+
+
+def test_commands(photos: Path, tmp_path: Path) -> None:
+    found = json.loads(succeeded("inspect", photos, "--no-sheet", "--json", "--shuffle"))
+    dataset = fastpipe.open(photos)
+    assert (found["samples"], found["packed"]) == (len(dataset), False)
+    assert 0.5 < found["shuffle"]["epoch"]["class_mix"] < 2
+    told = succeeded("inspect", photos, "--sheet", tmp_path / "sheet.png")
+    assert "not packed" in told
+    assert (tmp_path / "sheet.png").stat().st_size > 1000
+    succeeded("preview", photos, "--out", tmp_path / "preview.png", "--rows", 3)
+    assert (tmp_path / "preview.png").stat().st_size > 1000
+    figures = json.loads(succeeded("bench", photos, "--repeats", 1, "--seconds", 0.2, "--workers", 1, "--json"))
+    assert figures["results"][0]["contender"] == "fastpipe"
+
+
+def test_doctor(photos: Path) -> None:
+    from fastpipe.doctor.dataset_checks import dataset
+
+    checks = {check.name: check for check in dataset(photos)}
+    assert "not packed" in checks["dataset"].found
+    assert "images/s" in checks["decoding"].found
+
+
+def test_several_processes_scan_at_once(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "photos", images=60)
+    (root / "ant" / "odd.jpg").write_bytes(jpeg_bytes())
+    children = [os.fork() for _ in range(3)]
+    if 0 in children:
+        try:
+            os._exit(int(len(fastpipe.open(root)) != 61))
+        finally:
+            os._exit(9)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
+    assert len(fastpipe.open(root)) == 61

@@ -1,0 +1,79 @@
+"""Which bytes are read ahead for unpacked sources, and rows that are filled from memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pack_sources import write_folder
+from unpacked_sources import web_tars
+
+import fastpipe
+from fastpipe import _engine
+from fastpipe.format.index import Index
+from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.crops import Resize
+from fastpipe.plan.order import EpochOrder
+from fastpipe.plan.readahead import RANGE_DTYPE, joined, members
+
+
+def plan_of(index: Index, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
+    return EpochPlan(index, Recipe(batch_size, (8, 8), Resize(), 0.0, shuffle, False, 3), 1)
+
+
+def spans(ranges: np.ndarray) -> list[tuple[int, int, int]]:
+    return [(int(shard), int(start), int(start + size)) for shard, start, size in ranges.tolist()]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("kind", ["folder", "tars"])
+def test_every_sample_is_read_ahead_before_it_is_due(tmp_path: Path, kind: str, shuffle: bool) -> None:
+    source = tmp_path / kind
+    index = fastpipe.open(write_folder(source, images=90) if kind == "folder" else web_tars(source, samples=30))
+    plan, asked = plan_of(index, shuffle=shuffle), []
+    for number in range(len(plan)):
+        batch = plan.batch(number)
+        asked += spans(plan.reads(number, batch, first=number == 0))
+        for record in batch.records:
+            shard, start = int(record["shard"]), int(record["offset"])
+            end = start + int(record["size"])
+            assert any(s == shard and a <= start and end <= b for s, a, b in asked)
+    if kind == "tars":  # neighbours are one range
+        assert len(asked) < len(index)
+
+
+def test_joined_ranges() -> None:
+    rows = [(0, 0, 100), (0, 600, 50), (0, 100_000, 10), (1, 100_020, 5), (1, 100_010, 5)]
+    ranges = np.array(rows, dtype=[(name, RANGE_DTYPE[name]) for name in RANGE_DTYPE.names or ()])
+    assert spans(joined(ranges)) == [(0, 0, 650), (0, 100_000, 100_010), (1, 100_020, 100_025), (1, 100_010, 100_015)]
+    assert len(joined(ranges[:0])) == 0
+
+
+def test_members_of_runs() -> None:
+    assert members(np.array([(5, 8), (2, 2), (1, 3)])).tolist() == [5, 6, 7, 1, 2]
+    assert members(np.empty((0, 2), dtype=np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("samples", [1, 2, 31, 32, 33, 1000])
+def test_chunks_of_one_sample_are_a_permutation(samples: int) -> None:
+    orders = [EpochOrder(samples, 1, seed=1, epoch=epoch, shuffle=True) for epoch in range(2)]
+    one, other = (order.take(0, samples).tolist() for order in orders)
+    assert sorted(one) == sorted(other) == list(range(samples))
+    assert one != other or samples < 3
+    assert orders[0].take(samples // 3, samples).tolist() == one[samples // 3 :]
+
+
+def test_a_row_from_memory_is_the_row_of_the_engine(tmp_path: Path) -> None:
+    index = fastpipe.open(write_folder(tmp_path / "photos", images=6))
+    with fastpipe.loader(index.path, 6, train=False, size=20, shuffle=False) as loader:
+        (batch,) = [images.permute(0, 2, 3, 1).numpy().copy() for images, _ in loader]
+        plan = loader.look.recipe
+    from fastpipe.engine.engine import _tasks
+
+    tasks = _tasks(EpochPlan(index, plan, 0).batch(0), None)
+    images = np.zeros((6, 20, 20, 3), dtype=np.uint8)
+    for row in range(6):
+        with open(index.where(row)[0], "rb") as file:
+            assert _engine.fill_rows([file.read()], tasks[row : row + 1], images, True) == []
+    np.testing.assert_array_equal(images, batch)

@@ -1,0 +1,185 @@
+"""A second start reads no header again, unless a file is new or another now; and what the cache may be like."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+from numpy.typing import NDArray
+from pack_sources import jpeg_bytes, saved, write_folder
+from rich.console import Console
+from tars import write_tar
+from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
+
+import fastpipe
+from fastpipe.scan import cache, headers
+from fastpipe.scan.columns import Columns
+
+Reads = list[list[str]]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
+    """The paths whose headers were read, a list a scan; with a cache folder of the test's own."""
+    seen: Reads = []
+    real: Callable[[Columns, NDArray[np.int64]], None] = headers.read_headers
+
+    def noted(columns: Columns, numbers: NDArray[np.int64]) -> None:
+        seen.append([columns.paths[number] for number in numbers.tolist()])
+        real(columns, numbers)
+
+    monkeypatch.setattr(headers, "read_headers", noted)
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
+    return seen
+
+
+def test_the_second_start_reads_no_header(tmp_path: Path, reads: Reads) -> None:
+    root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
+    first = epoch(root)
+    before = fastpipe.open(root)
+    assert len(reads) == 1
+    assert len(reads[0]) == 14 + len(odd_pictures()) + len(bad_files())
+    after = fastpipe.open(root)
+    assert len(reads) == 1
+    assert after.fingerprint == before.fingerprint
+    assert after.records.tobytes() == before.records.tobytes()
+    assert after.counts == before.counts
+    assert_same_epochs(epoch(root), first)
+    assert len(reads) == 1
+
+
+def test_only_changed_and_new_files_are_read(tmp_path: Path, reads: Reads) -> None:
+    root = write_folder(tmp_path / "photos")
+    before = fastpipe.open(root)
+    other = jpeg_bytes((200, 100))
+    (root / "bee" / "01.jpg").write_bytes(other)  # of another size
+    same = root / "cow" / "02.jpg"
+    times = same.stat()
+    os.utime(same, ns=(times.st_atime_ns, times.st_mtime_ns + 1_000))  # written again, perhaps
+    (root / "cow" / "new.png").write_bytes(saved("PNG", size=(31, 32)))
+    (root / "ant" / "03.jpg").unlink()
+    after = fastpipe.open(root)
+    assert reads[1:] == [["bee/01.jpg", "cow/02.jpg", "cow/new.png"]]
+    assert len(after) == len(before)
+    assert after.fingerprint != before.fingerprint
+    paths = after.paths_of(np.arange(len(after)))
+    assert paths is not None
+    sizes = dict(zip(paths, after.records[["width", "height"]].tolist(), strict=True))
+    assert (sizes["bee/01.jpg"], sizes["cow/new.png"]) == ((200, 100), (31, 32))
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_a_class_that_comes_first_moves_the_others(tmp_path: Path, reads: Reads) -> None:
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+    (root / "aardvark").mkdir()
+    (root / "aardvark" / "0.jpg").write_bytes(jpeg_bytes())
+    after = fastpipe.open(root)
+    assert reads[1:] == [["aardvark/0.jpg"]]
+    assert after.classes == ["aardvark", "ant", "bee", "cow"]
+    assert after.class_counts == [1, 8, 8, 8]
+
+
+def test_tars_are_walked_again_only_if_one_has_changed(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = web_tars(tmp_path / "tars", tars=2, samples=10)
+    before = fastpipe.open(folder)
+    walked: list[object] = []
+    from fastpipe.scan.source import Source
+
+    real = Source.listing
+    monkeypatch.setattr(Source, "listing", lambda self: walked.append(self) or real(self))
+    assert fastpipe.open(folder).fingerprint == before.fingerprint
+    assert (walked, len(reads)) == ([], 1)
+    write_tar(folder / "train-001.tar", {"a.jpg": jpeg_bytes(), "a.cls": b"2"})
+    after = fastpipe.open(folder)
+    assert (len(walked), len(after)) == (1, 11)
+    assert reads[1:] == [["train-001.tar/a.jpg"]]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "empty", "garbage"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str) -> None:
+    root = write_folder(tmp_path / "photos")
+    before = fastpipe.open(root)
+    file = cache.cache_file(str(root))
+    data = file.read_bytes()
+    file.write_bytes({"cut": data[: len(data) // 2], "other": data[:200] + bytes(300) + data[500:]}.get(damage, b""))
+    if damage == "garbage":
+        file.write_bytes(xxhash.xxh3_128_digest(data) + data)  # an array of bytes that is none
+    assert fastpipe.open(root).records.tobytes() == before.records.tobytes()
+    assert len(reads) == 2
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_another_pillow_looks_again_at_what_is_no_jpeg(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
+    before = fastpipe.open(root)
+    monkeypatch.setattr("fastpipe.packing.picture.versions.versions", lambda: {"pillow": "other"})
+    after = fastpipe.open(root)
+    assert len(reads[1]) == before.counts["converted"] + before.counts["rejected"]
+    assert after.fingerprint == before.fingerprint
+    assert len(reads) == 2
+    fastpipe.open(root)
+    assert len(reads) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(
+    tmp_path: Path, reads: Reads, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "file"))
+    root = write_folder(tmp_path / "photos")
+    with caplog.at_level(logging.WARNING):
+        first, second = fastpipe.open(root), fastpipe.open(root)
+    assert first.records.tobytes() == second.records.tobytes()
+    assert len(reads) == 2
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert f"the scan of {root} cannot be kept in {tmp_path / 'file'}" in told
+    assert "set FASTPIPE_CACHE" in told
+
+
+def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "own"))
+    assert cache.cache_folder() == tmp_path / "own"
+    monkeypatch.delenv("FASTPIPE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_folder() == tmp_path / "xdg" / "fastpipe"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache.cache_folder() == tmp_path / ".cache" / "fastpipe"
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+    assert [path.name for path in (tmp_path / ".cache" / "fastpipe").iterdir()] == [cache.cache_file(str(root)).name]
+
+
+def test_two_sources_have_caches_of_their_own(tmp_path: Path, reads: Reads) -> None:
+    one = write_folder(tmp_path / "one")
+    two = Path(shutil.copytree(one, tmp_path / "two"))
+    # A copy has the same samples: an epoch that began on the one can go on with the other.
+    assert fastpipe.open(one).fingerprint == fastpipe.open(two).fingerprint
+    fastpipe.open(one)
+    assert len(reads) == 2
+
+
+def test_a_scan_shows_how_far_it_is(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(headers, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
+    root = write_folder(tmp_path / "photos", images=600)
+    fastpipe.open(root)
+    assert f"scanning {root}" in out.getvalue()
+    assert "600 of 600 files" in out.getvalue()
+    shown = len(out.getvalue())
+    fastpipe.open(root)  # which has nothing to scan
+    assert len(out.getvalue()) == shown

@@ -1,0 +1,245 @@
+"""Batches of what is not packed: the same as of the packed dataset, for every kind of file and source."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tars import tar_of_folder
+from unpacked_sources import (
+    assert_same_epochs,
+    bad_files,
+    epoch,
+    odd_pictures,
+    packed,
+    plain_pictures,
+    web_tars,
+    write_mixed,
+)
+
+import fastpipe
+from fastpipe.errors import ConfigError, SampleError
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every kind of file, and what packing makes of it beside it."""
+    root = tmp_path_factory.mktemp("mixed") / "photos"
+    write_mixed(root, {**plain_pictures(), **odd_pictures(), **bad_files()})
+    packed(root, root.parent / "packed")
+    return root
+
+
+def test_each_kind_of_file_gives_the_rows_of_the_packed_dataset(mixed: Path) -> None:
+    dataset = fastpipe.open(mixed)
+    assert (dataset.packed, dataset.counts["rejected"]) == (False, len(bad_files()))
+    assert len(dataset) == 14 + len(plain_pictures()) + len(odd_pictures())
+    assert_same_epochs(epoch(mixed), epoch(mixed.parent / "packed"))
+
+
+def test_the_usual_kinds_are_not_converted_and_the_others_are_counted(mixed: Path) -> None:
+    assert fastpipe.open(mixed).counts["converted"] == len(odd_pictures()) - 1
+    with fastpipe.loader(mixed, 8, train=False, size=32, num_workers=2) as loader:
+        for _ in range(2):
+            for _ in loader:
+                pass
+            stats = loader.stats()
+            assert stats.images_failed == 0
+        # LATE is one of them; and batches of the next epoch are made in advance.
+        assert 2 * len(odd_pictures()) <= stats.images_converted <= 3 * len(odd_pictures())
+        assert stats.samples == 2 * len(loader.dataset) <= stats.images_decoded
+        assert stats.convert_s > 0
+
+
+@pytest.mark.parametrize("kind", ["flat folder", "tar", "folder of tars", "web tars", "packed shards"])
+def test_each_kind_of_source(mixed: Path, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "photos"
+    if kind == "flat folder":
+        shutil.copytree(mixed / "ant", source)
+    elif kind == "tar":
+        source = tar_of_folder(mixed, tmp_path / "photos.tar", "photos")
+    elif kind == "folder of tars":
+        source.mkdir()
+        for name in ("ant", "bee"):
+            tar_of_folder(mixed / name, source / f"{name}.tar", name)
+    elif kind == "web tars":
+        web_tars(source)
+    else:
+        source.mkdir()
+        for shard in (mixed.parent / "packed").glob("*.tar"):
+            shutil.copy(shard, source)
+    assert_same_epochs(epoch(source), epoch(packed(source, tmp_path / "packed")))
+
+
+def test_batches_depend_on_neither_threads_nor_prefetching(mixed: Path) -> None:
+    assert_same_epochs(epoch(mixed, num_workers=1, prefetch_factor=1), epoch(mixed, num_workers=4, prefetch_factor=5))
+
+
+def test_reduced_decodes_are_those_of_the_packed_dataset(mixed: Path) -> None:
+    assert_same_epochs(epoch(mixed, size=12), epoch(mixed.parent / "packed", size=12))
+
+
+def mean_classes(source: Path, **options: object) -> float:
+    """How many classes a batch of 32 has, in the mean of two epochs."""
+    with fastpipe.loader(source, 32, size=8, num_workers=2, **options) as loader:  # type: ignore[arg-type]
+        counts = [len(labels.unique()) for _ in range(2) for _, labels in loader]
+    return float(np.mean(counts))
+
+
+def sorted_folder(root: Path, source: Path) -> Path:
+    """1,600 pictures in 40 classes."""
+    picture = next(source.rglob("00.jpg")).read_bytes()
+    for name in range(40):
+        (root / f"class-{name:02d}").mkdir(parents=True)
+        for number in range(40):
+            (root / f"class-{name:02d}" / f"{number}.jpg").write_bytes(picture)
+    return root
+
+
+def test_shuffled_batches_of_a_sorted_folder_have_many_classes(tmp_path: Path, mixed: Path) -> None:
+    root = sorted_folder(tmp_path / "photos", mixed)
+    expected = 40 * (1 - (39 / 40) ** 32)  # 22.2
+    assert abs(mean_classes(root) - expected) < 1
+    assert mean_classes(root, train=False) < 2
+    # Each rank of two nodes has a part of the dataset: a fair mix of the classes, too.
+    with fastpipe.loader(root, 32, size=8, rank=1, world_size=2, partition="node", canonical_nodes=2) as loader:
+        labels = torch.cat([labels for _, labels in loader])
+    assert len(labels) == 800
+    assert len(labels.unique()) == 40
+
+
+def test_tars_sorted_by_class_are_mixed_as_a_whole_and_others_read_in_chunks(tmp_path: Path) -> None:
+    in_order = web_tars(tmp_path / "sorted", tars=4, samples=150, classes=30, in_order=True)
+    mixed = web_tars(tmp_path / "mixed", tars=4, samples=150, classes=30)
+    assert fastpipe.open(in_order).scattered
+    assert not fastpipe.open(mixed).scattered
+    expected = 30 * (1 - (29 / 30) ** 32)  # 19.9
+    assert abs(mean_classes(in_order) - expected) < 1.5
+    assert mean_classes(mixed) > expected - 1.5
+
+
+def test_an_epoch_has_each_sample_once_and_the_next_another_order(mixed: Path, tmp_path: Path) -> None:
+    for source in (mixed, web_tars(tmp_path / "tars")):
+        with fastpipe.loader(source, 8, size=8, drop_last=False, fields=("image", "id")) as loader:
+            first, second = (torch.cat([batch["id"] for batch in loader]).tolist() for _ in range(2))
+            assert first != second
+            assert sorted(first) == sorted(second) == list(range(len(loader.dataset)))
+
+
+def test_resuming_goes_on_with_the_same_batches(mixed: Path) -> None:
+    def opened() -> fastpipe.Loader:
+        return fastpipe.loader(mixed, 4, size=24, seed=5, num_workers=2)
+
+    with opened() as loader:
+        whole = [(images.clone(), labels) for images, labels in loader]
+    with opened() as loader:
+        for number, _ in enumerate(loader):
+            if number == 2:
+                state = loader.state_dict()
+                break
+    with opened() as loader:
+        loader.load_state_dict(state)
+        rest = list(loader)
+    assert len(rest) == len(whole) - 3
+    for (images, labels), (expected, expected_labels) in zip(rest, whole[3:], strict=True):
+        assert torch.equal(images, expected)
+        assert torch.equal(labels, expected_labels)
+    with (
+        fastpipe.loader(mixed.parent / "packed", 4, size=24, seed=5) as other,
+        pytest.raises(ConfigError, match="belongs to dataset 'unpacked-"),
+    ):
+        other.load_state_dict(state)
+
+
+def test_ranks_share_an_epoch(mixed: Path) -> None:
+    seen: list[int] = []
+    for rank in range(3):
+        with fastpipe.loader(
+            mixed, 2, size=8, rank=rank, world_size=3, train=False, fields=("image", "id", "valid")
+        ) as one:
+            seen += [int(number) for batch in one for number in batch["id"][batch["valid"]]]
+    assert sorted(seen) == list(range(len(fastpipe.open(mixed))))
+
+
+def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(mixed, tmp_path / "photos")
+    photo, picture = root / "bee" / "01.jpg", next(root.rglob("picture.png"))
+    data = photo.read_bytes()
+    photo.write_bytes(data[:-200])
+    samples = len(fastpipe.open(mixed))
+    with pytest.raises(SampleError, match=r"\(bee/01\.jpg\) cannot be decoded: .*truncated") as caught:
+        epoch(root, crop=fastpipe.Resize())
+    assert caught.value.shard == str(photo)
+    assert (caught.value.key, caught.value.offset) == ("bee/01.jpg", 0)
+    assert f"at byte 0 of {photo}" in str(caught.value)
+    assert "on_error='replace'" in str(caught.value)
+    with fastpipe.loader(root, 8, train=False, crop=fastpipe.Resize(), size=8, on_error="replace") as loader:
+        assert sum(len(labels) for _, labels in loader) == samples
+        assert (loader.stats().replaced, loader.stats().images_failed) == (1, 1)
+    # What is converted: a PNG whose pixels end early, behind a sound header.
+    photo.write_bytes(data)
+    png = bytearray(picture.read_bytes())
+    png[-40] ^= 0xFF
+    with fastpipe.loader(root, 8, train=False, crop=fastpipe.Resize(), size=8) as loader:
+        times = picture.stat()
+        picture.write_bytes(png)
+        os.utime(picture, ns=(times.st_atime_ns, times.st_mtime_ns))
+        with pytest.raises(SampleError, match=r"/picture\.png\) cannot be decoded: damaged PNG"):
+            list(loader)
+
+
+@pytest.mark.parametrize("name", ["00.jpg", "picture.png"])
+@pytest.mark.parametrize("change", ["size", "time", "gone"])
+def test_a_file_that_changes_after_the_scan_is_refused(mixed: Path, tmp_path: Path, name: str, change: str) -> None:
+    root = shutil.copytree(mixed, tmp_path / "photos")
+    file = next(root.rglob(name))
+    with fastpipe.loader(root, 8, train=False, size=8) as loader:
+        if change == "size":
+            file.write_bytes(file.read_bytes() + b"x")
+        elif change == "time":
+            file.write_bytes(file.read_bytes())
+        else:
+            file.unlink()
+        words = (
+            "cannot be (opened|read): No such file" if change == "gone" else "the file has changed since it was scanned"
+        )
+        with pytest.raises(SampleError, match=rf"/{name}\) cannot be decoded: .*{words}") as caught:
+            list(loader)
+        assert ("make the loader again" in str(caught.value)) == (change != "gone")
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path, mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathlib import Path as Folder
+
+    root = sorted_folder(tmp_path / "photos", mixed)
+    monkeypatch.setattr("fastpipe.engine.engine.most_open_shards", lambda: 20)
+    before = len(list(Folder("/proc/self/fd").iterdir()))
+    with fastpipe.loader(root, 64, size=8, num_workers=4) as loader:
+        most = max(len(list(Folder("/proc/self/fd").iterdir())) for _ in loader)
+        assert most - before <= 20 + 4 + 1 + 4  # the cache, what threads and the hints hold, and some of others
+        # Once for the hint, and once for the read where the hint was too early.
+        assert loader.stats().shards_opened <= 2 * 1600 + 100
+
+
+def test_what_does_not_work_says_so(mixed: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"verify=True .* is not packed"):
+        fastpipe.loader(mixed, 4, verify=True)
+    with pytest.raises(ConfigError, match=r"got 'txt'\. It is not packed: `fastpipe pack` keeps captions"):
+        fastpipe.loader(web_tars(tmp_path / "tars"), 4, fields=("image", "txt"))
+
+
+def test_the_log_says_once_what_packing_gains(mixed: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = shutil.copytree(mixed, tmp_path / "photos")
+    (root / "ant" / "new.jpg").write_bytes((root / "ant" / "00.jpg").read_bytes())
+    for _ in range(2):
+        fastpipe.loader(root, 4).close()
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert f"{len(bad_files())} files are left out" in told[0]
+    assert "/cut.jpg: truncated JPEG" in told[0]
+    assert f"{root} is not packed: its {len(fastpipe.open(root))} images are read where they lie" in told[1]
+    assert "converted again in each epoch" in told[1]
