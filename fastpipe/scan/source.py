@@ -16,6 +16,8 @@ from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, put_in_order
+from fastpipe.packing.source.options import SourceOptions
+from fastpipe.packing.source.recognise import SUFFIXES, recognise
 from fastpipe.packing.source.tars import list_archives
 from fastpipe.scan.columns import Archive
 
@@ -65,6 +67,7 @@ class Source:
         """
         try:
             if not self.pattern:
+                _refuse_others(self.root, recognise(self.root, SourceOptions()).format)
                 return list_sources(self.root, seed=0, shuffle=False)
             listing = list_archives(self.root, self.tars or [])
         except PackError as problem:
@@ -86,9 +89,21 @@ def unpacked_source(path: Path) -> Source | None:
         return _folder(Path(name))
     if path.is_file() and path.suffix.lower() == ".tar":
         return Source(name, Path(name), [""])
+    if path.is_file() and path.suffix.lower() in SUFFIXES:
+        _refuse_others(path, SUFFIXES[path.suffix.lower()])
     if not path.exists() and _MAGIC.search(name):
         return _pattern(name)
     raise DatasetError(why_no_dataset(path))
+
+
+def _refuse_others(path: Path, form: str) -> None:
+    """Raises DatasetError for what only packing reads."""
+    if form not in ("imagefolder", "webdataset"):
+        name = readable(str(path))
+        raise DatasetError(
+            f"{name} is a source of the format {form}, which has to be packed first: fastpipe pack {name} DST, then "
+            "pass DST. Without packing, a loader reads folders of images and tars"
+        )
 
 
 def _folder(path: Path) -> Source:

@@ -107,6 +107,25 @@ def test_dataset_json_of_another_program(tmp_path: Path) -> None:
     assert len(fastpipe.open(root)) == 24
 
 
+def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
+    photos = write_folder(tmp_path / "photos", images=3)
+    (photos / "metadata.csv").write_text("file_name\nclass-0/0.jpg\n")
+    (tmp_path / "coco" / "annotations").mkdir(parents=True)
+    (tmp_path / "coco" / "annotations" / "instances_val.json").write_text('{"images": [], "annotations": []}')
+    (tmp_path / "tables").mkdir()
+    for path in (tmp_path / "a.csv", tmp_path / "a.parquet", tmp_path / "tables" / "a.parquet"):
+        path.write_text("path\n")
+    for data, form in (
+        (photos, "metadata"),
+        (tmp_path / "coco", "coco"),
+        (tmp_path / "tables", "parquet"),
+        (tmp_path / "a.csv", "csv"),
+        (tmp_path / "a.parquet", "parquet"),
+    ):
+        with pytest.raises(DatasetError, match=f"of the format {form}, which has to be packed first: fastpipe pack"):
+            fastpipe.loader(data)
+
+
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"no\.tar does not exist"):
         fastpipe.open(tmp_path / "no.tar")
