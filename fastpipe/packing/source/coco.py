@@ -9,6 +9,7 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,17 @@ def list_coco(paths: Sequence[Path], how: SourceOptions, image_roots: Sequence[P
     Raises:
         PackError: a file is damaged, or two do not agree, or it is not certain where the images are.
     """
+    how = replace(how, fields=how.fields and tuple(map(_by_entry, how.fields)))
     columns = [*_OWN, *_BESIDE] if how.fields is None else [field.column for field in how.fields]
     annotated = read_annotations(paths, [*columns, "category_id", "iscrowd", "segmentation" if _draws(how) else "id"])
     fields = _fields(annotated, how)
     root = _image_root(annotated, image_roots) if how.image_root is None else Path(how.image_root)
     return list_rows(root, _rows(annotated, fields), [field for field, _ in fields])
+
+
+def _by_entry(field: FieldColumn) -> FieldColumn:
+    """The same with the entry of COCO for what is called as the field that is made of it: boxes for bbox."""
+    return field._replace(column=next((entry for entry, own in _OWN.items() if own[0] == field.column), field.column))
 
 
 def _draws(how: SourceOptions) -> bool:

@@ -215,7 +215,7 @@ def test_an_object_with_a_caption_is_an_object(coco: Path, tmp_path: Path) -> No
     for note in content["annotations"]:
         note["caption"] = f"object {note['id']}"
     file = write(coco / "annotations/instances_val2017.json", content)
-    fastpipe.pack(file, tmp_path / "packed", fields=["ids=id", "captions=caption"])
+    fastpipe.pack(file, tmp_path / "packed", fields=["ids=id", "captions"])
     for ids, texts in by_path(tmp_path / "packed", "ids", "captions").values():
         assert texts == [f"object {number}" for number in ids]
     assert sum(len(ids) for ids, _ in by_path(tmp_path / "packed", "ids", "captions").values()) == 18
