@@ -25,7 +25,7 @@ from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
-# file system answers.
+# file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
 _PATIENCE_S = 10.0
 _CLOSED = "this loader is closed; create a new loader with fastpipe.loader(...)"
 
@@ -74,11 +74,11 @@ class Job:
         """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
         return self._job.wait(timeout_s)
 
-    def cancel(self) -> None:
+    def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
         system holds a read for ever. The memory of those that are held is never used again.
         """
-        self._job.cancel(_PATIENCE_S)
+        self._job.cancel(patience_s)
 
     def errors(self) -> list[tuple[int, str]]:
         """(position in the plan, reason) of each row that failed, in the order of the plan."""
@@ -321,11 +321,11 @@ class Engine:
         converting = [] if self._conversions is None else self._conversions.activities()
         return [Activity(*each) for each in self._engine.activities()] + converting
 
-    def close(self) -> None:
+    def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
         forked child, where it does nothing.
         """
-        self._engine.close(_PATIENCE_S)
+        self._engine.close(patience_s)
         if self._conversions is not None and not self.is_foreign():
             self._conversions.close()
 

@@ -163,8 +163,10 @@ def _read_field(name: str, entry: Any) -> Field:
         numbers[_NUMBERS[kind]] = count(entry[_NUMBERS[kind]])
     names = entry.get("names", [])
     expected = numbers.get("classes", numbers.get("points"))
-    if not isinstance(names, list) or (names and kind not in ("classes", *NAMED_KINDS)):
-        raise ValueError(f"field {name}: expected no names, got {names!r:.60}")
+    if not isinstance(names, list):
+        raise TypeError(f"field {name}: expected a list of names, got {names!r:.60}")
+    if names and kind not in ("classes", *NAMED_KINDS):
+        raise ValueError(f"field {name}: expected no names for the kind {kind}, got {names!r:.60}")
     if names and expected not in (None, 0, len(names)):
         raise ValueError(f"field {name}: expected {expected} names, got {len(names)}")
     labelled = entry["labelled"] if kind == "boxes" else False

@@ -62,11 +62,11 @@ def open_data(data: object, *, max_pixels: int | None = None, fingerprint: str |
 
 
 def _another_programs(file: Path) -> bool:
-    from fastpipe.format.description import is_foreign  # a loader of a packed dataset needs no xxhash
-
     try:
+        from fastpipe.format.description import is_foreign  # a loader of a packed dataset needs no xxhash
+
         return is_foreign(file)
-    except MemoryError:  # which may be why the dataset could not be opened
+    except (MemoryError, OSError, ImportError):  # too little memory, or no more open files: so it was not opened
         return False
 
 
