@@ -11,6 +11,7 @@ TASK_DTYPE: np.dtype[np.void]
 RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
 OUT_OF_MEMORY: str
+HASH_MISMATCH: str
 TOO_MANY_SCANS: str
 LIBJPEG_TURBO_VERSION: str
 LIBDEFLATE_VERSION: str

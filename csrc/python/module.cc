@@ -21,6 +21,7 @@ PYBIND11_MODULE(_engine, m) {
   BaselineDecoder::available();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
+  m.attr("HASH_MISMATCH") = words(Code::hash_mismatch);
   m.attr("TOO_MANY_SCANS") = words(Code::too_many_scans);
   m.attr("LIBJPEG_TURBO_VERSION") = std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
   m.attr("LIBDEFLATE_VERSION") = LIBDEFLATE_VERSION_STRING;

@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.engine.fetched_job import FetchedJob
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -18,6 +19,8 @@ from fastpipe.format.fields import NO_IMAGE, PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.remote.dataset import RemoteIndex
+from fastpipe.remote.reader import Reader, Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers.
@@ -106,9 +109,13 @@ class Engine:
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
         self._verify = verify
         self.num_workers = num_workers
-        # Absolute: shards are opened when they are needed, and programs change their folder.
-        folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        folder = os.path.join(os.fsencode(index.folder), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
+        self._reader: Reader | None = None
+        if isinstance(index, RemoteIndex):
+            self._reader = index.reader()
+            shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
+            self._verify = True  # what lies in a cache may have been changed since it came
         try:
             self._engine = _engine.Engine(shards, num_workers, most_open_shards())
         except (RuntimeError, MemoryError) as problem:
@@ -120,6 +127,8 @@ class Engine:
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
         # and by _close_all; see Note [callbacks] in slots.py.
         _live.add(weakref.ref(self._engine, _live.discard))
+        if self._reader is not None:
+            self._reader.begin(self._engine)
 
     def submit(
         self,
@@ -128,7 +137,7 @@ class Engine:
         *,
         exact: bool,
         rows: NDArray[np.int64] | None = None,
-    ) -> Job:
+    ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
@@ -137,7 +146,7 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
-        return self._begin(_tasks(plan, rows), images, exact=exact)
+        return self._begin(plan, _tasks(plan, rows), images, exact=exact)
 
     def submit_field(
         self,
@@ -147,7 +156,7 @@ class Engine:
         *,
         exact: bool = True,
         rows: NDArray[np.int64] | None = None,
-    ) -> Job:
+    ) -> Job | FetchedJob:
         """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
 
         Masks are resized by nearest neighbour, so that no id is made up. A second picture is resized as the first one
@@ -167,16 +176,41 @@ class Engine:
         tasks["png"] = records["format"] == PNG
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
-        return self._begin(tasks[there], out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
+        return self._begin(plan, tasks, out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
 
     def _begin(
         self,
+        plan: BatchPlan,
         tasks: NDArray[np.void],
         out: NDArray[np.uint8] | NDArray[np.int32],
         *,
         exact: bool,
         masks: bool = False,
         positions: NDArray[np.intp] | None = None,
+    ) -> Job | FetchedJob:
+        """The tasks of some positions of a plan; None: of all."""
+        if self._reader is None:
+            return self._started(
+                tasks if positions is None else tasks[positions], out, positions, exact=exact, masks=masks
+            )
+        self.check_usable()
+
+        def begin(chosen: NDArray[np.intp], where: Where) -> Job:
+            return self._started(_moved(tasks[chosen], where), out, None, exact=exact, masks=masks)
+
+        chosen = np.arange(len(tasks)) if positions is None else positions
+        return FetchedJob(
+            self._reader, plan.samples, chosen, begin, damaged=_engine.HASH_MISMATCH, last=positions is None
+        )
+
+    def _started(
+        self,
+        tasks: NDArray[np.void],
+        out: NDArray[np.uint8] | NDArray[np.int32],
+        positions: NDArray[np.intp] | None,
+        *,
+        exact: bool,
+        masks: bool,
     ) -> Job:
         self.check_usable()
         try:
@@ -207,22 +241,58 @@ class Engine:
             native[name] = ranges[name]
         self._engine.read_ahead(native, restart)
 
+    @property
+    def fetches(self) -> bool:
+        """Whether the shards come over the network: then `fetch_ahead` has to be told what is needed."""
+        return self._reader is not None
+
+    def restart_fetching(self, ranks: int) -> None:
+        """Drops what was to be fetched and has not begun: another plan follows, that `ranks` processes share."""
+        if self._reader is not None:
+            self._reader.restart(ranks)
+
+    def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
+        """Has samples fetched that batches to come need, in their order. Never waits.
+
+        Args:
+            samples: (n,) their numbers; neighbours in a shard lie beside each other.
+        """
+        if self._reader is not None:
+            self._reader.ahead(samples)
+
     def counters(self) -> dict[str, Any]:
         """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
-        return self._engine.counters() if not self.is_foreign() else {}
+        if self.is_foreign():
+            return {}
+        return {**self._engine.counters(), **(self._reader.counters() if self._reader is not None else {})}
 
     def levels(self) -> dict[str, int]:
         """What is waiting where at the moment, by the names of Stats."""
-        return self._engine.levels() if not self.is_foreign() else {}
+        if self.is_foreign():
+            return {}
+        return {**self._engine.levels(), **(self._reader.levels() if self._reader is not None else {})}
 
     def activities(self) -> list[Activity]:
         """What each thread is at."""
-        return [Activity(*each) for each in self._engine.activities()] if not self.is_foreign() else []
+        if self.is_foreign():
+            return []
+        found = [Activity(*each) for each in self._engine.activities()]
+        if self._reader is None:
+            return found
+        for number, each in enumerate(found):
+            shard, offset = self._reader.origin(each.shard, each.offset)
+            found[number] = replace(each, shard=shard, offset=offset)
+        oldest = self._reader.oldest()
+        if oldest is not None:
+            found.append(Activity("fetching", *oldest, note=self._reader.last_trouble))
+        return found
 
     def close(self) -> None:
         """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
         forked child, where it does nothing.
         """
+        if self._reader is not None:
+            self._reader.close()
         self._engine.close(_PATIENCE_S)
 
     def is_foreign(self) -> bool:
@@ -259,4 +329,11 @@ def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips
     tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks
+
+
+def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:
+    """Tasks whose bytes are elsewhere than in the shards."""
+    tasks["shard"] = where.shard
+    tasks["offset"] += where.shift.astype(np.uint64)
     return tasks

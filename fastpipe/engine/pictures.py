@@ -28,7 +28,7 @@ class Pictures:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._folder = os.path.join(os.fsencode(os.path.abspath(index.path)), b"")
+        self._folder = os.path.join(os.fsencode(index.folder), b"")
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
         self._records = index.open_records()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -13,7 +14,6 @@ from fastpipe.checks import choice, flag, positive, whole
 from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
@@ -23,6 +23,8 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
+from fastpipe.remote.dataset import open_anywhere
+from fastpipe.remote.options import remote_options
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
@@ -57,12 +59,17 @@ def loader(
     partition: str = "sample",
     canonical_nodes: int | None = None,
     stall_timeout: float = 60.0,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = "200GB",
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = 20.0,
     **unknown: object,
 ) -> Loader:
     """Opens a packed dataset for training or evaluation.
 
     Args:
-        data: the folder that `fastpipe pack` wrote.
+        data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
+            hf://datasets/ORG/NAME/FOLDER.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
@@ -112,6 +119,15 @@ def loader(
             global batches on any number of nodes that divides it. None: the number of nodes.
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
+        cache_dir: for a URL: the folder, on a disk of this machine, that keeps what has been fetched. All processes of
+            the machine share it. None: fastpipe/shards in $XDG_CACHE_HOME, or in ~/.cache.
+        cache_limit: for a URL: the most that the folder may take on the disk, in bytes or as text: "200GB". If the
+            dataset is larger, a part of it stays in the cache, and the rest is fetched in each epoch. 0: no shard is
+            kept.
+        storage_options: for a URL: options of obstore's store: {"region": "eu-west-1"}, {"skip_signature": True} for a
+            public bucket, {"endpoint": "https://..."}. None: as the cloud's own tools find them.
+        read_timeout: for a URL: seconds without a byte after which a request is made again. After 9 times as long
+            without success the loader raises a DatasetError.
 
     Returns:
         A Loader: iterate over it to get (images, labels), or a dict of the fields.
@@ -139,7 +155,12 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    index = Index(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    index = open_anywhere(
+        data,
+        max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
+        remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
+        fields=fields if isinstance(fields, (tuple, list)) else (),
+    )
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(

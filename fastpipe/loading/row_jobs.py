@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 from fastpipe.engine.engine import Job
+from fastpipe.engine.fetched_job import FetchedJob
 
 
 class RowJobs:
     """Jobs of the same rows. Like a Job."""
 
-    def __init__(self, jobs: list[Job]) -> None:
+    def __init__(self, jobs: list[Job | FetchedJob]) -> None:
         self._jobs = jobs
 
     def wait(self, timeout_s: float) -> bool:

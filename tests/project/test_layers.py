@@ -23,6 +23,7 @@ LAYERS: dict[str, str] = {
     "machine": "",
     "format": "fastpipe.native",
     "plan": "",
+    "remote": "obstore huggingface_hub",
     "engine": "fastpipe.native",
     "augment": "torch kornia",
     "device": "torch",

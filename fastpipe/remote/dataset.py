@@ -1,0 +1,194 @@
+"""The URL of a packed dataset -> an Index of it: its small files are here, its shards come when they are needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import xxhash
+
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.self_checksum import read_self_checksum
+from fastpipe.remote.options import RemoteOptions
+from fastpipe.remote.retry import FetchError, Ranges
+from fastpipe.remote.store import Requests, Store, refuse_forked
+from fastpipe.remote.urls import place_of
+
+if sys.platform == "linux":
+    from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
+    from fastpipe.remote.reader import Reader
+
+_requests: tuple[int, Requests] | None = None  # of this process
+
+
+def open_anywhere(
+    data: object, *, max_pixels: int | None = None, remote: RemoteOptions | None = None, fields: Iterable[str] = ()
+) -> Index:
+    """A packed dataset: in a folder of this machine, or behind a URL.
+
+    Args:
+        data: the folder or the URL.
+        max_pixels: reading the record of an image with more pixels is an error; None: no limit.
+        remote: how a remote one is read; None: as by default.
+        fields: names of fields whose columns are needed; those that the dataset does not have are left to others.
+
+    Raises:
+        ConfigError: it is neither, or its scheme is not known.
+        DatasetError: there is no dataset, or it cannot be read.
+    """
+    place = place_of(data)
+    if isinstance(place, Url):
+        index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
+        index.fetch_columns(fields)
+        return index
+    return Index(place, max_pixels=max_pixels)  # type: ignore[arg-type]
+
+
+class RemoteIndex(Index):
+    """The description of a dataset behind a URL. Its folder is that of the cache.
+
+    Args:
+        url: of the dataset's folder.
+        options: how it is read.
+        max_pixels: as of Index.
+
+    Attributes:
+        url: as given.
+        options: as given.
+    """
+
+    def __init__(self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None) -> None:
+        if sys.platform != "linux":
+            raise ConfigError(
+                f"{url}: datasets are read by URL on Linux only, because the cache needs its file locks; copy the "
+                "dataset to this machine"
+            )
+        self.url, self.options = url, options
+        refuse_forked()
+        self._requests = requests_of_process()
+        self._ranges = Ranges(Store(url, options), options.patience_s)
+        data = self._description()
+        info = json.loads(data)
+        fingerprint = str(info.get("fingerprint"))
+        if not FINGERPRINT.fullmatch(fingerprint):
+            raise DatasetError(f"{url / DATASET_FILE} has the fingerprint {fingerprint!r:.80}; expected hex digits")
+        make_root(options.cache_dir)
+        self._hold = Hold(options.cache_dir, fingerprint, url)
+        self._process = os.getpid()
+        self._put(DATASET_FILE, data)
+        self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
+        super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
+
+    def fetch_columns(self, fields: Iterable[str]) -> None:
+        """Brings the files of fields, as far as the dataset has these.
+
+        Raises:
+            DatasetError: a file cannot be fetched, or has another hash.
+        """
+        for name in fields:
+            field = self.fields.get(name)
+            for file in sidecars(field) if field is not None else ():
+                assert field is not None
+                self._bring(f"{FIELDS_FOLDER}/{file}", field.files.get(file))
+
+    def reader(self) -> Reader:
+        """What brings its shards' bytes, in this process.
+
+        Raises:
+            EngineError: this is a forked child of the process that opened the dataset.
+            DatasetError: the cache cannot be written.
+        """
+        refuse_forked()
+        options = self.options
+        names = [shard.name for shard in self.shards]
+        hold = Hold(options.cache_dir, self.fingerprint, self.url)
+        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit)
+        ranges = Ranges(self._ranges.store, options.patience_s)
+        return Reader(self, cache, ranges, self._requests, patience_s=options.patience_s)
+
+    def _description(self) -> bytes:
+        """dataset.json, found to be one."""
+        try:
+            data = bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
+        except FetchError as problem:
+            if "HTTP 404" not in str(problem):
+                raise
+            raise DatasetError(
+                f"{self.url} holds no packed dataset: {problem}. Pack writes {DATASET_FILE} last, so an upload that is "
+                "not finished has none"
+            ) from problem
+        try:
+            info = json.loads(data)
+            checksum = read_self_checksum(data)
+        except (ValueError, RecursionError) as problem:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} is not valid JSON ({problem}); expected the file that `fastpipe pack` "
+                "wrote. Upload the dataset again"
+            ) from problem
+        if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
+            )
+        if checksum is not None and checksum[0] != checksum[1]:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} has been changed: expected the hash {checksum[0]} that it carries, got "
+                f"{checksum[1]}. Upload the dataset again"
+            )
+        return data
+
+    def _bring(self, name: str, expected: object) -> None:
+        """A small file, unless the cache has it with this hash."""
+        file = self._hold.folder / name
+        if expected is not None and _hash_of(file) == expected:
+            return
+        data = bytes(self._requests.result(self._ranges.fetch(name, 0, None)).data)
+        found = xxhash.xxh3_64_hexdigest(data)
+        if expected is not None and found != expected:
+            raise DatasetError(
+                f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got "
+                f"{found}. Upload the dataset again"
+            )
+        self._put(name, data)
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Writes a file of the cache; other processes see all of it or nothing."""
+        file = self._hold.folder / name
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            if file.exists() and file.read_bytes() == data:
+                return
+            new.write_bytes(data)
+            os.replace(new, file)
+        except OSError as problem:
+            new.unlink(missing_ok=True)
+            raise DatasetError(
+                f"the cache cannot keep {file}: {problem.strerror or problem}. It needs {len(data):,} bytes for this "
+                "file of the dataset, whatever cache_limit= is. Make room, or pass another cache_dir="
+            ) from problem
+
+
+def requests_of_process() -> Requests:
+    """The thread of requests, which all datasets of a process share."""
+    global _requests
+    if _requests is None or _requests[0] != os.getpid():
+        _requests = os.getpid(), Requests()
+    return _requests[1]
+
+
+def _hash_of(file: Path) -> str | None:
+    digest = xxhash.xxh3_64()
+    try:
+        with open(file, "rb", buffering=0) as source:
+            while data := source.read(4 << 20):
+                digest.update(data)
+    except OSError:
+        return None
+    return digest.hexdigest()

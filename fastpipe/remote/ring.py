@@ -1,0 +1,82 @@
+"""Bytes that no disk keeps -> a file in memory that the engine reads like a shard, given back when they are used.
+
+All shards lie in it one behind the other, each at a place of its own: so it is as large as the dataset, and takes
+memory only for what is in it. It has no name on any disk, and goes with the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.remote.holes import punch
+
+_PAGE = 4096
+
+
+class Ring:
+    """The file.
+
+    Args:
+        sizes: (shards,) bytes of each shard.
+
+    Attributes:
+        path: by which other code of this process opens it.
+        size_bytes: that it seems to have.
+        base: (shards,) int64: where each shard begins in it.
+    """
+
+    def __init__(self, sizes: NDArray[np.int64]) -> None:
+        room = -(-sizes // _PAGE) * _PAGE
+        self.base = np.cumsum(room) - room
+        self.size_bytes = int(room.sum())
+        self._edges: Counter[int] = Counter()  # page -> ranges that have an end in it
+        self._file = os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC)
+        os.ftruncate(self._file, self.size_bytes)
+        self.path = f"/proc/self/fd/{self._file}"
+
+    def write(self, shard: int, start: int, data: Any) -> None:
+        """Puts a range of a shard in; ranges do not overlap."""
+        view, place = memoryview(data), int(self.base[shard]) + start
+        for page in _edges(place, place + len(view)):
+            self._edges[page] += 1
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._file, view[done:], place + done)
+
+    def read(self, shard: int, start: int, size: int) -> bytes:
+        """Bytes of a shard; zeros where nothing is."""
+        return os.pread(self._file, size, int(self.base[shard]) + start)
+
+    def thin(self, shard: int, start: int, stop: int) -> None:
+        """Gives back what a part of a range takes, but for the pages that it shares with what is beside it."""
+        begin, end = int(self.base[shard]) + start, int(self.base[shard]) + stop
+        punch(self._file, -(-begin // _PAGE) * _PAGE, end // _PAGE * _PAGE)
+
+    def drop(self, shard: int, start: int, stop: int) -> None:
+        """Gives back a range that was put in."""
+        self.thin(shard, start, stop)
+        begin = int(self.base[shard]) + start
+        for page in _edges(begin, begin + stop - start):
+            self._edges[page] -= 1
+            if not self._edges[page]:
+                del self._edges[page]
+                punch(self._file, page * _PAGE, (page + 1) * _PAGE)
+
+    @property
+    def memory_bytes(self) -> int:
+        """That it takes now."""
+        return os.fstat(self._file).st_blocks * 512
+
+    def close(self) -> None:
+        """Gives all memory back."""
+        os.close(self._file)
+
+
+def _edges(begin: int, end: int) -> set[int]:
+    """The pages at the ends of a range, which other ranges may share."""
+    return {begin // _PAGE, (end - 1) // _PAGE}
