@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from fastpipe.augment import Augment
     from fastpipe.diagnosis import diagnose
     from fastpipe.engine.stats import Stats
-    from fastpipe.format.index import Index, open
+    from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+    from fastpipe.remote.anywhere import open
     from fastpipe.samples.dataset import Dataset
     from fastpipe.show.preview import preview
 
@@ -73,7 +74,7 @@ _MODULES = {
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",
     "Writer": "packing.writer",
-    "open": "format.index",
+    "open": "remote.anywhere",
     "pack": "packing.api",
     "preview": "show.preview",
 }

@@ -244,18 +244,6 @@ def refuse_other(path: Place, expected: str, found: object) -> None:
         )
 
 
-def open(path: str | os.PathLike[str]) -> Index:
-    """Opens a packed dataset to inspect it.
-
-    Args:
-        path: the folder that `fastpipe pack` wrote.
-
-    Raises:
-        DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
-    """
-    return Index(path)
-
-
 def _list(value: object) -> list[Any]:
     if not isinstance(value, list):
         raise TypeError(f"expected a list, got {value!r}")

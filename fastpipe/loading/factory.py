@@ -23,7 +23,7 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
-from fastpipe.remote.dataset import open_anywhere
+from fastpipe.remote.anywhere import open_anywhere
 from fastpipe.remote.options import remote_options
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"

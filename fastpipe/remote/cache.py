@@ -24,6 +24,8 @@ import re
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.native import _engine
 from fastpipe.remote import locks
 from fastpipe.remote.holes import punch
 
@@ -54,7 +57,7 @@ FINGERPRINT = re.compile(r"[0-9a-f]{16,64}")
 
 
 class Hold:
-    """A dataset's folder in a cache, which no other process removes as long as this is open.
+    """A dataset's folder in a cache, which nobody removes as long as this object lives.
 
     Args:
         root: the cache's folder.
@@ -63,7 +66,6 @@ class Hold:
 
     Attributes:
         folder: of the dataset.
-        descriptor: of its file `blocks`.
 
     Raises:
         DatasetError: the folder cannot be made.
@@ -76,18 +78,27 @@ class Hold:
             with locks.held(accounts):
                 self.folder.mkdir(exist_ok=True)
                 (self.folder / URL_FILE).write_text(url + "\n", encoding="utf-8")
-                self.descriptor = os.open(self.folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                file = os.open(self.folder / BLOCKS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._file = _engine.Descriptor(file)  # closes itself
                 locks.claim(self.descriptor, _IN_USE_AT, 1, shared=True)
         except OSError as problem:
             raise _unusable(root, problem) from problem
         finally:
             os.close(accounts)
 
-    def close(self) -> None:
-        """Lets go of it; safe to call twice."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Does not count as a user inside the `with`; to be used with the lock on the accounts only."""
+        locks.release(self.descriptor, _IN_USE_AT, 1)
+        try:
+            yield
+        finally:
+            locks.claim(self.descriptor, _IN_USE_AT, 1, shared=True)
+
+    @property
+    def descriptor(self) -> int:
+        """Of the dataset's file `blocks`, as long as this object lives."""
+        return self._file.number()
 
 
 class Cache:
@@ -98,6 +109,7 @@ class Cache:
         hold: the dataset's, whose small files are there.
         names, sizes: of its shards.
         limit: bytes that the whole folder `root` may take.
+        beside: the hold of who makes this cache: it is no other user of the dataset.
 
     Attributes:
         folder: of the dataset.
@@ -109,8 +121,17 @@ class Cache:
         DatasetError: it cannot be written.
     """
 
-    def __init__(self, root: Path, hold: Hold, names: list[str], sizes: NDArray[np.uint64], limit: int) -> None:
-        self.root, self.folder, self._hold = root, hold.folder, hold
+    def __init__(
+        self,
+        root: Path,
+        hold: Hold,
+        names: list[str],
+        sizes: NDArray[np.uint64],
+        limit: int,
+        beside: Hold | None = None,
+    ) -> None:
+        self.root, self.folder = root, hold.folder
+        self._hold: Hold | None = hold
         self._names, self._limit = names, limit
         self.sizes = sizes.astype(np.int64)
         counts = -(-self.sizes // BLOCK_BYTES)
@@ -119,10 +140,11 @@ class Cache:
         self._files: OrderedDict[int, int] = OrderedDict()  # shard -> descriptor, least recently used first
         self._lock = threading.Lock()
         self._dirty: set[int] = set()  # blocks that are written and not synced
-        self._accounts = _accounts(root)
+        self._accounts_file = _engine.Descriptor(_accounts(root))
+        self._accounts = self._accounts_file.number()
         try:
             self._blocks = hold.descriptor
-            with locks.held(self._accounts):
+            with locks.held(self._accounts), beside.aside() if beside is not None else nullcontext():
                 self._begin(int(self.first_block[-1]))
         except OSError as problem:
             raise _unusable(root, problem) from problem
@@ -288,10 +310,10 @@ class Cache:
     def close(self) -> None:
         """Lets go of files and locks. The states can be read no more."""
         with self._lock:
-            for file in (*self._files.values(), self._accounts):
+            for file in self._files.values():
                 os.close(file)
             self._files.clear()
-            self._hold.close()
+            self._hold = None
 
     def _place(self, block: int) -> tuple[int, int, int]:
         """Shard, first byte, and the one after the last."""

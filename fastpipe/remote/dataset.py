@@ -5,50 +5,28 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
-from fastpipe.format.folder import Url
+from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.retry import FetchError, Ranges
 from fastpipe.remote.store import Requests, Store, refuse_forked
-from fastpipe.remote.urls import place_of
 
 if sys.platform == "linux":
     from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
     from fastpipe.remote.reader import Reader
 
 _requests: tuple[int, Requests] | None = None  # of this process
-
-
-def open_anywhere(
-    data: object, *, max_pixels: int | None = None, remote: RemoteOptions | None = None, fields: Iterable[str] = ()
-) -> Index:
-    """A packed dataset: in a folder of this machine, or behind a URL.
-
-    Args:
-        data: the folder or the URL.
-        max_pixels: reading the record of an image with more pixels is an error; None: no limit.
-        remote: how a remote one is read; None: as by default.
-        fields: names of fields whose columns are needed; those that the dataset does not have are left to others.
-
-    Raises:
-        ConfigError: it is neither, or its scheme is not known.
-        DatasetError: there is no dataset, or it cannot be read.
-    """
-    place = place_of(data)
-    if isinstance(place, Url):
-        index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
-        index.fetch_columns(fields)
-        return index
-    return Index(place, max_pixels=max_pixels)  # type: ignore[arg-type]
 
 
 class RemoteIndex(Index):
@@ -72,6 +50,7 @@ class RemoteIndex(Index):
             )
         self.url, self.options = url, options
         refuse_forked()
+        self._latest: weakref.ref[Reader] | None = None
         self._requests = requests_of_process()
         self._ranges = Ranges(Store(url, options), options.patience_s)
         data = self._description()
@@ -109,9 +88,21 @@ class RemoteIndex(Index):
         options = self.options
         names = [shard.name for shard in self.shards]
         hold = Hold(options.cache_dir, self.fingerprint, self.url)
-        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit)
+        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
         ranges = Ranges(self._ranges.store, options.patience_s)
-        return Reader(self, cache, ranges, self._requests, patience_s=options.patience_s)
+        reader = Reader(self, cache, ranges, self._requests, patience_s=options.patience_s)
+        self._latest = weakref.ref(reader)
+        return reader
+
+    def open_shard(self, number: int) -> RemoteShard:
+        """A shard, to read notes in it: those of samples that are in use lie beside them."""
+        return RemoteShard(self.path / self.shards[number].name, number, self._reader_at_hand)
+
+    def _reader_at_hand(self) -> Reader:
+        reader = self._latest() if self._latest is not None else None
+        if reader is None:
+            reader = self._own_reader = self.reader()
+        return reader
 
     def _description(self) -> bytes:
         """dataset.json, found to be one."""
@@ -173,6 +164,29 @@ class RemoteIndex(Index):
                 f"the cache cannot keep {file}: {problem.strerror or problem}. It needs {len(data):,} bytes for this "
                 "file of the dataset, whatever cache_limit= is. Make room, or pass another cache_dir="
             ) from problem
+
+
+@dataclass(frozen=True)
+class RemoteShard:
+    """A shard behind a URL, as a ReadableShard.
+
+    Attributes:
+        path: its URL.
+        number: of it.
+        reader: gives what reads it.
+    """
+
+    path: Place
+    number: int
+    reader: Callable[[], Reader]
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A range.
+
+        Raises:
+            DatasetError: it does not come.
+        """
+        return self.reader().read(self.number, offset_bytes, offset_bytes + size_bytes)
 
 
 def requests_of_process() -> Requests:

@@ -688,7 +688,6 @@ class Reader:
         for task in self._tasks:
             task.cancel()
         self._writers.shutdown(wait=True)
-        self.ring.close()
         self._cache.close()
 
     def _records(self, shard: int) -> NDArray[np.void]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.native import _engine
 from fastpipe.remote.holes import punch
 
 _PAGE = 4096
@@ -35,7 +36,8 @@ class Ring:
         self.base = np.cumsum(room) - room
         self.size_bytes = int(room.sum())
         self._edges: Counter[int] = Counter()  # page -> ranges that have an end in it
-        self._file = os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC)
+        self._descriptor = _engine.Descriptor(os.memfd_create("fastpipe-ring", os.MFD_CLOEXEC))  # closes itself
+        self._file = self._descriptor.number()
         os.ftruncate(self._file, self.size_bytes)
         self.path = f"/proc/self/fd/{self._file}"
 
@@ -71,10 +73,6 @@ class Ring:
     def memory_bytes(self) -> int:
         """That it takes now."""
         return os.fstat(self._file).st_blocks * 512
-
-    def close(self) -> None:
-        """Gives all memory back."""
-        os.close(self._file)
 
 
 def _edges(begin: int, end: int) -> set[int]:

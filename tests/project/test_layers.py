@@ -23,7 +23,7 @@ LAYERS: dict[str, str] = {
     "machine": "",
     "format": "fastpipe.native",
     "plan": "",
-    "remote": "obstore huggingface_hub",
+    "remote": "fastpipe.native obstore huggingface_hub",
     "engine": "fastpipe.native",
     "augment": "torch kornia",
     "device": "torch",

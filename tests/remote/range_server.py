@@ -63,6 +63,7 @@ class RangeServer:
         latency_s: before each answer.
         bytes_per_s: that all connections share; None: no limit.
         fault: called with each request; gives what is to go wrong, or None.
+        port: to listen at; 0: any.
 
     Attributes:
         requests: those answered so far.
@@ -77,6 +78,7 @@ class RangeServer:
         latency_s: float = 0.0,
         bytes_per_s: float | None = None,
         fault: Callable[[Request], Fault | None] | None = None,
+        port: int = 0,
     ) -> None:
         self.folder = folder
         self.latency_s = latency_s
@@ -91,7 +93,7 @@ class RangeServer:
         self._free_at = 0.0  # when the link has sent all that it was given
         self._stopping = threading.Event()
         self._connections: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=512)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
