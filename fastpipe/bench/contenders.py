@@ -23,6 +23,7 @@ from fastpipe.bench.task import Task
 from fastpipe.format.index import Index
 from fastpipe.loading.factory import loader
 from fastpipe.loading.loader import Loader
+from fastpipe.remote.anywhere import open_anywhere
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
@@ -36,7 +37,7 @@ def fastpipe_loader(task: Task) -> Loader:
         seed=task.seed,
         num_workers=task.workers,
         exact=True,
-        drop_last=len(Index(task.data)) >= task.batch_size,
+        drop_last=len(open_anywhere(task.data)) >= task.batch_size,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,8 +15,8 @@ from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
-from fastpipe.format.index import Index
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.remote.anywhere import open_anywhere
 
 _FEW_BATCHES = 8
 
@@ -45,7 +46,7 @@ def bench(
     loaders run in turn.
     """
     with exit_codes():
-        index = Index(data)
+        index = open_anywhere(data)
         threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
         whole("--repeats", repeats, least=1, most=1000)
         whole("--size", size, least=1, most=4096)
@@ -53,6 +54,8 @@ def bench(
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
         contenders, skipped = _contenders(against)
+        if against and not isinstance(index.path, Path):
+            raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         batch_size = min(batch_size, len(index))
         task = Task(str(data), batch_size, threads, size)
         if not as_json:

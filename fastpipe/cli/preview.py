@@ -37,8 +37,8 @@ def preview(
     Each row shows a photo with its crops (yellow: the crop of epoch 0), and its augmented images in epochs 0 to 7.
     fastpipe.preview(loader) draws the same for a loader in your program.
     """
-    from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
+    from fastpipe.remote.anywhere import open_anywhere
     from fastpipe.show.preview import MOST_ROWS, VARIANTS
     from fastpipe.show.preview import preview as draw
 
@@ -48,7 +48,7 @@ def preview(
         check_new(out_file, overwrite=overwrite)
         whole("--size", size, least=1, most=2**15)
         made: Any = _augmentation(augment)
-        one = min(rows, len(Index(data)))
+        one = min(rows, len(open_anywhere(data)))
         with loader(data, one, size=size, seed=seed, exact=True, augment=made) as photos:
             shown = draw(photos, out_file, rows=rows)
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")

@@ -17,7 +17,6 @@ open file (OFD), which the kernel drops when the process is gone. There are no l
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import re
@@ -206,10 +205,15 @@ class Cache:
 
     def bytes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) the room that blocks take on the disk."""
-        shards = self.shards_of(blocks)
-        begin = (blocks - self.first_block[shards]) * BLOCK_BYTES
-        room: NDArray[np.int64] = -(-np.minimum(BLOCK_BYTES, self.sizes[shards] - begin) // _PAGE) * _PAGE
+        room: NDArray[np.int64] = -(-self.sizes_of(blocks) // _PAGE) * _PAGE
         return room
+
+    def sizes_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(n,) how many bytes blocks have: the last of a shard may be short."""
+        shards = self.shards_of(blocks)
+        left = self.sizes[shards] - (blocks - self.first_block[shards]) * BLOCK_BYTES
+        sizes: NDArray[np.int64] = np.minimum(BLOCK_BYTES, left)
+        return sizes
 
     def shards_of(self, blocks: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) the shard of each block."""
@@ -410,15 +414,6 @@ def boot_id() -> bytes:
         return b"unknown".ljust(36)
 
 
-def resident_bytes(folder: Path, size_bytes: int) -> int:
-    """Roughly how many bytes of a dataset's shards a cache has."""
-    try:
-        states = np.frombuffer((folder / BLOCKS_FILE).read_bytes()[_HEADER_BYTES:], dtype=np.uint8)
-    except OSError:
-        return 0
-    return min(size_bytes, int((states >= WRITTEN).sum()) * BLOCK_BYTES)
-
-
 def _accounts(root: Path) -> int:
     try:
         return os.open(root / ACCOUNTS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -473,9 +468,3 @@ def _file_system(folder: Path, mounts: str) -> str:
         if inside and len(where) >= len(best):
             best, kind = where, behind.split(" ")[0]
     return kind
-
-
-if not hasattr(fcntl, "F_OFD_SETLK"):  # macOS
-    raise ImportError(
-        "remote datasets need Linux: their cache is shared by locks of open files (OFD), and sparse files"
-    )

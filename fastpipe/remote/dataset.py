@@ -18,13 +18,12 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.format.self_checksum import read_self_checksum
+from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
+from fastpipe.remote.direct import DirectShard
 from fastpipe.remote.options import RemoteOptions
+from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import FetchError, Ranges
 from fastpipe.remote.store import Requests, Store, refuse_forked
-
-if sys.platform == "linux":
-    from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
-    from fastpipe.remote.reader import Reader
 
 _requests: tuple[int, Requests] | None = None  # of this process
 
@@ -97,6 +96,10 @@ class RemoteIndex(Index):
     def open_shard(self, number: int) -> RemoteShard:
         """A shard, to read notes in it: those of samples that are in use lie beside them."""
         return RemoteShard(self.path / self.shards[number].name, number, self._reader_at_hand)
+
+    def direct(self, number: int) -> DirectShard:
+        """A shard as it is behind the URL, past the cache."""
+        return DirectShard(self.shards[number].name, self._ranges, self._requests)
 
     def _reader_at_hand(self) -> Reader:
         reader = self._latest() if self._latest is not None else None

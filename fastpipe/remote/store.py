@@ -186,9 +186,9 @@ def _open(url: Url, options: RemoteOptions) -> Any:
     except (BaseError, ValueError, TypeError) as problem:
         if isinstance(problem, ConfigError):
             raise
-        words = " ".join(str(problem).split("Debug source")[0].split())[:300]
+        words = " ".join(str(problem).split("Debug source")[0].split())[:300].rstrip(".")
         raise ConfigError(
-            f"storage_options: {url} cannot be opened with {', '.join(config) or 'none'}: {words}. Pass them as "
+            f"storage_options: {url} cannot be opened with {', '.join(config) or 'none'}: {words}; pass them as "
             "obstore's stores name them: https://developmentseed.org/obstore/latest/api/store/aws/"
         ) from problem
 

@@ -14,11 +14,13 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.remote.anywhere import open_anywhere
 from fastpipe.show.sheet import contact_sheet, write_png
 
 _MOST_ROWS = 1_000_000
@@ -113,12 +115,12 @@ def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
 
 
 def write_contact_sheet(
-    data: Path, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
+    data: Place, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
 ) -> tuple[int, int]:
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
     Args:
-        data: a packed dataset.
+        data: a packed dataset's folder or URL.
         out: the PNG.
         seed: picks the pictures.
         train: True: as training sees them (random crop, mirrored); False: the middle of each.
@@ -127,7 +129,7 @@ def write_contact_sheet(
     Returns:
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
-    index = Index(data, max_pixels=MAX_PIXELS)
+    index = open_anywhere(data, max_pixels=MAX_PIXELS)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)
