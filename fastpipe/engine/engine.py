@@ -6,12 +6,11 @@ import atexit
 import os
 import weakref
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.fetched_job import FetchedJob
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -19,8 +18,10 @@ from fastpipe.format.fields import NO_IMAGE, PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.remote.reader import Reader, Where
+
+if TYPE_CHECKING:  # most programs read folders
+    from fastpipe.engine.fetched_job import FetchedJob
+    from fastpipe.remote.reader import Reader, Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers.
@@ -111,9 +112,8 @@ class Engine:
         self.num_workers = num_workers
         folder = os.path.join(os.fsencode(index.folder), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
-        self._reader: Reader | None = None
-        if isinstance(index, RemoteIndex):
-            self._reader = index.reader()
+        self._reader = cast("Reader | None", index.reader())
+        if self._reader is not None:
             shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
@@ -193,6 +193,8 @@ class Engine:
             return self._started(
                 tasks if positions is None else tasks[positions], out, positions, exact=exact, masks=masks
             )
+        from fastpipe.engine.fetched_job import FetchedJob
+
         self.check_usable()
 
         def begin(chosen: NDArray[np.intp], where: Where) -> Job:

@@ -6,6 +6,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,9 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
-from fastpipe.remote.blocking import brought, check
-from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.remote.reader import Reader
+
+if TYPE_CHECKING:  # most programs read folders
+    from fastpipe.remote.reader import Reader
 
 _MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
 
@@ -38,9 +39,8 @@ class Pictures:
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
         self._records = index.open_records()
-        self._reader: Reader | None = None
-        if isinstance(index, RemoteIndex):
-            self._reader = index.reader()
+        self._reader = cast("Reader | None", index.reader())
+        if self._reader is not None:
             self._reader.begin(self)
 
     def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
@@ -63,7 +63,11 @@ class Pictures:
         Raises:
             DatasetError: they cannot be fetched.
         """
-        return nullcontext() if self._reader is None else brought(self._reader, samples)
+        if self._reader is None:
+            return nullcontext()
+        from fastpipe.remote.blocking import brought
+
+        return brought(self._reader, samples)
 
     def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
         """The whole picture of a sample, in memory of its own.
@@ -129,6 +133,8 @@ class Pictures:
         if self._reader is None:
             yield self._shard(shard), offset
             return
+        from fastpipe.remote.blocking import brought, check
+
         with brought(self._reader, np.array([sample], dtype=np.int64)):
             try:
                 check(self._reader, sample, shard, offset, size, expected)

@@ -216,6 +216,10 @@ class Index:
             )
         return records
 
+    def reader(self) -> object | None:
+        """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here."""
+        return None
+
     def open_shard(self, number: int) -> ReadableShard:
         """A shard, to read notes in it.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from fastpipe.checks import choice, flag, positive, whole
 from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
@@ -25,6 +28,8 @@ from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
 from fastpipe.remote.anywhere import open_anywhere
 from fastpipe.remote.options import remote_options
+
+_LOG = logging.getLogger("fastpipe")
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
@@ -161,6 +166,8 @@ def loader(
         remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
         fields=fields if isinstance(fields, (tuple, list)) else (),
     )
+    if isinstance(index.path, Url):
+        _tell_nodes(index, everyone, partition)
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(
@@ -189,6 +196,19 @@ def loader(
         verify=flag("verify", verify),
         fields=reader,
     )
+
+
+def _tell_nodes(index: Index, everyone: Ranks, partition: str) -> None:
+    """Says what sharing all samples costs where every node has to fetch them; one rank says it."""
+    nodes = everyone.world_size // ranks_per_node(everyone)
+    if partition == "sample" and nodes > 1 and everyone.rank == 0:
+        _LOG.warning(
+            '%s is read by %d nodes with partition="sample": over the epochs each of them fetches the whole dataset, '
+            '%s GB, into a cache of its own. If each is to fetch its part only: fastpipe.loader(..., partition="node")',
+            index.path,
+            nodes,
+            f"{int(index.shard_sizes.sum()) / 1e9:,.1f}",
+        )
 
 
 def _sharing(everyone: Ranks, partition: object, canonical_nodes: object) -> tuple[Ranks, int]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from fastpipe.engine.engine import Job
-from fastpipe.engine.fetched_job import FetchedJob
+
+if TYPE_CHECKING:
+    from fastpipe.engine.fetched_job import FetchedJob
 
 
 class RowJobs:

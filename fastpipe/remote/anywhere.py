@@ -8,7 +8,6 @@ from typing import Any
 
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.remote.options import RemoteOptions, remote_options
 from fastpipe.remote.urls import place_of
 
@@ -30,6 +29,8 @@ def open_anywhere(
     """
     place = place_of(data)
     if isinstance(place, Url):
+        from fastpipe.remote.dataset import RemoteIndex  # most programs read folders
+
         index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
         index.fetch_columns(fields)
         return index

@@ -102,7 +102,6 @@ def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words:
     [
         ("/data/train/*.tar", "fastpipe expands no patterns: pass the folder itself"),
         ("/data/train-{000..146}.tar", "fastpipe expands no patterns: pass the folder itself"),
-        ("s3://bucket/train", "fastpipe reads folders of this machine: download the dataset first"),
         ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
     ],
 )
