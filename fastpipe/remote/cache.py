@@ -153,7 +153,7 @@ class Cache:
         head = os.pread(self._blocks, len(_MAGIC), 0)
         if head != _MAGIC or os.fstat(self._blocks).st_size != size:
             os.ftruncate(self._blocks, 0)
-            os.ftruncate(self._blocks, size)
+            os.posix_fallocate(self._blocks, 0, size)  # a full disk is an error here, and a SIGBUS in the map
             os.pwrite(self._blocks, _MAGIC, 0)
         self._map = mmap.mmap(self._blocks, size)
         self.states = np.frombuffer(self._map, dtype=np.uint8, offset=_HEADER_BYTES)
@@ -162,8 +162,6 @@ class Cache:
             self.states[self.states == WRITTEN] = ALLOTTED
             self._map[_BOOT_AT : _BOOT_AT + len(boot)] = boot
         self.states[self.states > SYNCED] = ABSENT
-        for name, size_bytes in zip(self._names, self.sizes.tolist(), strict=True):
-            _sparse(self.folder / name, size_bytes)
         alone = locks.claim(self._blocks, _IN_USE_AT, 1)
         used = self._recount()
         if used + self._missing_bytes() > self._limit:
@@ -328,7 +326,9 @@ class Cache:
     def _file(self, shard: int) -> int:
         file = self._files.pop(shard, None)
         if file is None:
-            file = os.open(self.folder / self._names[shard], os.O_RDWR | os.O_CLOEXEC)
+            file = os.open(self.folder / self._names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            if os.fstat(file).st_size != int(self.sizes[shard]):
+                os.ftruncate(file, int(self.sizes[shard]))
             while len(self._files) >= _MOST_OPEN:
                 os.close(self._files.popitem(last=False)[1])
         self._files[shard] = file
@@ -426,19 +426,6 @@ def _unusable(root: Path, problem: OSError) -> DatasetError:
         f"the cache in {root} cannot be written: {problem.strerror or problem}. Pass cache_dir=, a folder on a local "
         "disk that this user may write"
     )
-
-
-def _sparse(file: Path, size_bytes: int) -> None:
-    try:
-        if os.stat(file).st_size == size_bytes:
-            return
-    except FileNotFoundError:
-        pass
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        os.ftruncate(descriptor, size_bytes)
-    finally:
-        os.close(descriptor)
 
 
 def _small_bytes(folder: Path) -> int:

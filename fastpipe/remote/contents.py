@@ -116,6 +116,8 @@ def check_kept(kept: Kept) -> Verified:
         first = int(index.shard_starts[number])
         records = index.records_of(np.arange(first, first + shard.samples))
         base = int(cache.first_block[number])
+        if not shard.path.exists():  # nothing of it has come
+            continue
         with open(shard.path, "rb", buffering=0) as file:
             for offset, size, expected in zip(
                 records["offset"].tolist(), records["size"].tolist(), records["xxh3_64"].tolist(), strict=True

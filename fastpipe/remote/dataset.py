@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -17,13 +19,16 @@ from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
-from fastpipe.format.self_checksum import read_self_checksum
+from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
 from fastpipe.remote.direct import DirectShard
+from fastpipe.remote.flow import REQUEST_BYTES
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import FetchError, Ranges
 from fastpipe.remote.store import Requests, Store, refuse_forked
+
+_PIECES = 8  # of a file that is copied, at a time
 
 _requests: tuple[int, Requests] | None = None  # of this process
 
@@ -54,11 +59,9 @@ class RemoteIndex(Index):
         self._ranges = Ranges(Store(url, options), options.patience_s)
         data = self._description()
         info = json.loads(data)
-        fingerprint = str(info.get("fingerprint"))
-        if not FINGERPRINT.fullmatch(fingerprint):
-            raise DatasetError(f"{url / DATASET_FILE} has the fingerprint {fingerprint!r:.80}; expected hex digits")
+        name = _fingerprint(url, info)
         make_root(options.cache_dir)
-        self._hold = Hold(options.cache_dir, fingerprint, url)
+        self._hold = Hold(options.cache_dir, name, url)
         self._process = os.getpid()
         self._put(DATASET_FILE, data)
         self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
@@ -142,14 +145,37 @@ class RemoteIndex(Index):
         file = self._hold.folder / name
         if expected is not None and _hash_of(file) == expected:
             return
-        data = bytes(self._requests.result(self._ranges.fetch(name, 0, None)).data)
-        found = xxhash.xxh3_64_hexdigest(data)
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            found = self._requests.result(self._copy(name, new))
+            if expected is None or found == expected:
+                os.replace(new, file)
+        except OSError as problem:
+            raise self._no_room(file, problem) from problem
+        finally:
+            new.unlink(missing_ok=True)
         if expected is not None and found != expected:
             raise DatasetError(
                 f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got "
                 f"{found}. Upload the dataset again"
             )
-        self._put(name, data)
+
+    async def _copy(self, name: str, new: Path) -> str:
+        """Copies a file piece by piece, some at a time, since an index may be larger than memory; returns its hash."""
+        digest, place, size_bytes = xxhash.xxh3_64(), 0, 1
+        with open(new, "wb") as out:
+            while place < size_bytes:
+                starts = range(place, size_bytes, REQUEST_BYTES)[:_PIECES]
+                answers = await asyncio.gather(
+                    *(self._ranges.fetch(name, start, start + REQUEST_BYTES) for start in starts)
+                )
+                for answer in answers:
+                    size_bytes = answer.size_bytes
+                    digest.update(answer.data)
+                    out.write(answer.data)
+                    place += len(answer.data)
+        return digest.hexdigest()
 
     def _put(self, name: str, data: bytes) -> None:
         """Writes a file of the cache; other processes see all of it or nothing."""
@@ -163,10 +189,13 @@ class RemoteIndex(Index):
             os.replace(new, file)
         except OSError as problem:
             new.unlink(missing_ok=True)
-            raise DatasetError(
-                f"the cache cannot keep {file}: {problem.strerror or problem}. It needs {len(data):,} bytes for this "
-                "file of the dataset, whatever cache_limit= is. Make room, or pass another cache_dir="
-            ) from problem
+            raise self._no_room(file, problem) from problem
+
+    def _no_room(self, file: Path, problem: OSError) -> DatasetError:
+        return DatasetError(
+            f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset whatever "
+            "cache_limit= is. Make room, or pass another cache_dir="
+        )
 
 
 @dataclass(frozen=True)
@@ -190,6 +219,26 @@ class RemoteShard:
             DatasetError: it does not come.
         """
         return self.reader().read(self.number, offset_bytes, offset_bytes + size_bytes)
+
+
+def _fingerprint(url: Url, info: dict[str, Any]) -> str:
+    """The name of the dataset's folder in the cache. It is computed: who serves a dataset does not choose whose folder
+    it gets.
+    """
+    found = str(info.get("fingerprint"))
+    try:
+        expected = fingerprint(info)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise DatasetError(
+            f"{url / DATASET_FILE} has a missing or invalid field ({problem!r}); expected the file that `fastpipe "
+            "pack` wrote. Upload the dataset again"
+        ) from problem
+    if found != expected or not FINGERPRINT.fullmatch(found):
+        raise DatasetError(
+            f"{url / DATASET_FILE} has been changed: expected the fingerprint {expected} of its content, got "
+            f"{found!r:.80}. Upload the dataset again"
+        )
+    return found
 
 
 def requests_of_process() -> Requests:

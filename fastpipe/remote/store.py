@@ -127,7 +127,7 @@ class Store:
         self._store = _open(self.url, self._options)
 
     async def get(self, name: str, start: int, stop: int | None) -> Answer:
-        """A range of a file, or all of it from `start` on.
+        """A range of a file, as far as the file goes; None: all of it.
 
         Raises:
             WrongAnswerError: the answer is not what was asked for.
@@ -140,10 +140,12 @@ class Store:
         else:
             result = await obstore.get_async(self._store, name)
             start, stop = 0, int(result.meta["size"])
+        size_bytes = int(result.meta["size"])
+        stop = min(stop, max(size_bytes, start + 1))
         data = await result.bytes_async()
         if tuple(result.range) != (start, stop) or len(data) != stop - start:
             raise WrongAnswerError(f"{len(data):,} bytes of the range {result.range[0]}-{result.range[1]}")
-        return Answer(data, int(result.meta["size"]), result.meta["e_tag"])
+        return Answer(data, size_bytes, result.meta["e_tag"])
 
 
 def _open(url: Url, options: RemoteOptions) -> Any:

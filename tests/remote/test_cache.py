@@ -312,3 +312,33 @@ def test_memory_of_what_is_not_kept(range_server: RangeServer, open_remote: Load
             taken.append(loader.stats().ring_bytes)
         assert max(taken) <= 1.05 * remote_bytes
         assert taken[-1] < 0.35 * remote_bytes  # what has been used is given back
+
+
+def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_path: Path) -> None:
+    def use() -> None:
+        loader = fastpipe.loader(range_server.url, 32, size=32, cache_dir=tmp_path)
+        next(iter(loader))
+
+    use()
+    deadline = time.monotonic() + 5
+    while cache_module.in_use(cache_module.datasets(tmp_path)[0]):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        use()
+    # Connections are kept for a while.
+    while len(os.listdir("/proc/self/fd")) > before + 20 or cache_module.in_use(cache_module.datasets(tmp_path)[0]):
+        assert time.monotonic() < deadline + 10
+        time.sleep(0.05)
+
+
+def test_a_large_index_is_copied_in_pieces(
+    range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.remote.dataset.REQUEST_BYTES", 1000)
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
+    pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
+    size = (remote_packed / "index.npy").stat().st_size
+    assert sorted(pieces) == [(start, min(start + 1000, size)) for start in range(0, size, 1000)]

@@ -61,7 +61,7 @@ def test_a_fault_that_passes_changes_no_batch(
         return PASSING[kind](asked)
 
     range_server.fault = only_shards(fault)
-    epochs, wanted = 0, times(5, 800)
+    epochs, wanted = 0, times(5, 850)
     with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0, read_timeout=0.5) as remote:
         while len(faulted) < wanted:
             range_server._attempts.clear()
