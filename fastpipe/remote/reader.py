@@ -59,6 +59,7 @@ class Part:
         there: of the ring: its bytes are.
         dead: of the ring: nobody wants it any more.
         members: of the ring: all samples that were to be found in it.
+        first: it is of a first batch.
     """
 
     shard: int
@@ -69,6 +70,7 @@ class Part:
     there: bool = False
     dead: bool = False
     members: list[int] = field(default_factory=list)
+    first: bool = False
 
 
 _Key = int | Part  # a block, or a part in the ring
@@ -147,14 +149,13 @@ class Reader:
         self._urgent: deque[Part] = deque()
         self._queue: deque[Part] = deque()
         self._under_way: dict[Part, float] = {}  # parts that are being fetched, and since when
-        self._urgent_now: set[Part] = set()
+        self._first_now: set[Part] = set()  # those of a first batch, beside which nothing else is fetched
         self._coming: set[int] = set()  # blocks that are queued, under way or awaited
         self._awaited: dict[int, float] = {}  # blocks that another process fetches -> since when
         self._impatient: set[int] = set()  # those that it took too long for
         self._in_ring: dict[int, Part] = {}  # sample -> the part that has it
-        self._retired: list[
-            tuple[Part, int, int, int]
-        ] = []  # samples, and their bytes that have been used: given back when the next ones are
+        # Samples that have been used, and their bytes; given back when the next ones have been.
+        self._retired: list[tuple[Part, int, int, int]] = []
         self._waiting: dict[_Key, list[Ticket]] = {}
         self._tickets: weakref.WeakSet[Ticket] = weakref.WeakSet()
         self._generation = 0
@@ -307,9 +308,10 @@ class Reader:
             if not self._closed and states.min() >= WRITTEN:
                 with open(self._cache.folder / self._names[shard], "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
-            for part in self._in_ring.values():
-                if part.there and part.shard == shard and part.start <= start and stop <= part.stop:
-                    return self.ring.read(shard, start, stop - start)
+            row = int(np.searchsorted(self._records(shard)["offset"], start, side="right")) - 1
+            part = self._in_ring.get(int(self._index.shard_starts[shard]) + row)
+            if part is not None and part.there and part.start <= start and stop <= part.stop:
+                return self.ring.read(shard, start, stop - start)
         size_bytes = int(self._cache.sizes[shard])
         answer = self._requests.result(self._ranges.fetch(self._names[shard], start, stop, size_bytes=size_bytes))
         self.figures.fetched_bytes += stop - start
@@ -428,6 +430,8 @@ class Reader:
     def _need(self, ticket: Ticket, *, exact: bool) -> Where | None:
         """Where a ticket's samples are, or None, and what is missing is asked for."""
         parts = self._parts(ticket.samples, planned=False, exact=exact, ticket=ticket)
+        for part in parts:
+            part.first = exact
         self._urgent.extend(parts)
         self._hurry(ticket)
         if ticket.left:
@@ -511,17 +515,17 @@ class Reader:
         with self._lock:
             while not self._closed and len(self._under_way) < self._flow.most:
                 if self._urgent:
-                    part, urgent = self._urgent.popleft(), True
-                elif self._queue and not self._urgent_now:
-                    part, urgent = self._queue.popleft(), False
+                    part = self._urgent.popleft()
+                elif self._queue and not self._first_now:
+                    part = self._queue.popleft()
                 else:
                     return
                 if part.dead:
                     continue
                 for piece in [part] if part.blocks is None else self._claimed(part.blocks):
                     self._under_way[piece] = time.monotonic()
-                    if urgent:
-                        self._urgent_now.add(piece)
+                    if part.first:
+                        self._first_now.add(piece)
                     task = self._requests.loop.create_task(self._bring(piece))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
@@ -560,7 +564,7 @@ class Reader:
         finally:
             with self._lock:
                 self._under_way.pop(part, None)
-                self._urgent_now.discard(part)
+                self._first_now.discard(part)
                 self._damaged.update(wrong)
                 if part.blocks is not None and not self._closed:
                     self._cache.release(part.blocks.start, len(part.blocks))
