@@ -25,7 +25,7 @@ from fastpipe.remote.direct import DirectShard
 from fastpipe.remote.flow import REQUEST_BYTES
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
-from fastpipe.remote.retry import FetchError, Ranges
+from fastpipe.remote.retry import Ranges
 from fastpipe.remote.store import Requests, Store, refuse_forked
 
 _PIECES = 8  # of a file that is copied, at a time
@@ -114,12 +114,12 @@ class RemoteIndex(Index):
         """dataset.json, found to be one."""
         try:
             data = bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
-        except FetchError as problem:
+        except DatasetError as problem:
             if "HTTP 404" not in str(problem):
                 raise
             raise DatasetError(
-                f"{self.url} holds no packed dataset: {problem}. Pack writes {DATASET_FILE} last, so an upload that is "
-                "not finished has none"
+                f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
+                f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
             ) from problem
         try:
             info = json.loads(data)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastpipe.remote.retry import FetchError, Ranges
+from fastpipe.errors import DatasetError
+from fastpipe.remote.retry import Ranges
 from fastpipe.remote.store import Requests
 
 
@@ -41,6 +42,6 @@ class DirectShard:
     def _fetched(self, start: int, stop: int) -> tuple[bytes, int]:
         try:
             answer = self.requests.result(self.ranges.fetch(self.name, start, stop))
-        except FetchError as problem:
+        except DatasetError as problem:
             raise OSError(str(problem)) from problem
         return bytes(answer.data), answer.size_bytes

@@ -47,8 +47,8 @@ class Flow:
         if seconds < _LOOK_S:
             return
         self.rate = self._bytes / seconds
-        if busy:
-            self.most, self._settled = max(LEAST // 4, self.most // 2), True
+        if busy:  # later it may take more again
+            self.most, self._before, self._settled = max(LEAST // 4, self.most // 2), 0.0, False
         elif not self._starved and not self._settled:
             if self.rate > _WORTH_IT * self._before and self.most < MOST:
                 self._before = self.rate

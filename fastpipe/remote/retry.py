@@ -13,12 +13,14 @@ from fastpipe.errors import DatasetError, FastpipeError
 from fastpipe.remote.store import Answer, Store, WrongAnswerError
 
 _STATUS = re.compile(r"status code: (\d{3}) ?([^:\n]*)")
+_KINDS = {
+    "Timeout": "no byte for read_timeout seconds",
+    "Connect": "no connection",
+    "Interrupted": "the connection broke off",
+    "Request": "the connection broke off",
+}
 _EXPIRED = re.compile(r"expired|InvalidToken|RequestTimeTooSkewed", re.IGNORECASE)
 _MOST_WAIT_S = 10.0
-
-
-class FetchError(DatasetError):
-    """A range does not come; the message has URL, range, attempts and the last answer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Verdict:
     tries: int | None
     busy: bool = False
     renew: bool = False
-    advice: str = "check the network, and that the server is up"
+    advice: str = "Check the network, and that the server is up"
 
 
 def verdict_on(problem: Exception) -> Verdict:
@@ -44,21 +46,21 @@ def verdict_on(problem: Exception) -> Verdict:
     found = _STATUS.search(text)
     status = int(found[1]) if found else None
     if status in (401, 403) or (status == 400 and _EXPIRED.search(text)):
-        advice = "check the credentials, and that they may read the bucket; storage_options= takes others"
+        advice = "Check the credentials, and that they may read the bucket; storage_options= takes others"
         return Verdict(4, renew=True, advice=advice)
     if isinstance(problem, FileNotFoundError) or status in (404, 410):
-        return Verdict(3, advice="check the URL; it is that of the folder which has dataset.json in it")
+        return Verdict(3, advice="Check the URL; it is that of the folder which has dataset.json in it")
     if status in (429, 500, 502, 503, 504, 408):
-        advice = "the server is overloaded: train later, or with fewer ranks, or copy the dataset"
+        advice = "The server is overloaded: train later, or with fewer ranks, or copy the dataset"
         return Verdict(None, busy=status in (429, 503), advice=advice)
     if status in (412, 416):
-        return Verdict(1, advice="the file has been replaced since the dataset was opened: open it again")
+        return Verdict(1, advice="The file has been replaced since the dataset was opened: open it again")
     if status is not None and status >= 400:
-        return Verdict(2, advice="check URL and storage_options")
+        return Verdict(2, advice="Check URL and storage_options")
     if type(problem).__name__ == "NotSupportedError":
-        return Verdict(3, advice="the server has to answer ranges (HTTP 206); copy the dataset to one that does")
+        return Verdict(3, advice="The server has to answer ranges (HTTP 206); copy the dataset to one that does")
     if isinstance(problem, (ValueError, TypeError)):
-        return Verdict(1, advice="check URL and storage_options")
+        return Verdict(1, advice="Check URL and storage_options")
     return Verdict(None)
 
 
@@ -112,7 +114,7 @@ class Ranges:
             check: what is wrong with the content, in words, or None. Content that stays wrong is given as it is.
 
         Raises:
-            FetchError: it does not come.
+            DatasetError: it does not come.
         """
         began, attempt, wrong = time.monotonic(), 0, 0
         while True:
@@ -136,10 +138,9 @@ class Ranges:
                 late = time.monotonic() - began > self.patience_s
                 if late or (verdict.tries is not None and attempt >= verdict.tries):
                     asked = "" if stop is None else f", bytes {start:,} to {stop:,}"
-                    raise FetchError(
+                    raise DatasetError(
                         f"{self.store.url / name}{asked} cannot be fetched: {words}, after {attempt} "
-                        f"attempt{'s' * (attempt > 1)} in {time.monotonic() - began:.1f} s. Expected the bytes; "
-                        f"{verdict.advice}"
+                        f"attempt{'s' * (attempt > 1)} in {time.monotonic() - began:.1f} s. {verdict.advice}"
                     ) from problem
             if verdict.busy:
                 self.trouble.busy_at = time.monotonic()
@@ -150,13 +151,13 @@ class Ranges:
     def _pin(self, name: str, answer: Answer, size_bytes: int | None) -> None:
         """Refuses a file that is not the one that the dataset's description or an earlier answer is of."""
         if size_bytes is not None and answer.size_bytes != size_bytes:
-            raise FetchError(
+            raise DatasetError(
                 f"{self.store.url / name} has {answer.size_bytes:,} bytes; expected {size_bytes:,}, as dataset.json "
                 "has it. Another file has taken its place: upload the dataset again, into a folder of its own"
             )
         known = self._etags.setdefault(name, answer.etag)
         if None not in (known, answer.etag) and known != answer.etag:
-            raise FetchError(
+            raise DatasetError(
                 f"{self.store.url / name} was replaced while it was read: expected ETag {known}, got {answer.etag}. "
                 "Open the dataset again; while one is in use, upload into another folder"
             )
@@ -180,9 +181,9 @@ def words_of(problem: Exception) -> str:
         return f"the server sent {problem}"
     if type(problem).__name__ == "NotSupportedError":
         return "HTTP 200 instead of 206: the server sent the whole file"
-    kind = re.search(r"kind: (Timeout|Connect|Interrupted|Decode)\b", text)
-    detail = re.search(r"(dns error|Connection refused|reset by peer|TimedOut|IncompleteBody|UnexpectedEof)", text)
-    line = " ".join(text.split("Debug source")[0].split())
-    line = re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line.removeprefix("Generic HTTP error: "))
-    named = {"Timeout": "no byte for read_timeout seconds", "Connect": "no connection"}.get(kind[1] if kind else "", "")
-    return "; ".join(filter(None, (named, line[:200], detail[1] if detail else "")))
+    kind = re.search(r"kind: (Timeout|Connect|Interrupted|Request)\b", text)
+    detail = re.search(r"(dns error|Connection refused|reset by peer|IncompleteBody|UnexpectedEof)", text)
+    if kind is not None:
+        return _KINDS[kind[1]] + (f" ({detail[1]})" if detail else "")
+    line = " ".join(text.split("Debug source")[0].split()).removeprefix("Generic HTTP error: ")
+    return re.sub(r"Error performing \w+ \S+ in \S+ - ", "", line)[:200]

@@ -72,13 +72,13 @@ def test_a_fault_that_passes_changes_no_batch(
 
 
 FINAL = {
-    "403": (Fault(status=403), "HTTP 403", "check the credentials"),
-    "404": (Fault(status=404), "HTTP 404", "check the URL"),
+    "403": (Fault(status=403), "HTTP 403", "Check the credentials"),
+    "404": (Fault(status=404), "HTTP 404", "Check the URL"),
     "503": (Fault(status=503), "HTTP 503", "overloaded"),
-    "reset": (Fault(cut=-1), "sending request", "check the network"),
-    "short body": (Fault(short=7), "the server sent", "check the network"),
+    "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
+    "short body": (Fault(short=7), "the server sent", "Check the network"),
     "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
-    "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "check the network"),
+    "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
 }
 
 
