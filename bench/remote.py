@@ -1,6 +1,6 @@
 """A dataset behind a link of some bandwidth and latency -> how much of the link a loader uses, and its first batch.
 
-    python -m bench.remote PHOTOS [--seconds 10] [--work FOLDER]
+    python -m bench.remote PHOTOS [--seconds 10] [--threads 1] [--work FOLDER]
 
 It packs the photos once and repeats their shards until they make 1.3 GB, serves them from a process of its own, and
 reads them with an empty cache. Link: bytes/s that arrive once the loader runs, as a share of the bandwidth. The last
@@ -79,19 +79,18 @@ def served(folder: Path, bytes_per_s: float, latency_s: float) -> tuple[subproce
     return process, process.stdout.readline().strip()
 
 
-def measure(data: object, seconds: float, epochs: int = 1, **options: Any) -> dict[str, float]:
+def measure(data: object, seconds: float, threads: int, **options: Any) -> dict[str, float]:
     """Seconds until the first batch, and then images/s and bytes/s, over so many seconds or an epoch."""
-    with fastpipe.loader(data, BATCH, num_workers=2, **options) as loader:  # type: ignore[arg-type]
+    with fastpipe.loader(data, BATCH, num_workers=threads, **options) as loader:  # type: ignore[arg-type]
         started = time.perf_counter()
         first_s, warm = 0.0, None
-        for _ in range(epochs):
-            for number, _ in enumerate(loader):
-                now = time.perf_counter()
-                first_s = first_s or now - started
-                if warm is None and (number >= 8 or now - started > 3.0):
-                    warm = now, loader.stats()
-                if warm is not None and now - warm[0] > seconds:
-                    break
+        for number, _ in enumerate(loader):
+            now = time.perf_counter()
+            first_s = first_s or now - started
+            if warm is None and (number >= 8 or now - started > 3.0):
+                warm = now, loader.stats()
+            if warm is not None and now - warm[0] > seconds:
+                break
         assert warm is not None
         done, taken = loader.stats().since(warm[1]), time.perf_counter() - warm[0]
         return {
@@ -107,20 +106,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("photos", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
     chosen = parser.parse_args()
     data = repeated(chosen.photos, chosen.work, 1_300_000_000)
     size = int(Index(data).shard_sizes.sum())
-    print(f"{len(Index(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, 2 threads")  # noqa: T201
-    measure(data, chosen.seconds)
-    local = measure(data, chosen.seconds)["images_per_s"]
+    count = chosen.threads
+    print(f"{len(Index(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads")  # noqa: T201
+    measure(data, chosen.seconds, count)
+    local = measure(data, chosen.seconds, count)["images_per_s"]
     print(f"local folder: {local:,.0f} images/s")  # noqa: T201
     for bandwidth, latency in LINKS:
         for limit, name in (("200GB", "cache"), (0, "no cache")):
             server, url = served(data, bandwidth, latency)
             cache = Path(tempfile.mkdtemp(dir=chosen.work))
             try:
-                found = measure(url, chosen.seconds, cache_dir=cache, cache_limit=limit)
+                found = measure(url, chosen.seconds, count, cache_dir=cache, cache_limit=limit)
                 rate, images = found["bytes_per_s"], found["images_per_s"]
                 link = f"{bandwidth / 1e6:,.0f} MB/s, {latency * 1e3:.0f} ms, {name}"
                 share = f"{rate / 1e6:,.1f} MB/s ({rate / bandwidth:.1%} of the link)"
