@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PEERS = ("fastpipe", "streaming", "litdata", "webdataset")
+PEERS = ("fastpipe", "streaming", "streaming:600", "litdata", "webdataset")
 COPIES = 10
 BATCH = 64
 SHARD_BYTES = 32 << 20
@@ -102,19 +102,27 @@ def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, und
 
         options = {"endpoint": endpoint, "region": "us-east-1", "virtual_hosted_style_request": False}
         return fastpipe.loader(data, BATCH, num_workers=2, cache_dir=cache, cache_limit=limit, storage_options=options)
-    if peer == "streaming":
+    if peer.startswith("streaming"):
         _torchvision()
         import streaming
+        from streaming.base.util import clean_stale_shared_memory
+
+        clean_stale_shared_memory()  # what a run that was killed left in /dev/shm
+        # Its shuffle takes samples of all shards in turn by default; with a block it stays in few of them for a time.
+        keep_near = {"shuffle_block_size": int(peer.partition(":")[2])} if ":" in peer else {}
 
         class Photos(streaming.StreamingDataset):
             def __getitem__(self, at: Any) -> Any:
                 sample = super().__getitem__(at)
                 return made(sample["image"], sample["label"])
 
-        shown = Photos(remote=data, local=str(cache), shuffle=True, batch_size=BATCH, cache_limit=limit)
+        shown = Photos(remote=data, local=str(cache), shuffle=True, batch_size=BATCH, cache_limit=limit, **keep_near)
         return DataLoader(shown, batch_size=BATCH, num_workers=2, drop_last=True, persistent_workers=True, **keep)
     if peer == "litdata":
         import litdata
+        from litdata.streaming import downloader
+
+        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # it has no option for servers without TLS
 
         class Chunks(litdata.StreamingDataset):
             def __getitem__(self, at: Any) -> Any:
@@ -189,7 +197,7 @@ print(server.sent_bytes, flush=True)
 
 def measured(peer: str, python: str, work: Path, kind: str) -> dict[str, Any]:
     """A loader in a process of its own, and what its server sent."""
-    served = work / "bucket" / peer
+    served = work / "bucket" / peer.partition(":")[0]
     size = sum(file.stat().st_size for file in served.iterdir())
     program = SERVE.format(tests=str(ROOT / "tests"), kind=kind, folder=str(work))
     server = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -203,10 +211,21 @@ def measured(peer: str, python: str, work: Path, kind: str) -> dict[str, Any]:
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
         "SERVED": str(served),
         "NO_ALBUMENTATIONS_UPDATE": "1",
     }
-    order = [python, "-m", "bench.remote_peers", "run", peer, f"s3://bucket/{peer}", str(cache), url, str(size // 2)]
+    order = [
+        python,
+        "-m",
+        "bench.remote_peers",
+        "run",
+        peer,
+        f"s3://bucket/{served.name}",
+        str(cache),
+        url,
+        str(size // 2),
+    ]
     order += [str(work / "known.json")] if kind else []
     try:
         ran = subprocess.run(order, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300, check=False)
@@ -235,18 +254,19 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-peers")
     parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--kinds", default=",flip,503")
     chosen = parser.parse_args()
     bucket = chosen.work / "bucket"
     bucket.mkdir(parents=True, exist_ok=True)
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos)]
-    for peer in chosen.peers.split(","):
+    for peer in dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(",")):
         if not (bucket / peer).exists():
             order = [chosen.python, "-m", "bench.remote_peers", "write", peer, chosen.photos, bucket / peer]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             subprocess.run([str(each) for each in order], check=True, env=environment, cwd=ROOT)
     hashes += _stored(bucket / "webdataset") if (bucket / "webdataset").exists() else []
     (chosen.work / "known.json").write_text(json.dumps(sorted(set(hashes))))
-    for kind in ("", "flip", "503"):
+    for kind in chosen.kinds.split(","):
         for peer in chosen.peers.split(","):
             print(kind or "two epochs", peer, measured(peer, chosen.python, chosen.work, kind), flush=True)  # noqa: T201
 

@@ -31,7 +31,7 @@ from fastpipe.format.index import Index
 from fastpipe.remote.cache import ABSENT, ALLOTTED, BLOCK_BYTES, WRITTEN, Cache
 from fastpipe.remote.flow import REQUEST_BYTES, Flow
 from fastpipe.remote.retry import Ranges
-from fastpipe.remote.ring import Ring
+from fastpipe.remote.ring import LANES, Ring
 from fastpipe.remote.store import Answer, Requests
 
 _LOG = logging.getLogger("fastpipe")
@@ -44,6 +44,9 @@ _WRITERS = 3
 _KNOWN_SHARDS = 16
 # A first batch whose samples are fetched alone is fetched twice: it may be one part in so many of the dataset.
 _HASTE = 32
+# What the ring has is of use to so many plans after the one that it was fetched for, where each begins while the one
+# before it ends. Then its lane is needed for another plan.
+_KEPT_GENERATIONS = 2
 # Ranges in the ring that lie closer to one another are fetched by one request.
 _NEAR_BYTES = 32 << 10
 
@@ -60,6 +63,7 @@ class Part:
         dead: of the ring: nobody wants it any more.
         members: of the ring: all samples that were to be found in it.
         first: it is of a first batch.
+        generation: of the plan that it was first fetched for; its lane in the ring follows from it.
     """
 
     shard: int
@@ -71,6 +75,12 @@ class Part:
     dead: bool = False
     members: list[int] = field(default_factory=list)
     first: bool = False
+    generation: int = 0
+
+    @property
+    def lane(self) -> int:
+        """Of the ring."""
+        return self.generation % LANES
 
 
 _Key = int | Part  # a block, or a part in the ring
@@ -246,7 +256,7 @@ class Reader:
         with self._lock:
             for sample in samples.tolist():
                 part = self._in_ring.get(sample)
-                if part is not None:
+                if part is not None and part.there:  # one that is coming is new, and others may wait for it
                     self._forget_part(part)
             first, last = self._blocks_of(*self._extents(samples))
             blocks = np.unique(np.concatenate([first, last]))
@@ -297,8 +307,7 @@ class Reader:
         """Shard and byte of a place that Where named."""
         if shard < len(self._names):
             return shard, offset
-        number = int(np.searchsorted(self.ring.base, offset, side="right")) - 1
-        return number, offset - int(self.ring.base[number])
+        return self.ring.origin(offset)
 
     def read(self, shard: int, start: int, stop: int) -> bytes:
         """Bytes of a shard that is not decoded: notes, say. From the cache or the ring if they are there."""
@@ -311,7 +320,7 @@ class Reader:
             row = int(np.searchsorted(self._records(shard)["offset"], start, side="right")) - 1
             part = self._in_ring.get(int(self._index.shard_starts[shard]) + row)
             if part is not None and part.there and part.start <= start and stop <= part.stop:
-                return self.ring.read(shard, start, stop - start)
+                return self.ring.read(part.lane, shard, start, stop - start)
         size_bytes = int(self._cache.sizes[shard])
         answer = self._requests.result(self._ranges.fetch(self._names[shard], start, stop, size_bytes=size_bytes))
         self.figures.fetched_bytes += stop - start
@@ -408,7 +417,7 @@ class Reader:
                     near.stop = end
                     part = near
                 else:
-                    part = Part(int(shard[row]), begin, end)
+                    part = Part(int(shard[row]), begin, end, generation=self._generation)
                     parts.append(part)
                 self._in_ring[sample] = part
                 part.members.append(sample)
@@ -442,7 +451,9 @@ class Reader:
         ringed = np.array(
             [self._in_ring.get(sample) in ticket.parts for sample in ticket.samples.tolist()], dtype=np.bool_
         )
-        shift = np.where(ringed, self.ring.base[shard], 0)
+        lanes = np.array([self._in_ring[sample].lane for sample in ticket.samples[ringed].tolist()], dtype=np.int64)
+        shift = np.zeros(len(shard), dtype=np.int64)
+        shift[ringed] = self.ring.shift(lanes, shard[ringed])
         return Where(np.where(ringed, len(self._names), shard).astype(np.uint32), shift)
 
     def _hurry(self, ticket: Ticket) -> None:
@@ -477,6 +488,8 @@ class Reader:
         pinned = self._pinned()
         for part in set(self._in_ring.values()):
             part.samples.clear()
+            if part.generation < self._generation - _KEPT_GENERATIONS:
+                self._unmap(part)
             self._drop_if_unused(part, pinned)
 
     def _pinned(self) -> set[Part]:
@@ -488,7 +501,7 @@ class Reader:
             return
         part.samples.discard(sample)
         if part.samples and part not in pinned and self._in_ring.get(sample) is part:
-            self.ring.thin(part.shard, start, stop)
+            self.ring.thin(part.lane, part.shard, start, stop)
             del self._in_ring[sample]
             return
         self._drop_if_unused(part, pinned)
@@ -499,11 +512,15 @@ class Reader:
 
     def _forget_part(self, part: Part) -> None:
         part.dead = True
+        self._unmap(part)
+        if part.there and not self._closed:
+            self.ring.drop(part.lane, part.shard, part.start, part.stop)
+
+    def _unmap(self, part: Part) -> None:
+        """Nobody finds samples in a part any more."""
         for sample in part.members:
             if self._in_ring.get(sample) is part:
                 del self._in_ring[sample]
-        if part.there and not self._closed:
-            self.ring.drop(part.shard, part.start, part.stop)
 
     # ---- fetching (in the thread of requests)
 
@@ -520,7 +537,8 @@ class Reader:
                     part = self._queue.popleft()
                 else:
                     return
-                if part.dead:
+                if part.dead:  # whoever waits for it asks again
+                    self._arrived([part])
                     continue
                 for piece in [part] if part.blocks is None else self._claimed(part.blocks):
                     self._under_way[piece] = time.monotonic()
@@ -599,7 +617,7 @@ class Reader:
                 return
             if part.blocks is None:
                 if not part.dead:
-                    self.ring.write(part.shard, part.start, answer.data)
+                    self.ring.write(part.lane, part.shard, part.start, answer.data)
                     part.there = True
                 return
         try:

@@ -26,6 +26,7 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.remote import cache as cache_module
 from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache, Hold, disk_bytes, make_root
+from fastpipe.remote.reader import Reader
 
 Loaders = Callable[..., Any]
 
@@ -342,3 +343,31 @@ def test_a_large_index_is_copied_in_pieces(
     pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
     size = (remote_packed / "index.npy").stat().st_size
     assert sorted(pieces) == [(start, min(start + 1000, size)) for start in range(0, size, 1000)]
+
+
+@pytest.mark.parametrize("limit", [0, "8MB"])
+def test_an_epoch_that_begins_takes_nothing_from_the_one_before(
+    range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, limit: Any
+) -> None:
+    wrong: list[Any] = []
+    monkeypatch.setattr(Reader, "again", lambda self, samples: wrong.append(samples))
+    range_server.latency_s = 0.002
+    with open_remote(range_server.url, cache_limit=limit) as loader:
+        for _ in range(12):
+            for _ in loader:
+                pass
+    assert not wrong
+
+
+def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
+    range_server: RangeServer, open_remote: Loaders
+) -> None:
+    range_server.latency_s = 0.1
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        reader = loader._engine._reader
+        arrived = threading.Event()
+        with reader._lock:  # nothing begins before the part is forgotten
+            ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
+            for part in list(ticket.parts):
+                reader._forget_part(part)
+        assert arrived.wait(10.0)

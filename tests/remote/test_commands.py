@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from remote.cases import digests
 from remote.range_server import RangeServer
 
 import fastpipe
+from fastpipe.remote.cache import in_use
 
 Loaders = Callable[..., Any]
 
@@ -100,6 +102,9 @@ def test_cache_ls_verify_clear(
         assert digests(again) == digests(local)
         assert 0 < again.stats().fetched_bytes <= 2 << 20
     del again, index
+    deadline = time.monotonic() + 5
+    while in_use(cache / one["fingerprint"]) and time.monotonic() < deadline:
+        time.sleep(0.02)
     assert "has no s3://bucket/other; it has http" in failed(2, "cache", "clear", "s3://bucket/other")
     assert "removed: http" in succeeded("cache", "clear", range_server.url)
     assert "holds no dataset" in succeeded("cache", "ls")

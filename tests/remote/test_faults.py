@@ -278,5 +278,6 @@ def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_r
         images, _ = next(iter(loader))
         assert isinstance(images, torch.Tensor)
         reader = loader._engine._reader
-        assert reader.origin(len(loader.dataset.shards), int(reader.ring.base[3]) + 77) == (3, 77)
+        place = int(reader.ring.shift(np.array([2]), np.array([3]))[0]) + 77
+        assert reader.origin(len(loader.dataset.shards), place) == (3, 77)
         assert reader.origin(2, 99) == (2, 99)
