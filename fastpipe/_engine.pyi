@@ -12,6 +12,7 @@ RANGE_DTYPE: np.dtype[np.void]
 MAX_PIXELS: int
 OUT_OF_MEMORY: str
 WRONG_JPEG: tuple[str, ...]  # what a row ends with whose file is no JPEG that the engine decodes
+HASH_MISMATCH: str
 TOO_MANY_SCANS: str
 LIBJPEG_TURBO_VERSION: str
 LIBDEFLATE_VERSION: str

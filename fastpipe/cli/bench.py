@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -53,6 +54,8 @@ def bench(
         if not 0.1 <= seconds <= 3600:
             raise ConfigError(f"--seconds: expected 0.1 to 3600, got {seconds}")
         contenders, skipped = _contenders(against)
+        if against and not isinstance(index.path, Path):
+            raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
         batch_size = min(batch_size, len(index))
         task = Task(str(data), batch_size, threads, size)
         if not as_json:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, demo, doctor, inspect, pack, preview, verify
+from fastpipe.cli import bench, cache, demo, doctor, inspect, pack, preview, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ for _command in (
     demo.demo,
 ):
     app.command()(_command)
+app.add_typer(cache.app, name="cache")
 
 
 def _version(wanted: bool) -> None:

@@ -17,17 +17,31 @@ from rich.console import Console
 
 from fastpipe.cli.interrupts import raise_at_ctrl_c
 from fastpipe.errors import ConfigError, FastpipeError, readable
+from fastpipe.format.folder import Place, Url
+from fastpipe.remote.urls import place_of
 
 out = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the figures as JSON on standard output.")]
 Dataset = Annotated[
-    Path,
+    str,
     typer.Argument(
-        help="A folder that `fastpipe pack` wrote; or what is not packed: a folder of photos, tars, a pattern."
+        metavar="DATA",
+        help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...); or what is not packed: a folder "
+        "of photos, tars, a pattern.",
     ),
 ]
+
+
+def place(data: str) -> Place:
+    """DATA as a path or a URL.
+
+    Raises:
+        ConfigError: a URL that nobody reads.
+    """
+    found = place_of(data)
+    return found if isinstance(found, (Url, Path)) else Path(data)
 
 
 @contextlib.contextmanager

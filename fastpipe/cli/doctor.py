@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fastpipe.checks import positive, whole
-from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import show
 from fastpipe.errors import ConfigError, readable
 
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 
 def doctor(
     data: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="[DATA]",
-            help="A folder that `fastpipe pack` wrote, or photos or tars that are not packed.",
+            help="A folder that `fastpipe pack` wrote, or its URL, or photos or tars that are not packed.",
             show_default=False,
         ),
     ] = None,
@@ -65,7 +64,7 @@ def doctor(
                 raise ConfigError("expected DATA or --train-script COMMAND, got both: run doctor once with each")
             _train_script(train_script, batches, seconds, stall_timeout, as_json)
             return
-        checks = examine(data)
+        checks = examine(None if data is None else place(data))
         if as_json:
             print_json([asdict(check) for check in checks])
         else:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fastpipe.checks import whole
-from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, place, print_json
 from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
@@ -49,12 +49,13 @@ def inspect(
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
         whole("--batch-size", batch_size, least=1, most=2**31)
-        index = open_data(data)
+        index = open_data(place(data))
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
-        picture = None if no_sheet else sheet or Path(f"{data.resolve().name}-sheet.png")
+        name = index.folder.name if isinstance(index.path, Path) else index.path.rsplit("/", 1)[-1]
+        picture = None if no_sheet else sheet or Path(f"{name}-sheet.png")
         renewed = picture is not None and picture.exists()
-        shown, replaced = (0, 0) if picture is None else write_contact_sheet(data, picture, seed=seed)
+        shown, replaced = (0, 0) if picture is None else write_contact_sheet(place(data), picture, seed=seed)
         if as_json:
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
             print_json({**found.as_dict(), **drawn, **({"shuffle": asdict(shuffled)} if shuffled else {})})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
+from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.pack_progress import pack_progress
@@ -43,16 +43,21 @@ def verify(
     has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
     """
     with exit_codes():
+        where = place(data)
+        if repair is not None and not isinstance(where, Path):
+            raise ConfigError("--repair writes files, but DATA is a URL; repair a copy in a folder, and upload it")
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
         with verify_progress(err) as progress:
-            report = run_verify(data, quick=quick, workers=workers, on_progress=progress)
+            report = run_verify(where, quick=quick, workers=workers, on_progress=progress)
         if not as_json:
             _tell(report)
         repaired: list[str] = []
         if repair is not None and not report.sound:
             with pack_progress(err) as packing:
-                repaired = run_repair(data, repair, report, image_root=image_root, workers=workers, on_progress=packing)
+                repaired = run_repair(
+                    Path(where), repair, report, image_root=image_root, workers=workers, on_progress=packing
+                )
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})
         elif repaired:

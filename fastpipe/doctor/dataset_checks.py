@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,22 @@ import numpy as np
 from fastpipe.doctor.check import Check, Verdict
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import DatasetError
+from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
 from fastpipe.verify.verification import verify
 
 _READ_BYTES = 64 << 20
+_REQUEST_BYTES = 4 << 20
 _DECODED = 256
 
 
-def dataset(path: Path) -> Iterator[Check]:
+def dataset(path: Place) -> Iterator[Check]:
     """What is wrong with its files, as far as that can be told in seconds; then how fast it is.
 
     Raises:
@@ -33,7 +37,7 @@ def dataset(path: Path) -> Iterator[Check]:
     try:
         index = open_data(path)
     except DatasetError:
-        if not (path / DATASET_FILE).exists():
+        if not isinstance(path, Path) or not (path / DATASET_FILE).exists():
             raise
         yield _files(path)  # what is wrong with the dataset
         return
@@ -59,10 +63,11 @@ def dataset(path: Path) -> Iterator[Check]:
     else:
         of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
         yield Check("decoding", of_all, Verdict.BAD, advice if index.packed else f"{advice} DST")
-    yield _reading(index, rate * index.jpeg_bytes / len(index))
+    needed = rate * index.jpeg_bytes / len(index)
+    yield _link(index, needed) if isinstance(index, RemoteIndex) else _reading(index, needed)
 
 
-def _files(path: Path) -> Check:
+def _files(path: Place) -> Check:
     report = verify(path, quick=True)
     found = f"{report.samples:,} samples in {report.shards:,} shard{'' if report.shards == 1 else 's'}"
     if report.sound:
@@ -91,6 +96,26 @@ def _decode(index: Index) -> tuple[float, list[str]]:
 def _place(index: Index, sample: int) -> str:
     path, key, offset = index.where(sample)
     return f"sample {sample} (key {key}) at byte {offset} of {path}"
+
+
+def _link(index: RemoteIndex, needed: float) -> Check:
+    """Fetches the end of the last shard, past the cache."""
+    shard, number = index.shards[-1], len(index.shards) - 1
+    begin = max(0, shard.size_bytes - _READ_BYTES)
+    pieces = [(at, min(at + _REQUEST_BYTES, shard.size_bytes)) for at in range(begin, shard.size_bytes, _REQUEST_BYTES)]
+    started = time.perf_counter()
+    try:
+        with ThreadPoolExecutor(len(pieces)) as pool:
+            read = sum(len(data) for data in pool.map(lambda piece: index.direct(number).read(*piece), pieces))
+    except OSError as problem:
+        return Check("link", str(problem), Verdict.BAD, "check the network and the server")
+    rate = read / (time.perf_counter() - started)
+    found = f"{rate / 1e6:,.0f} MB/s; decoding at this speed needs {needed / 1e6:,.0f} MB/s"
+    if rate >= needed:
+        return Check("link", found, Verdict.OK)
+    return Check(
+        "link", found, Verdict.NOTE, "let cache_limit= hold the dataset: later epochs then read it from the disk"
+    )
 
 
 def _reading(index: Index, needed: float) -> Check:

@@ -1,14 +1,13 @@
-"""A dataset's folder, or none -> all checks, in the order of the table."""
+"""A dataset's folder or URL, or none -> all checks, in the order of the table."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastpipe.doctor import dataset_checks, libraries, system
 from fastpipe.doctor.check import Check
+from fastpipe.format.folder import Place
 
 
-def examine(data: Path | None = None) -> list[Check]:
+def examine(data: Place | None = None) -> list[Check]:
     """Looks at the machine and, if one is given, at a dataset. Changes nothing.
 
     Raises:

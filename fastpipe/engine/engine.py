@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,10 @@ from fastpipe.format.fields import NO_IMAGE, PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+
+if TYPE_CHECKING:  # most programs read folders
+    from fastpipe.engine.fetched_job import FetchedJob
+    from fastpipe.remote.reader import Reader, Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
@@ -125,9 +129,9 @@ class MixedJob(Job):
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
 
-    def cancel(self) -> None:
+    def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """As of Job."""
-        super().cancel()
+        super().cancel(patience_s)
         cancelled(list(self._converted.values()))
 
     def errors(self) -> list[tuple[int, str]]:
@@ -167,6 +171,10 @@ class Engine:
         self.num_workers = num_workers
         folder = os.path.join(os.fsencode(index.folder), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
+        self._reader = cast("Reader | None", index.reader())
+        if self._reader is not None:
+            shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
+            self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
             self._engine = _engine.Engine(shards, num_workers, most_open_shards(), times)
@@ -183,6 +191,8 @@ class Engine:
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,
         # and by _close_all; see Note [callbacks] in slots.py.
         _live.add(weakref.ref(self._engine, _live.discard))
+        if self._reader is not None:
+            self._reader.begin(self._engine)
 
     def submit(
         self,
@@ -191,7 +201,7 @@ class Engine:
         *,
         exact: bool,
         rows: NDArray[np.int64] | None = None,
-    ) -> Job:
+    ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
@@ -202,7 +212,7 @@ class Engine:
         """
         tasks = _tasks(plan, rows)
         if self._conversions is None:
-            return self._begin(tasks, images, exact=exact)
+            return self._begin(plan, tasks, images, exact=exact)
         conversions = self._conversions
         odd = self._odd[plan.samples]
 
@@ -225,7 +235,7 @@ class Engine:
         *,
         exact: bool = True,
         rows: NDArray[np.int64] | None = None,
-    ) -> Job:
+    ) -> Job | FetchedJob:
         """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
 
         Masks are resized by nearest neighbour, so that no id is made up. A second picture is resized as the first one
@@ -245,16 +255,43 @@ class Engine:
         tasks["png"] = records["format"] == PNG
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
-        return self._begin(tasks[there], out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
+        return self._begin(plan, tasks, out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
 
     def _begin(
         self,
+        plan: BatchPlan,
         tasks: NDArray[np.void],
         out: NDArray[np.uint8] | NDArray[np.int32],
         *,
         exact: bool,
         masks: bool = False,
         positions: NDArray[np.intp] | None = None,
+    ) -> Job | FetchedJob:
+        """The tasks of some positions of a plan; None: of all."""
+        if self._reader is None:
+            return self._started(
+                tasks if positions is None else tasks[positions], out, positions, exact=exact, masks=masks
+            )
+        from fastpipe.engine.fetched_job import FetchedJob
+
+        self.check_usable()
+
+        def begin(chosen: NDArray[np.intp], where: Where) -> Job:
+            return self._started(_moved(tasks[chosen], where), out, None, exact=exact, masks=masks)
+
+        chosen = np.arange(len(tasks)) if positions is None else positions
+        return FetchedJob(
+            self._reader, plan.samples, chosen, begin, damaged=_engine.HASH_MISMATCH, last=positions is None
+        )
+
+    def _started(
+        self,
+        tasks: NDArray[np.void],
+        out: NDArray[np.uint8] | NDArray[np.int32],
+        positions: NDArray[np.intp] | None,
+        *,
+        exact: bool,
+        masks: bool,
     ) -> Job:
         return Job(self._submitted(tasks, out, exact=exact, masks=masks), positions)
 
@@ -295,11 +332,30 @@ class Engine:
             native[name] = ranges[name]
         self._engine.read_ahead(native, restart)
 
+    @property
+    def fetches(self) -> bool:
+        """Whether the shards come over the network: then `fetch_ahead` has to be told what is needed."""
+        return self._reader is not None
+
+    def restart_fetching(self, ranks: int) -> None:
+        """Drops what was to be fetched and has not begun: another plan follows, that `ranks` processes share."""
+        if self._reader is not None:
+            self._reader.restart(ranks)
+
+    def fetch_ahead(self, samples: NDArray[np.int64]) -> None:
+        """Has samples fetched that batches to come need, in their order. Never waits.
+
+        Args:
+            samples: (n,) their numbers; neighbours in a shard lie beside each other.
+        """
+        if self._reader is not None:
+            self._reader.ahead(samples)
+
     def counters(self) -> dict[str, Any]:
         """What has been done since the start, and the threads' seconds in each stage, by the names of Stats."""
         if self.is_foreign():
             return {}
-        counters = self._engine.counters()
+        counters = {**self._engine.counters(), **(self._reader.counters() if self._reader is not None else {})}
         if self._conversions is not None:
             for name, count in self._conversions.counters().items():
                 counters[name] = counters.get(name, 0) + count
@@ -309,7 +365,7 @@ class Engine:
         """What is waiting where at the moment, by the names of Stats."""
         if self.is_foreign():
             return {}
-        levels = self._engine.levels()
+        levels = {**self._engine.levels(), **(self._reader.levels() if self._reader is not None else {})}
         if self._conversions is not None:
             levels["rows_waiting"] += self._conversions.waiting()
         return levels
@@ -318,13 +374,25 @@ class Engine:
         """What each thread is at."""
         if self.is_foreign():
             return []
-        converting = [] if self._conversions is None else self._conversions.activities()
-        return [Activity(*each) for each in self._engine.activities()] + converting
+        found = [Activity(*each) for each in self._engine.activities()]
+        if self._conversions is not None:
+            found += self._conversions.activities()
+        if self._reader is None:
+            return found
+        for number, each in enumerate(found):
+            shard, offset = self._reader.origin(each.shard, each.offset)
+            found[number] = replace(each, shard=shard, offset=offset)
+        oldest = self._reader.oldest()
+        if oldest is not None:
+            found.append(Activity("fetching", *oldest, note=self._reader.last_trouble))
+        return found
 
     def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
         forked child, where it does nothing.
         """
+        if self._reader is not None:
+            self._reader.close()
         self._engine.close(patience_s)
         if self._conversions is not None and not self.is_foreign():
             self._conversions.close()
@@ -363,4 +431,11 @@ def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
     tasks["bounds"] = plan.crops.bounds
     tasks["flip"] = plan.flips
     tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
+    return tasks
+
+
+def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:
+    """Tasks whose bytes are elsewhere than in the shards."""
+    tasks["shard"] = where.shard
+    tasks["offset"] += where.shift.astype(np.uint64)
     return tasks

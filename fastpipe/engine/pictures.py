@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
+from fastpipe.errors import DatasetError
 from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
+
+if TYPE_CHECKING:  # most programs read folders
+    from fastpipe.remote.reader import Reader
 
 _MOST_PIXELS = 65535 * 65535  # that a JPEG can have; what pack was let take must load
 
@@ -32,6 +39,9 @@ class Pictures:
         self._most_open = most_open_shards()
         self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
         self._records = index.open_records()
+        self._reader = cast("Reader | None", index.reader())
+        if self._reader is not None:
+            self._reader.begin(self)
 
     def records(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """The index records of some samples.
@@ -46,6 +56,18 @@ class Pictures:
             DatasetError: the index cannot be read, or a record is impossible.
         """
         return self._index.read(samples, self._records)
+
+    def fetched(self, samples: NDArray[np.int64]) -> AbstractContextManager[object]:
+        """Has samples of a remote dataset fetched, all at a time, and keeps them here inside the `with`.
+
+        Raises:
+            DatasetError: they cannot be fetched.
+        """
+        if self._reader is None:
+            return nullcontext()
+        from fastpipe.remote.blocking import brought
+
+        return brought(self._reader, samples)
 
     def decode(self, sample: int, record: np.void) -> NDArray[np.uint8]:
         """The whole picture of a sample, in memory of its own.
@@ -63,10 +85,11 @@ class Pictures:
         index = self._index
         if index.convert is not None and index.odd is not None and index.odd[sample]:
             return self._converted(sample)
-        shard, offset, size, width, height, _, _ = record.item()
+        shard, offset, size, width, height, _, expected = record.item()
         picture = np.empty((height, width, 3), dtype=np.uint8)
         try:
-            self._shard(shard).read_picture(offset, size, picture)
+            with self._found(sample, shard, offset, size, expected) as (file, place):
+                file.read_picture(place, size, picture)
         except ValueError as problem:
             if index.convert is not None and str(problem).startswith(_engine.WRONG_JPEG):
                 return self._converted(sample)  # packing takes some that the engine does not
@@ -98,7 +121,9 @@ class Pictures:
         """
         ids = np.empty((record["height"], record["width"]), dtype=np.int32 if field["bits"] == 16 else np.uint8)
         try:
-            self._shard(int(record["shard"])).read_mask(int(field["offset"]), int(field["size"]), ids)
+            size = int(field["size"])
+            with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
+                found[0].read_mask(found[1], size, ids)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
         return ids
@@ -107,20 +132,44 @@ class Pictures:
         """The whole second picture of a sample: as `decode`, and as `mask` with a field of kind "image"."""
         picture = np.empty((record["height"], record["width"], 3), dtype=np.uint8)
         try:
-            shard, png = self._shard(int(record["shard"])), bool(field["format"] == PNG)
-            shard.read_picture(int(field["offset"]), int(field["size"]), picture, png)
+            size, png = int(field["size"]), bool(field["format"] == PNG)
+            with self._found(sample, int(record["shard"]), int(field["offset"]), size, int(field["xxh3_64"])) as found:
+                found[0].read_picture(found[1], size, picture, png)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
         return picture
+
+    @contextmanager
+    def _found(
+        self, sample: int, shard: int, offset: int, size: int, expected: int
+    ) -> Iterator[tuple[_engine.Shard, int]]:
+        """The file that has a range of a sample's bytes, and where in it they begin; checked if they were fetched."""
+        if self._reader is None:
+            yield self._shard(shard), offset
+            return
+        from fastpipe.remote.blocking import brought, check
+
+        with brought(self._reader, np.array([sample], dtype=np.int64)):
+            try:
+                check(self._reader, sample, shard, offset, size, expected)
+            except DatasetError as problem:
+                raise self._index.sample_error(sample, str(problem)) from None
+            with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
+                yield self._shard(int(where.shard[0])), offset + int(where.shift[0])
 
     def _shard(self, number: int) -> _engine.Shard:
         """The open shard. Single operations on the table, so that threads need no lock; one too many is soon closed."""
         shard = self._shards.pop(number, None)
         if shard is None:
-            described = self._index.shards[number]
-            times = self._index.mtimes_ns
-            recorded = () if times is None else (int(times[number]),)
-            shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
+            if number < len(self._index.shards):
+                described = self._index.shards[number]
+                times = self._index.mtimes_ns
+                recorded = () if times is None else (int(times[number]),)
+                shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
+            else:
+                assert self._reader is not None
+                ring = self._reader.ring
+                shard = _engine.Shard(os.fsencode(ring.path), ring.size_bytes)
             while len(self._shards) >= self._most_open:
                 try:
                     self._shards.popitem(last=False)

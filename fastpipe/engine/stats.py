@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 LEVELS = (
     *("epoch", "threads", "threads_busy", "rows_waiting", "batches_making", "batches_ready", "batches_copying"),
     *("slots_lent", "slots_idle", "pinned_bytes", "hints_waiting"),
+    *("requests_under_way", "ranges_waiting", "ring_bytes"),
 )
 
 
@@ -57,6 +58,14 @@ class Stats:
         pinned_bytes: page-locked host memory of the batch buffers. 0 on the CPU, or if the system refuses to lock.
         hints_waiting: ranges of shards for which the engine has not asked the kernel to read ahead yet. If it stays
             high, the disk's own queue is full.
+        fetched_bytes: of a remote dataset's shards: bytes that came over the network.
+        cache_hit_bytes: bytes of samples that were in the cache already, or that another process fetched into it.
+        requests: requests made for shards.
+        retries: requests of these that were made again.
+        fetch_wait_s: the part of wait_s in which the samples of a batch were not there yet.
+        requests_under_way: requests that have not been answered. (This and the following values are levels.)
+        ranges_waiting: ranges of shards that are to be requested. 0 while all that the plan needs is here.
+        ring_bytes: memory that holds samples which no cache keeps.
     """
 
     epoch: int = -1
@@ -91,6 +100,14 @@ class Stats:
     slots_idle: int = 0
     pinned_bytes: int = 0
     hints_waiting: int = 0
+    fetched_bytes: int = 0
+    cache_hit_bytes: int = 0
+    requests: int = 0
+    retries: int = 0
+    fetch_wait_s: float = 0.0
+    requests_under_way: int = 0
+    ranges_waiting: int = 0
+    ring_bytes: int = 0
 
     @property
     def load_ratio(self) -> float:

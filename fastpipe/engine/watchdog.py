@@ -19,16 +19,18 @@ class Activity:
     """What a thread of the engine is at.
 
     Attributes:
-        stage: "idle", "opening", "reading", "decoding", "resizing" or "converting".
+        stage: "idle", "fetching", "opening", "reading", "decoding", "resizing" or "converting".
         shard: number of the shard.
         offset: byte of the JPEG in it.
         seconds: it has been at this row.
+        note: what went wrong with a request last; "" if nothing did.
     """
 
     stage: str
     shard: int
     offset: int
     seconds: float
+    note: str = ""
 
 
 class Watchdog:
@@ -99,7 +101,9 @@ class Watchdog:
         if not busy:
             return "the threads are idle, because the program does not ask for the next batch"
         slowest = max(busy, key=lambda each: each.seconds)
+        told = f". A request failed with: {slowest.note}" if slowest.note else ""
         advice = {
+            "fetching": "the server is slow, or does not answer; check the network" + told,
             "opening": "the file system does not answer; check the disk or the network",
             "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
             "decoding": "this image is slow to decode, or other programs use the CPUs",
@@ -123,4 +127,4 @@ class Watchdog:
                 return f"sample {sample} (key {key}) at byte {offset} of {path}"
         except DatasetError:  # what it is about matters more than that the index is gone, too
             pass
-        return f"byte {activity.offset} of {shard.path}"
+        return f"byte {activity.offset} of {self._index.path / shard.name}"

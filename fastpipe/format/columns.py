@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -248,7 +246,7 @@ def _open(index: Index, field: Field, name: str, row: np.dtype[Any], rows: int |
     Raises:
         DatasetError: it is missing, damaged, or of another dataset.
     """
-    file = OpenFile(Path(os.path.abspath(index.path)) / FIELDS_FOLDER / name)
+    file = OpenFile(index.folder / FIELDS_FOLDER / name)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
         size_bytes = file.size_bytes()

@@ -12,6 +12,18 @@ from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
+class Url(str):
+    """Where a dataset is that is on no disk of this machine. It joins names as a Path does."""
+
+    __slots__ = ()
+
+    def __truediv__(self, name: str) -> Url:
+        return Url(f"{self}/{name}")
+
+
+Place = Path | Url
+
+
 def dataset_folder(data: object) -> Path:
     """The path of a packed dataset's folder; whether there is a dataset is not looked at.
 
@@ -28,7 +40,7 @@ def why_no_dataset(path: Path) -> str:
     if not path.exists():
         hint = ""
         if _ADDRESS.match(str(path)):
-            hint = ". fastpipe reads folders of this machine: download the dataset first"
+            hint = ". pathlib.Path damages URLs: pass the URL as a string"
         elif path.parts[:1] == ("~",):
             hint = f". Python does not expand ~: pass {path.expanduser()}"
         elif re.search(r"[*?\[{]", str(path)):

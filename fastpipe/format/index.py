@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.fields import read_fields
-from fastpipe.format.folder import dataset_folder, why_no_dataset
+from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
     DATASET_FILE,
     DATASET_FORMAT,
@@ -24,10 +24,25 @@ from fastpipe.format.layout import (
     NO_LABEL,
     sample_key,
 )
+from fastpipe.format.open_file import OpenFile
 from fastpipe.format.records import Records, map_records
 from fastpipe.format.shard_list import ShardColumns, count, text
 
 _REPACK = "pack the source again, with --overwrite"
+
+
+class ReadableShard(Protocol):
+    """The bytes of a shard.
+
+    Attributes:
+        path: of the shard, for messages.
+    """
+
+    @property
+    def path(self) -> Place: ...
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A range; raises DatasetError."""
 
 
 class Index:
@@ -40,9 +55,10 @@ class Index:
     Args:
         path: the dataset's folder.
         max_pixels: reading the record of an image with more pixels is an error; None: no limit.
+        shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
 
     Attributes:
-        path: the dataset's folder.
+        path: the dataset's folder, or its URL.
         classes: class names; a label is a position in it.
         class_counts: number of samples in each class.
         counts: numbers that packing counted, such as "rejected" files; docs/format.md lists them.
@@ -53,7 +69,7 @@ class Index:
         fingerprint: hex digest that identifies the content and order of this dataset.
         fields: what samples carry besides image and label, by name.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
-        folder: absolute path of the folder that the shards are in.
+        folder: absolute path of the folder that the files are in.
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
@@ -66,19 +82,21 @@ class Index:
     odd: NDArray[np.bool_] | None = None
     convert: Callable[[int], bytes] | None = None
 
-    def __init__(self, path: str | os.PathLike[str], *, max_pixels: int | None = None) -> None:
-        self.path = dataset_folder(path)
+    def __init__(
+        self, path: str | os.PathLike[str], *, max_pixels: int | None = None, shown_as: Place | None = None
+    ) -> None:
+        self.folder = Path(os.path.abspath(dataset_folder(path)))  # programs change their folder
+        self.path: Place = shown_as or dataset_folder(path)
         self._max_pixels = max_pixels
-        self.folder = Path(os.path.abspath(path))  # programs change their folder
         columns = ShardColumns()
-        info = read_info(self.path, columns.take)
+        info = read_info(dataset_folder(path), columns.take)
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
             self.fields = read_fields(info)
             self.least_label = NO_LABEL if info["version"] == FIELDS_VERSION else 0
             self.jpeg_bytes = count(info["jpeg_bytes"])
-            self.shards = columns.of(self.path, info["shards"])
+            self.shards = columns.of(dataset_folder(path), info["shards"])
             samples = count(info["samples"])
             self.class_counts = [count(each) for each in _list(info["class_counts"])]
             self.counts: dict[str, Any] = info["counts"]
@@ -93,8 +111,8 @@ class Index:
             ) from problem
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
-        self._records_file = _identity(self.path / INDEX_FILE)
-        self.records = map_records(self.path / INDEX_FILE, samples, _REPACK)
+        self._records_file = _identity(self.folder / INDEX_FILE)
+        self.records = map_records(self.folder / INDEX_FILE, samples, _REPACK)
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -234,10 +252,22 @@ class Index:
         place = int(np.searchsorted(offsets, offset))
         return first + place if place < len(offsets) and int(offsets[place]) == offset else None
 
+    def reader(self) -> object | None:
+        """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here."""
+        return None
+
+    def open_shard(self, number: int) -> ReadableShard:
+        """A shard, to read notes in it.
+
+        Raises:
+            DatasetError: it cannot be opened.
+        """
+        return OpenFile(self.folder / self.shards[number].name)
+
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
         record = self.records_of(np.array(sample))[()]
-        return str(self.shards[int(record["shard"])].path), sample_key(sample), int(record["offset"])
+        return str(self.path / self.shards[int(record["shard"])].name), sample_key(sample), int(record["offset"])
 
     def sample_error(self, sample: int, reason: str) -> SampleError:
         """The error for a sample that cannot be read or decoded."""
@@ -245,7 +275,7 @@ class Index:
         return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
 
 
-def refuse_other(path: Path, expected: str, found: object) -> None:
+def refuse_other(path: Place, expected: str, found: object) -> None:
     """Raises DatasetError if the fingerprints differ: what was read of the one dataset says nothing about the other."""
     if found != expected:
         raise DatasetError(

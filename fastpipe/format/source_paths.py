@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.index import Index
+from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import sample_key
-from fastpipe.format.open_file import OpenFile
 
 _SIZE_FIELD = slice(124, 135)  # octal digits in a ustar header
 _MOST_NOTE_BYTES = 256 << 20
@@ -32,7 +31,7 @@ class SourcePaths:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._shards: OrderedDict[int, OpenFile] = OrderedDict()  # least recently used first
+        self._shards: OrderedDict[int, ReadableShard] = OrderedDict()  # least recently used first
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
         """The paths of n samples, as docs/format.md describes them.
@@ -52,7 +51,7 @@ class SourcePaths:
         for sample, shard, end in zip(samples.tolist(), records["shard"].tolist(), ends, strict=True):
             yield self._path(sample, self._shard(shard), tar.padded(end, tar.BLOCK))
 
-    def _path(self, sample: int, shard: OpenFile, at: int) -> str:
+    def _path(self, sample: int, shard: ReadableShard, at: int) -> str:
         """The path in the note whose header begins at byte `at`."""
         data = shard.read(at, tar.BLOCK + _USUAL_BYTES)  # a shard ends with more than that
         header = data[: tar.BLOCK]
@@ -71,11 +70,11 @@ class SourcePaths:
             ) from problem
         return path
 
-    def _shard(self, number: int) -> OpenFile:
+    def _shard(self, number: int) -> ReadableShard:
         """The open shard. Single operations on the table, so that threads need no lock."""
         shard = self._shards.pop(number, None)
         if shard is None:
-            shard = OpenFile(self._index.folder / self._index.shards[number].name)
+            shard = self._index.open_shard(number)
             while len(self._shards) >= _MOST_OPEN:
                 try:
                     self._shards.popitem(last=False)

@@ -28,6 +28,7 @@ class Settings:
         exact: always decode at full size.
         compiled: the augmentation is compiled.
         packed: the dataset is.
+        remote: the shards come over the network, by way of a cache.
     """
 
     workers: int
@@ -36,6 +37,7 @@ class Settings:
     exact: bool
     compiled: bool
     packed: bool = True
+    remote: bool = False
 
 
 class LoadWatch:
@@ -86,6 +88,11 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
     slowest = max(_STAGES, key=spent.__getitem__)
     text = f"the training loop waited for data for {ratio:.0%} of its steps' time over {_BATCHES} batches"
     share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)
+    if slowest == "wait_s" and spent["fetch_wait_s"] > spent["wait_s"] / 2:
+        fetched, cached = spent["fetched_bytes"], spent["cache_hit_bytes"]
+        share = spent["fetch_wait_s"] / spent["wait_s"]
+        whose = f"{share:.0%} of the wait; {cached / max(fetched + cached, 1):.0%} of the bytes were in the cache"
+        return f"{text}; the bottleneck is the network ({whose}): {_for('fetch_wait_s', settings)}"
     if slowest == "wait_s":
         busiest = max(_THREADS, key=spent.__getitem__)
         threads_share = spent[busiest] / max(sum(spent[name] for name in _THREADS), 1e-9)
@@ -112,6 +119,13 @@ def _for(stage: str, settings: Settings) -> str:
         return "these images are no baseline JPEGs, and are converted again in each epoch; `fastpipe pack` does it once"
     if stage in ("read_s", "decode_s") and not settings.packed:
         return "pack the images (fastpipe pack): then less of each is read and decoded"
+    if stage == "fetch_wait_s":
+        return (
+            "raise cache_limit= if the dataset is larger: what is in the cache is fetched once. If it is the first "
+            "epoch, the link is the limit: train nearer to the bucket, or pack the photos again with --max-size"
+        )
+    if stage == "read_s" and settings.remote:
+        return "pass cache_dir=, a folder on a faster disk of this machine: that of the cache is the limit"
     if stage == "read_s":
         return (
             f"put the shards on a faster disk, or pass num_workers larger than {settings.workers}: threads that wait "

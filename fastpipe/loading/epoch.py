@@ -128,10 +128,15 @@ class EpochWorks:
         """Puts the next batch in the works."""
         plan = self._plan.batch(self._submitted)
         first = self._submitted == self._first
-        self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
+        if not self._engine.fetches:
+            self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
+        elif first:
+            self._engine.restart_fetching(self._plan.world_size)
         images = self._slots.take()
         beside = {} if self._fields is None else self._fields.slots(len(plan))
         self._works.append((plan, images, beside, self._begin(plan, images, beside)))
+        if self._engine.fetches:  # after the batch, whose own samples come first
+            self._engine.fetch_ahead(self._plan.upcoming(self._submitted, first=first))
         self._submitted += 1
 
     def _begin(

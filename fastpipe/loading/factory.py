@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -13,6 +15,8 @@ from fastpipe.checks import choice, flag, positive, whole
 from fastpipe.device.streams import stream_of
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
@@ -23,7 +27,10 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
+from fastpipe.remote.options import remote_options
 from fastpipe.scan.opening import open_data
+
+_LOG = logging.getLogger("fastpipe")
 
 _WORKERS_HINT = "workers are threads in this process: the minimum is 1, the default is the number of CPUs granted"
 _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
@@ -58,12 +65,17 @@ def loader(
     partition: str = "sample",
     canonical_nodes: int | None = None,
     stall_timeout: float = 60.0,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = "200GB",
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = 20.0,
     **unknown: object,
 ) -> Loader:
     """Opens a dataset for training or evaluation.
 
     Args:
-        data: the folder that `fastpipe pack` wrote. Or, for a first try, what is not packed: a folder with one folder
+        data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
+            hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with one folder
             of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
             ("shards/*.tar"). That is slower: docs/quickstart.md.
         batch_size: number of samples in a batch of one rank.
@@ -117,6 +129,15 @@ def loader(
             global batches on any number of nodes that divides it. None: the number of nodes.
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
+        cache_dir: for a URL: the folder, on a disk of this machine, that keeps what has been fetched. All processes of
+            the machine share it. None: fastpipe/shards in $XDG_CACHE_HOME, or in ~/.cache.
+        cache_limit: for a URL: the most that the folder may take on the disk, in bytes or as text: "200GB". If the
+            dataset is larger, a part of it stays in the cache, and the rest is fetched in each epoch. 0: no shard is
+            kept.
+        storage_options: for a URL: options of obstore's store: {"region": "eu-west-1"}, {"skip_signature": True} for a
+            public bucket, {"endpoint": "https://..."}. None: as the cloud's own tools find them.
+        read_timeout: for a URL: seconds without a byte after which a request is made again. After 9 times as long
+            without success the loader raises a DatasetError.
 
     Returns:
         A Loader: iterate over it to get (images, labels), or a dict of the fields.
@@ -144,7 +165,14 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    index = open_data(data, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+    index = open_data(
+        data,
+        max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
+        remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
+        fields=fields if isinstance(fields, (tuple, list)) else (),
+    )
+    if isinstance(index.path, Url):
+        _tell_nodes(index, everyone, partition)
     if not index.packed:
         check_unpacked(index, verify=flag("verify", verify))
     if augmentation is not None:
@@ -175,6 +203,19 @@ def loader(
         verify=flag("verify", verify),
         fields=reader,
     )
+
+
+def _tell_nodes(index: Index, everyone: Ranks, partition: str) -> None:
+    """Says what sharing all samples costs where every node has to fetch them; one rank says it."""
+    nodes = everyone.world_size // ranks_per_node(everyone)
+    if partition == "sample" and nodes > 1 and everyone.rank == 0:
+        _LOG.warning(
+            '%s is read by %d nodes with partition="sample": over the epochs each of them fetches the whole dataset, '
+            '%s GB, into a cache of its own. If each is to fetch its part only: fastpipe.loader(..., partition="node")',
+            index.path,
+            nodes,
+            f"{int(index.shard_sizes.sum()) / 1e9:,.1f}",
+        )
 
 
 def _sharing(everyone: Ranks, partition: object, canonical_nodes: object) -> tuple[Ranks, int]:

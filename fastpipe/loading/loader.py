@@ -129,7 +129,7 @@ class Loader:
         self._device = stream.device
         self.look = Look(index, recipe, engine, stream, augment, watchdog, fields)
         compiled = augment is not None and augment.compiled
-        settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled, index.packed)
+        settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled, index.packed, engine.fetches)
         self._watch = LoadWatch(snapshot, settings)
         self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
 

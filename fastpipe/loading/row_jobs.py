@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from fastpipe.engine.engine import Job
+
+if TYPE_CHECKING:
+    from fastpipe.engine.fetched_job import FetchedJob
 
 
 class RowJobs:
     """Jobs of the same rows. Like a Job."""
 
-    def __init__(self, jobs: list[Job]) -> None:
+    def __init__(self, jobs: list[Job | FetchedJob]) -> None:
         self._jobs = jobs
 
     def wait(self, timeout_s: float) -> bool:

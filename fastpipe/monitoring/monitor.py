@@ -106,7 +106,8 @@ class Monitor:
 
 def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[str, str]:
     """What a loader did between two looks, and what waits in it at the second: a few words each on the rate, the
-    training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues".
+    training loop's waiting, the engine's threads and the queues, under "fastpipe", "loop", "threads" and "queues"; of a
+    remote dataset also on the "network".
 
     Args:
         before, after: its figures.
@@ -126,6 +127,8 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
     busy = sum(spent[name] for name in _THREADS)
     if busy > 0:
         words["threads"] += ", " + ", ".join(f"{word} {spent[name] / busy:.0%}" for name, word in _THREADS.items())
+    if after.requests:
+        words["network"] = _network(done, seconds)
     ahead = after.batches_ready + after.batches_making
     words["queues"] = f"{after.batches_ready} of {ahead} batches ready, {after.rows_waiting:,} rows waiting"
     if after.batches_copying:
@@ -133,12 +136,23 @@ def describe(before: Stats, after: Stats, seconds: float, batches: int) -> dict[
     return words
 
 
+def _network(done: Stats, seconds: float) -> str:
+    text = f"{done.fetched_bytes / seconds / 1e6:,.0f} MB/s, {done.requests_under_way} requests under way"
+    wanted = done.fetched_bytes + done.cache_hit_bytes
+    if wanted:
+        text += f"; {done.cache_hit_bytes / wanted:.0%} from the cache"
+    if done.retries:
+        text += f"; {done.retries:,} requests made again"
+    return text
+
+
 def _loop(done: Stats) -> str:
     spent = asdict(done)
     slowest = max(_STAGES, key=spent.__getitem__)
     text = f"waited {done.load_ratio:.0%} of the steps' time"
     if done.load_ratio > 0.1 and spent[slowest] > 0:
-        text += f", most of it for {_STAGES[slowest]}"
+        fetching = slowest == "wait_s" and done.fetch_wait_s > done.wait_s / 2
+        text += f", most of it for {'the network' if fetching else _STAGES[slowest]}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text

@@ -63,6 +63,11 @@ _COUNTERS: tuple[_Row, ...] = (
     ("images_converted", "Images of an unpacked source that were no baseline JPEGs.", "images_converted"),
     ("read_bytes", "Compressed bytes read.", "bytes_read"),
     ("shards_opened", "Shards opened.", "shards_opened"),
+    ("fetched_bytes", "Bytes of remote shards that came over the network.", "fetched_bytes"),
+    ("cache_hit_bytes", "Bytes of remote samples that the cache had, or another process fetched.", "cache_hit_bytes"),
+    ("requests", "Requests for ranges of remote shards.", "requests"),
+    ("request_retries", "Requests of these that were made again.", "retries"),
+    ("fetch_wait_seconds", "Part of the loop's waiting in which samples had not come yet.", "fetch_wait_s"),
 )
 _GAUGES: tuple[_Row, ...] = (
     ("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),
@@ -71,7 +76,8 @@ _GAUGES: tuple[_Row, ...] = (
     (
         "queue_depth",
         "Lengths of the queues: rows that wait for a thread; batches that are being made, are ready, or are being "
-        "copied to the device; ranges that the kernel is to read ahead.",
+        "copied to the device; ranges that the kernel is to read ahead; ranges of remote shards to be requested, and "
+        "requests under way.",
         (
             "queue",
             {
@@ -80,10 +86,13 @@ _GAUGES: tuple[_Row, ...] = (
                 "batches_ready": "batches_ready",
                 "batches_copying": "batches_copying",
                 "hints_waiting": "hints_waiting",
+                "ranges_waiting": "ranges_waiting",
+                "requests_under_way": "requests_under_way",
             },
         ),
     ),
     ("slots", "Batch buffers in use and free.", ("state", {"lent": "slots_lent", "idle": "slots_idle"})),
+    ("ring_bytes", "Memory that holds remote samples which no cache keeps.", "ring_bytes"),
     ("pinned_bytes", "Page-locked host memory of the batch buffers.", "pinned_bytes"),
 )
 

@@ -35,11 +35,11 @@ def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers:
         how: the options.
         workers: threads.
     """
-    described = index.path / DATASET_FILE
+    described = index.folder / DATASET_FILE
     packed_ns = described.stat().st_mtime_ns
     if listing.last_change_ns() <= packed_ns:
         return True
-    rejected = {entry["path"] for entry in read_rejected(index.path)}
+    rejected = {entry["path"] for entry in read_rejected(index.folder)}
     sample, newer, expected = 0, [], list[int | None]()
     for source in listing.sources:
         packed = readable(source.path) not in rejected

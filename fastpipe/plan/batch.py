@@ -158,6 +158,30 @@ class EpochPlan:
             ranges = joined(sample_ranges(coming))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
+    @property
+    def world_size(self) -> int:
+        """Processes that share the epoch."""
+        return self._recipe.ranks.world_size
+
+    def upcoming(self, number: int, *, first: bool) -> NDArray[np.int64]:
+        """This rank's samples of the chunks that `reads` names before batch `number`, chunk by chunk.
+
+        Args:
+            number: of the batch.
+            first: no batch was before it.
+        """
+        found = [np.empty(0, dtype=np.int64)]
+        for sequence, start, stop in self._partition.spans(number):
+            base, order = self.orders[sequence]
+            if start == stop:
+                continue
+            begin, end = order.positions_ahead(start, stop, first=first)
+            mine = self._partition.mine(sequence, np.arange(begin, end))
+            samples = np.sort(order.take(begin, end)[mine])
+            for run in order.reads(start, stop, first=first):
+                found.append(samples[slice(*np.searchsorted(samples, run))] + base)
+        return np.concatenate(found)
+
     def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
         """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
         count = len(self._index)

@@ -23,6 +23,7 @@ CHUNKS_PER_WINDOW = 32
 MOST_SAMPLES_PER_CHUNK = 1024  # tiny pictures: a window is sorted out in 3 ms, whatever they weigh
 CHUNKS_EARLY = 8  # by which a chunk is read ahead of the window, or without shuffle of the sample, that needs it
 _ROUNDS = 8
+_MOST_WINDOWS = 3  # in memory: that at hand, and those that are fetched ahead
 
 
 def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
@@ -75,7 +76,7 @@ class EpochOrder:
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % max(samples, 1)
-        self._cached: tuple[int, NDArray[np.int64]] | None = None
+        self._cached: dict[int, NDArray[np.int64]] = {}
 
     def take(self, start: int, stop: int) -> NDArray[np.int64]:
         """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
@@ -104,11 +105,7 @@ class EpochOrder:
             (n, 2) int64: runs of neighbouring samples, the first one and the one after the last, in the order of the
             epoch.
         """
-        ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
-        begin = self._first_chunk(self._window_of(start)) if self._shuffle else start // self._chunk
-        if not first:
-            begin = self._place_after(start) + ahead
-        places = np.arange(begin, min(self._place_after(stop) + ahead, self._chunks), dtype=np.int64)
+        places = self._due(start, stop, first=first)
         firsts = (self._chunks_at(places) if self._shuffle else places) * self._chunk
         counts = np.minimum(self._chunk, self._samples - firsts)
         if self._shuffle:
@@ -118,6 +115,25 @@ class EpochOrder:
         rest = np.stack([np.zeros_like(over), runs[over, 1] - self._samples], axis=1)
         runs[over, 1] = self._samples
         return np.insert(runs, over + 1, rest, axis=0)
+
+    def positions_ahead(self, start: int, stop: int, *, first: bool) -> tuple[int, int]:
+        """The stretch of the epoch in which all samples of the runs of `reads` stand: whole windows."""
+        places = self._due(start, stop, first=first)
+        if not len(places):
+            return 0, 0
+        begin, end = int(places[0]), int(places[-1]) + 1
+        if self._shuffle:
+            begin = self._first_chunk(self._window_of(begin * self._chunk))
+            end = self._first_chunk(self._window_of((end - 1) * self._chunk) + 1)
+        return begin * self._chunk, min(end * self._chunk, self._samples)
+
+    def _due(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
+        """Places of the chunks that `reads` is about."""
+        ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
+        begin = self._first_chunk(self._window_of(start)) if self._shuffle else start // self._chunk
+        if not first:
+            begin = self._place_after(start) + ahead
+        return np.arange(begin, min(self._place_after(stop) + ahead, self._chunks), dtype=np.int64)
 
     def _place_after(self, position: int) -> int:
         """How many chunks hold the samples before a position."""
@@ -131,15 +147,17 @@ class EpochOrder:
         return window * self._chunks // self._windows
 
     def _window(self, window: int) -> NDArray[np.int64]:
-        if self._cached is not None and self._cached[0] == window:
-            return self._cached[1]
+        if window in self._cached:
+            return self._cached[window]
         places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
         samples = (self._chunks_at(places)[:, None] * self._chunk + np.arange(self._chunk)).ravel()
         samples = (samples[samples < self._samples] + self._rotation) % self._samples
         first = self._first_chunk(window) * self._chunk
         shuffled = np.argsort(bits(self._window_key, np.arange(first, first + len(samples))), kind="stable")
-        self._cached = (window, samples[shuffled])
-        return self._cached[1]
+        while len(self._cached) >= _MOST_WINDOWS:
+            del self._cached[next(iter(self._cached))]
+        self._cached[window] = samples[shuffled]
+        return self._cached[window]
 
     def _chunks_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which chunks stand at places of the epoch; the short one stays at the end."""

@@ -103,6 +103,17 @@ class Partition:
             return Share([(sequence, length - 1, length)], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
         return Share(spans, rows % have, rows < have)
 
+    def mine(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
+        nobody's if it is left out.
+        """
+        before = (sequence - self.sequences[0][0]) * self._stretch
+        rows = before + positions % self._stretch
+        local = self._ranks.rank % self._ranks_per_node
+        owned: NDArray[np.bool_] = rows // self._batch_size == local
+        tail = positions // self._stretch >= self._full
+        return owned | tail if self.batches > self._full else owned & ~tail
+
     def _length(self, sequence: int) -> int:
         return self._starts[sequence + 1] - self._starts[sequence]
 

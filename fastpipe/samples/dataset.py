@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,11 @@ from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
-from fastpipe.format.folder import dataset_folder
+from fastpipe.format.folder import Place, Url, dataset_folder
 from fastpipe.format.index import Index, refuse_other
 from fastpipe.loading.fields import chosen_names
+from fastpipe.remote.options import remote_options
+from fastpipe.remote.urls import place_of
 from fastpipe.samples.fields import FieldValues, as_image
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
@@ -41,7 +43,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
     its first read.
 
     Args:
-        data: the folder that `fastpipe pack` wrote; or what is not packed, as of fastpipe.loader.
+        data: the folder that `fastpipe pack` wrote, or its URL, or what is not packed; see fastpipe.loader. In
+            DataLoader workers a URL needs multiprocessing_context="forkserver" (or "spawn"): requests cannot be made in
+            a forked child.
         transform: a function of the stored image that returns the image of the sample; None: no change. It is called as
             transform(tensor), with the tensor described above. If it is an albumentations transform, or has a
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
@@ -53,6 +57,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
             Without "image" nothing is decoded. None: a sample is (image, label).
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
+        cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader. Samples are fetched when
+            they are asked for.
 
     Raises:
         ConfigError: an argument is wrong, or the dataset has no samples.
@@ -66,10 +72,18 @@ class Dataset(torch.utils.data.Dataset[Any]):
         *,
         fields: Sequence[str] | None = None,
         max_pixels: int = MAX_PIXELS,
+        cache_dir: str | os.PathLike[str] | None = None,
+        cache_limit: int | str = "200GB",
+        storage_options: Mapping[str, Any] | None = None,
+        read_timeout: float = 20.0,
     ) -> None:
+        place = place_of(data)
         # It is opened again in other processes, and programs change their folder.
-        path = Path(os.path.abspath(dataset_folder(data)))
-        index = open_data(path, max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535))
+        path = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
+        self._remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout)
+        whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
+        wanted = fields if isinstance(fields, (tuple, list)) else ()
+        index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=wanted)
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
         names = None if fields is None else chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
@@ -77,7 +91,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     def _begin(
         self,
-        path: Path,
+        path: Place,
         fingerprint: str,
         transform: object,
         fields: tuple[str, ...] | None,
@@ -141,12 +155,13 @@ class Dataset(torch.utils.data.Dataset[Any]):
         numbers = np.array([self._number(sample) for sample in samples], dtype=np.int64)
         pictures, fields = self._own_files()
         records = pictures.records(numbers)
-        if fields is not None:
-            return self._with_fields(pictures, fields, numbers, records)
-        return [
-            (self._applied(pictures.decode(sample, record), sample), label)
-            for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
-        ]
+        with pictures.fetched(numbers):
+            if fields is not None:
+                return self._with_fields(pictures, fields, numbers, records)
+            return [
+                (self._applied(pictures.decode(sample, record), sample), label)
+                for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
+            ]
 
     def _with_fields(
         self, pictures: Pictures, fields: FieldValues, numbers: NDArray[np.int64], records: NDArray[np.void]
@@ -185,7 +200,13 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _opened(self) -> Index:
         """The index. A forked child goes on with its parent's, which is memory alone; others open theirs."""
         if self._index is None:
-            index = open_data(self._path, max_pixels=self._max_pixels, fingerprint=self._fingerprint)
+            index = open_data(
+                self._path,
+                max_pixels=self._max_pixels,
+                fingerprint=self._fingerprint,
+                remote=self._remote,
+                fields=self._fields or (),
+            )
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index
         return self._index
@@ -208,12 +229,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
             "transform": self._transform,
             "fields": self._fields,
             "max_pixels": self._max_pixels,
+            "remote": self._remote,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._begin(
-            Path(state["path"]), state["fingerprint"], state["transform"], state["fields"], state["max_pixels"], None
-        )
+        self._remote = state["remote"]
+        place = place_of(state["path"])
+        path = place if isinstance(place, Url) else Path(state["path"])
+        self._begin(path, state["fingerprint"], state["transform"], state["fields"], state["max_pixels"], None)
 
     def __repr__(self) -> str:
         return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}): {len(self)} samples"

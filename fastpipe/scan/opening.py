@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.folder import dataset_folder
+from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
+from fastpipe.remote.options import RemoteOptions, remote_options
+from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
     from fastpipe.scan.source import Source
@@ -19,34 +22,60 @@ _LOG = logging.getLogger("fastpipe")
 _told: set[str] = set()
 
 
-def open(path: str | os.PathLike[str]) -> Index:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = "200GB",
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = 20.0,
+) -> Index:
     """Opens a dataset to inspect it.
 
     Args:
-        path: the folder that `fastpipe pack` wrote. Or what is not packed: a folder with one folder of images for each
-            class, a folder of images, a tar file, a folder of tar files, or a pattern of tars ("shards/*.tar").
+        path: the folder that `fastpipe pack` wrote, or its URL. Or what is not packed: a folder with one folder of
+            images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
+            ("shards/*.tar").
+        cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader.
 
     Raises:
+        ConfigError: an argument is wrong.
         DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or of another format
             version.
     """
-    return open_data(path)
+    return open_data(path, remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout))
 
 
-def open_data(data: object, *, max_pixels: int | None = None, fingerprint: str | None = None) -> Index:
-    """The index of a dataset, packed or not.
+def open_data(
+    data: object,
+    *,
+    max_pixels: int | None = None,
+    fingerprint: str | None = None,
+    remote: RemoteOptions | None = None,
+    fields: Iterable[str] = (),
+) -> Index:
+    """The index of a dataset, packed or not, in a folder of this machine or behind a URL.
 
     Args:
         data: as of `open`.
         max_pixels: as of `Index`.
         fingerprint: of an unpacked source that this program has scanned: if the scan is still in the cache, the source
             is not listed again. Reading a file tells whether it has changed.
+        remote: how a URL is read; None: as by default.
+        fields: names of fields of which a remote dataset's columns are needed; unknown ones are left to others.
 
     Raises:
-        ConfigError: it is no path.
+        ConfigError: it is no path, or a URL of an unknown scheme.
         DatasetError: as `open`.
     """
-    path = dataset_folder(data)
+    place = place_of(data)
+    if isinstance(place, Url):
+        from fastpipe.remote.dataset import RemoteIndex  # most programs read folders
+
+        index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
+        index.fetch_columns(fields)
+        return index
+    path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules
         try:
             return Index(path, max_pixels=max_pixels)

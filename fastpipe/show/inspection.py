@@ -14,6 +14,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
+from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.options import checked_crop, flip_probability
@@ -117,12 +118,12 @@ def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
 
 
 def write_contact_sheet(
-    data: Path, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
+    data: Place, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
 ) -> tuple[int, int]:
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
     Args:
-        data: a dataset, packed or not.
+        data: a dataset, packed or not, or its URL.
         out: the PNG.
         seed: picks the pictures.
         train: True: as training sees them (random crop, mirrored); False: the middle of each.

@@ -81,6 +81,8 @@ def check_span(span: ShardSpan) -> Checked:
 
 def _read(span: ShardSpan, start: int, stop: int) -> bytes:
     """The bytes of a shard in a range, as far as there are any."""
+    if span.shard.direct is not None:
+        return span.shard.direct.read(start, stop)
     with open(span.shard.path, "rb", buffering=0) as file:
         return read_at(file.fileno(), stop - start, start)
 

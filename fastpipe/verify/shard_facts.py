@@ -13,6 +13,7 @@ from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
+from fastpipe.remote.direct import DirectShard
 from fastpipe.verify.damage import Damage
 
 # Those of datasets that carry no hash of dataset.json: another name is a name that has changed.
@@ -38,6 +39,7 @@ class ShardFacts:
         first_sample, samples: which samples it holds.
         size_bytes, xxh3_64: of the file; the hash in hex.
         members: the endings that the member of each field may have, in order.
+        direct: reads it behind its URL; None: it is a file.
     """
 
     number: int
@@ -48,6 +50,7 @@ class ShardFacts:
     size_bytes: int
     xxh3_64: str
     members: tuple[tuple[str, ...], ...] = ()
+    direct: DirectShard | None = None
 
 
 @dataclass

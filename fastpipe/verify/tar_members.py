@@ -50,7 +50,9 @@ def sample_members(shard: ShardFacts, file: BinaryIO) -> Iterator[list[SampleMem
 
 
 def starts_in_tar(shard: ShardFacts) -> list[int] | None:
-    """Where samples begin by the headers in the shard; None if they do not lead through it."""
+    """Where samples begin by the headers in the shard; None if they do not lead through it, or if it is elsewhere."""
+    if shard.direct is not None:
+        return None
     try:
         with open(shard.path, "rb", buffering=0) as file:
             return [members[0].offset - tar.BLOCK for members in sample_members(shard, file)]

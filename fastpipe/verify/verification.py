@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +16,17 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.checks import whole
+from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.machine.cpus import granted_cpus
+from fastpipe.remote.dataset import RemoteIndex
+from fastpipe.scan.opening import open_data
 from fastpipe.verify.check_index import check_index, impossible, impossible_records, index_records_of
 from fastpipe.verify.check_sample import Checked, Mismatch, check_span
 from fastpipe.verify.check_sidecars import check_sidecars
 from fastpipe.verify.damage import Damage, Report
-from fastpipe.verify.shard_facts import ShardFacts, describe
+from fastpipe.verify.shard_facts import Description, ShardFacts, describe
 from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
 from fastpipe.verify.tar_members import starts_in_tar
 
@@ -42,7 +45,7 @@ class VerifyProgress:
 
 
 def verify(
-    path: Path,
+    path: Place,
     *,
     quick: bool = False,
     workers: int | None = None,
@@ -55,7 +58,7 @@ def verify(
     anywhere in these files is found.
 
     Args:
-        path: the dataset's folder.
+        path: the dataset's folder, or its URL: then shards are read there, past the cache.
         quick: read no shard: their sizes only, and dataset.json, index.npy and sidecars.
         workers: threads; None: the CPUs granted to this process.
         on_progress: called now and then, in this thread.
@@ -66,11 +69,11 @@ def verify(
     """
     threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
     started = time.monotonic()
-    said = describe(path)
+    said, folder = _described(path)
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += check_index(said.index, said.info)
-        findings += check_sidecars(path, said.index.fields.values())
+        findings += check_sidecars(folder, said.index.fields.values())
     bytes_read = 0
     if quick:
         for shard in said.shards:
@@ -86,6 +89,18 @@ def verify(
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
 
 
+def _described(path: Place) -> tuple[Description, Path]:
+    """What dataset.json says, and the folder that holds it and the small files."""
+    if isinstance(path, Path):
+        return describe(path), path
+    index = open_data(path)
+    assert isinstance(index, RemoteIndex)
+    index.fetch_columns(index.fields)
+    said = describe(index.folder)
+    said.shards = [replace(shard, direct=index.direct(shard.number)) for shard in said.shards]
+    return said, index.folder
+
+
 def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
     """Whether a shard is there and of the size that it was packed with.
 
@@ -93,17 +108,25 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
         records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
     """
     try:
-        found = shard.path.stat()
-        problem = "" if stat.S_ISREG(found.st_mode) else "is not a regular file"
+        size_bytes, regular = _size_of(shard)
+        problem = "" if regular else "is not a regular file"
     except OSError as refused:
         problem = f"cannot be opened: {refused.strerror or refused}"
     if problem:
         yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
-    elif found.st_size != shard.size_bytes:
-        sizes = f"{shard.size_bytes:,} bytes", f"{found.st_size:,} bytes"
-        lost = 0 if records is None else _cut_off(records, found.st_size)
+    elif size_bytes != shard.size_bytes:
+        sizes = f"{shard.size_bytes:,} bytes", f"{size_bytes:,} bytes"
+        lost = 0 if records is None else _cut_off(records, size_bytes)
         first = shard.first_sample + shard.samples - lost if lost else None
         yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
+
+
+def _size_of(shard: ShardFacts) -> tuple[int, bool]:
+    """A shard's size now, and whether it is a regular file; raises OSError."""
+    if shard.direct is not None:
+        return shard.direct.size_bytes(), True
+    status = shard.path.stat()
+    return status.st_size, stat.S_ISREG(status.st_mode)
 
 
 def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
@@ -173,7 +196,7 @@ def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -
 def _readable_bytes(shard: ShardFacts) -> int:
     """How much of a shard there is to read. dataset.json may name a size of any length."""
     try:
-        return min(shard.size_bytes, shard.path.stat().st_size)
+        return min(shard.size_bytes, _size_of(shard)[0])
     except OSError:
         return 0
 

@@ -102,7 +102,6 @@ def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words:
     [
         ("/no-data/train/*.tar", "/no-data/train/*.tar matches no tar file"),
         ("/no-data/train-{000..146}.tar", "/no-data/train-{000..146}.tar matches no tar file"),
-        ("s3://bucket/train", "fastpipe reads folders of this machine: download the dataset first"),
         ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
     ],
 )

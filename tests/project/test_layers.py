@@ -23,6 +23,7 @@ LAYERS: dict[str, str] = {
     "machine": "",
     "format": "fastpipe.native",
     "plan": "",
+    "remote": "fastpipe.native obstore huggingface_hub",
     "engine": "fastpipe.native",
     "packing/source": "pyarrow",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",

@@ -1,0 +1,290 @@
+"""Other loaders of remote data beside fastpipe: the same photos, the same link, a cache of half of the data.
+
+    python -m bench.remote_peers PHOTOS --python PYTHON [--work FOLDER]
+
+PYTHON has MosaicML Streaming, LitData, WebDataset and fastpipe's own dependencies. Each loader runs two epochs in a
+process of its own, with 2 workers, from a server that answers as S3 does, behind 100 MB/s and 30 ms. What comes out is
+random-resized crops to 224 of uint8, by the way that each loader's documentation shows. Then each runs an epoch of
+undecoded samples while the server flips one bit of an image once, and while it answers 503 once for each file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PEERS = ("fastpipe", "streaming", "streaming:600", "litdata", "webdataset")
+COPIES = 10
+BATCH = 64
+SHARD_BYTES = 32 << 20
+
+
+def photo_files(photos: Path) -> list[tuple[Path, int]]:
+    """The photos and their labels, COPIES times, shuffled once."""
+    import random
+
+    classes = sorted(folder.name for folder in photos.iterdir() if folder.is_dir())
+    files = [(path, classes.index(path.parent.name)) for path in sorted(photos.glob("*/*"))]
+    many = files * COPIES
+    random.Random(0).shuffle(many)
+    return many
+
+
+def write(peer: str, photos: Path, out: Path) -> None:
+    """A loader's own format of the photos."""
+    files = photo_files(photos)
+    if peer == "streaming":
+        _torchvision()
+        from streaming import MDSWriter
+
+        columns = {"image": "bytes", "label": "int"}
+        with MDSWriter(out=str(out), columns=columns, size_limit=SHARD_BYTES) as shards:
+            for path, label in files:
+                shards.write({"image": path.read_bytes(), "label": label})
+    elif peer == "litdata":
+        from litdata import optimize
+
+        optimize(_litdata_sample, files, str(out), chunk_bytes=SHARD_BYTES, num_workers=1, verbose=False)
+    else:  # fastpipe's shards are WebDataset's
+        import fastpipe
+
+        with fastpipe.Writer(out, shard_size=SHARD_BYTES) as writer:
+            for path, label in files:
+                writer.add(path.read_bytes(), label=label)
+
+
+def _litdata_sample(photo: tuple[Path, int]) -> dict[str, Any]:
+    return {"image": photo[0].read_bytes(), "label": photo[1]}
+
+
+def decoded(jpeg: bytes, label: int) -> tuple[Any, int]:
+    """torchvision's usual transform, of PIL images."""
+    from PIL import Image
+
+    return _torchvision()(Image.open(io.BytesIO(jpeg)).convert("RGB")), label
+
+
+@functools.cache
+def _torchvision() -> Any:
+    """Its transform for training. The shim makes torchvision importable with any build of torch."""
+    sys.path.append(str(ROOT / "bench" / "peers"))
+    from import_torchvision import training_transform
+
+    return training_transform(224)
+
+
+def raw(jpeg: bytes, label: int) -> tuple[bytes, int]:
+    """The sample as it came."""
+    return jpeg, label
+
+
+def batches(peer: str, data: str, cache: Path, endpoint: str, limit: int, *, undecoded: bool) -> Iterable[Any]:
+    """A loader of two workers; an epoch each time that it is iterated."""
+    from torch.utils.data import DataLoader
+
+    made = raw if undecoded else decoded
+    keep = {"collate_fn": list} if undecoded else {}
+    if peer == "fastpipe":
+        import fastpipe
+
+        options = {"endpoint": endpoint, "region": "us-east-1", "virtual_hosted_style_request": False}
+        return fastpipe.loader(data, BATCH, num_workers=2, cache_dir=cache, cache_limit=limit, storage_options=options)
+    if peer.startswith("streaming"):
+        _torchvision()
+        import streaming
+        from streaming.base.util import clean_stale_shared_memory
+
+        clean_stale_shared_memory()  # what a run that was killed left in /dev/shm
+        # Its shuffle takes samples of all shards in turn by default; with a block it stays in few of them for a time.
+        keep_near = {"shuffle_block_size": int(peer.partition(":")[2])} if ":" in peer else {}
+
+        class Photos(streaming.StreamingDataset):
+            def __getitem__(self, at: Any) -> Any:
+                sample = super().__getitem__(at)
+                return made(sample["image"], sample["label"])
+
+        shown = Photos(remote=data, local=str(cache), shuffle=True, batch_size=BATCH, cache_limit=limit, **keep_near)
+        return DataLoader(shown, batch_size=BATCH, num_workers=2, drop_last=True, persistent_workers=True, **keep)
+    if peer == "litdata":
+        import litdata
+        from litdata.streaming import downloader
+
+        downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # it has no option for servers without TLS
+
+        class Chunks(litdata.StreamingDataset):
+            def __getitem__(self, at: Any) -> Any:
+                sample = super().__getitem__(at)
+                return made(sample["image"], sample["label"])
+
+        options = {"endpoint_url": endpoint, "aws_access_key_id": "x", "aws_secret_access_key": "x"}
+        chunks = Chunks(data, cache_dir=str(cache), shuffle=True, max_cache_size=limit, storage_options=options)
+        return litdata.StreamingDataLoader(chunks, batch_size=BATCH, num_workers=2, drop_last=True, **keep)
+    import webdataset
+
+    names = [f"shard-{number:06d}.tar" for number in range(len(list(Path(os.environ["SERVED"]).glob("*.tar"))))]
+    urls = [f"pipe:curl -sf {endpoint}/{data.removeprefix('s3://')}/{name}" for name in names]
+    tars = webdataset.WebDataset(
+        urls, shardshuffle=len(urls), empty_check=False, nodesplitter=webdataset.single_node_only
+    )
+    pairs = tars.shuffle(1000).to_tuple("jpg", "cls").map_tuple(bytes, int).map(lambda pair: made(*pair))
+    return webdataset.WebLoader(pairs, batch_size=BATCH, num_workers=2, **keep)
+
+
+def run(peer: str, data: str, cache: Path, endpoint: str, limit: int, known: Path | None) -> dict[str, Any]:
+    """Two epochs, or, with the hashes of all photos, one of undecoded samples: how many are none of them."""
+    if known is not None:
+        return _look(peer, data, cache, endpoint, limit, set(json.loads(known.read_text())))
+    started, first_s, epochs = time.perf_counter(), 0.0, []
+    loader = batches(peer, data, cache, endpoint, limit, undecoded=False)
+    for _ in range(2):
+        began, images = time.perf_counter(), 0
+        for batch in loader:
+            first_s = first_s or time.perf_counter() - started
+            images += len(batch[1])
+        epochs.append(images / (time.perf_counter() - began))
+    return {"first_batch_s": first_s, "images_per_s": epochs}
+
+
+def _look(peer: str, data: str, cache: Path, endpoint: str, limit: int, known: set[str]) -> dict[str, Any]:
+    if peer == "fastpipe":  # gives pixels; every sample's bytes are compared with their hash
+        return {"samples": sum(len(batch[1]) for batch in batches(peer, data, cache, endpoint, limit, undecoded=True))}
+    found = [
+        hashlib.sha256(jpeg).hexdigest() for jpeg in _jpegs(batches(peer, data, cache, endpoint, limit, undecoded=True))
+    ]
+    return {"samples": len(found), "wrong": sum(digest not in known for digest in found)}
+
+
+def _jpegs(loader: Iterable[Any]) -> Iterator[bytes]:
+    for batch in loader:
+        yield from (sample[0] for sample in batch)
+
+
+SERVE = """
+import sys, threading, time
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from remote.range_server import Fault, RangeServer
+kind, seen, big = {kind!r}, set(), 8 << 20
+def fault(asked):
+    if kind == "" or not asked.path.endswith((".tar", ".mds", ".bin")):
+        return None
+    if kind == "503" and asked.path not in seen:
+        seen.add(asked.path)
+        return Fault(status=503, headers={{"Retry-After": "1"}})
+    if kind == "flip" and not seen and asked.stop - asked.start > 200000:
+        seen.add(asked.path)
+        return Fault(flip=100000)
+    return None
+server = RangeServer(Path({folder!r}), latency_s=0.03, bytes_per_s=100e6, fault=fault)
+print(server.url, flush=True)
+sys.stdin.readline()
+print(server.sent_bytes, flush=True)
+"""
+
+
+def measured(peer: str, python: str, work: Path, kind: str) -> dict[str, Any]:
+    """A loader in a process of its own, and what its server sent."""
+    served = work / "bucket" / peer.partition(":")[0]
+    size = sum(file.stat().st_size for file in served.iterdir())
+    program = SERVE.format(tests=str(ROOT / "tests"), kind=kind, folder=str(work))
+    server = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    url = server.stdout.readline().strip()
+    cache = Path(tempfile.mkdtemp(dir=work))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "S3_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+        "SERVED": str(served),
+        "NO_ALBUMENTATIONS_UPDATE": "1",
+    }
+    order = [
+        python,
+        "-m",
+        "bench.remote_peers",
+        "run",
+        peer,
+        f"s3://bucket/{served.name}",
+        str(cache),
+        url,
+        str(size // 2),
+    ]
+    order += [str(work / "known.json")] if kind else []
+    try:
+        ran = subprocess.run(order, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300, check=False)
+        said = ran.stderr.strip().splitlines()[-1:] or [""]
+        found = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"error": said[0][:200]}
+    except subprocess.TimeoutExpired:
+        found = {"error": "no end within 300 s"}
+    sent = server.communicate("\n")[0].strip()
+    shutil.rmtree(cache, ignore_errors=True)
+    return {**found, "fetched": int(sent) / size}
+
+
+def main() -> None:
+    """Prints a line a loader and kind."""
+    if sys.argv[1:2] == ["run"]:
+        peer, data, cache, endpoint, limit, *known = sys.argv[2:]
+        found = run(peer, data, Path(cache), endpoint, int(limit), Path(known[0]) if known else None)
+        sys.stdout.write("\n" + json.dumps(found) + "\n")
+        sys.stdout.flush()
+        os._exit(0)
+    if sys.argv[1:2] == ["write"]:
+        write(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser()
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-peers")
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--kinds", default=",flip,503")
+    chosen = parser.parse_args()
+    bucket = chosen.work / "bucket"
+    bucket.mkdir(parents=True, exist_ok=True)
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos)]
+    for peer in dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(",")):
+        if not (bucket / peer).exists():
+            order = [chosen.python, "-m", "bench.remote_peers", "write", peer, chosen.photos, bucket / peer]
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            subprocess.run([str(each) for each in order], check=True, env=environment, cwd=ROOT)
+    hashes += _stored(bucket / "webdataset") if (bucket / "webdataset").exists() else []
+    (chosen.work / "known.json").write_text(json.dumps(sorted(set(hashes))))
+    for kind in chosen.kinds.split(","):
+        for peer in chosen.peers.split(","):
+            print(kind or "two epochs", peer, measured(peer, chosen.python, chosen.work, kind), flush=True)  # noqa: T201
+
+
+def _stored(packed: Path) -> list[str]:
+    """The hashes of the JPEGs in shards."""
+    import tarfile
+
+    found = []
+    for shard in sorted(packed.glob("*.tar")):
+        with tarfile.open(shard) as members:
+            for member in members:
+                if member.name.endswith(".jpg"):
+                    content = members.extractfile(member)
+                    assert content is not None
+                    found.append(hashlib.sha256(content.read()).hexdigest())
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`fastpipe cache`: the folder that keeps what remote datasets have sent -> what is in it, checked, or removed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe.cli.console import AsJson, exit_codes, out, print_json
+from fastpipe.cli.tables import count
+from fastpipe.errors import readable
+from fastpipe.remote import contents
+from fastpipe.remote.urls import default_cache
+
+app = typer.Typer(
+    help="Show, check or remove what loaders of remote datasets have kept on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[
+    Path | None, typer.Option("--cache-dir", metavar="DIR", help="The cache.", show_default="that of fastpipe.loader")
+]
+Which = Annotated[
+    str | None, typer.Argument(metavar="[DATA]", help="URL or fingerprint of one dataset.", show_default="all")
+]
+
+
+@app.command("ls")
+def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
+    """List the datasets in the cache, and how much of each is there."""
+    with exit_codes():
+        root = cache_dir or default_cache()
+        found = contents.kept_datasets(root)
+        if as_json:
+            print_json({"cache_dir": str(root), "datasets": [asdict(each) for each in found]})
+            return
+        if not found:
+            out.print(f"{readable(str(root))} holds no dataset")
+            return
+        for each in found:
+            share = f"{each.resident_bytes / max(each.shard_bytes, 1):.0%} of {each.shard_bytes / 1e9:,.2f} GB"
+            used = ", in use" if each.in_use else ""
+            out.print(readable(each.url))
+            out.print(f"  {share} here, {each.disk_bytes / 1e9:,.2f} GB on the disk{used}; {each.fingerprint}")
+        out.print(f"{count(len(found), 'dataset')} in {readable(str(root))}")
+
+
+@app.command("verify")
+def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJson = False) -> None:
+    """Compare the hash of each sample in the cache, and forget those that are damaged: they are fetched again when they
+    are needed. Exit code 1 if there were any.
+    """
+    with exit_codes():
+        found = [contents.check_kept(each) for each in contents.chosen(cache_dir or default_cache(), data)]
+        if as_json:
+            print_json([asdict(each) for each in found])
+        else:
+            for each in found:
+                bad = f"{count(each.damaged, 'sample')} damaged and forgotten" if each.damaged else "sound"
+                out.print(f"{readable(each.url)}: {bad}; {count(each.checked, 'sample')} in the cache")
+        if any(each.damaged for each in found):
+            raise typer.Exit(1)
+
+
+@app.command("clear")
+def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
+    """Remove one dataset, or all, from the cache. What a process uses stays."""
+    with exit_codes():
+        root = cache_dir or default_cache()
+        left = 0
+        for each in contents.chosen(root, data):
+            if contents.clear(root, each):
+                out.print(f"removed: {readable(each.url)}, {each.disk_bytes / 1e9:,.2f} GB")
+            else:
+                left += 1
+                out.print(f"in use, not removed: {readable(each.url)}")
+        if left:
+            raise typer.Exit(1)

@@ -1,0 +1,148 @@
+"""A cache's folder -> the datasets in it: how much of each is there, whether it is sound; and removed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.index import Index
+from fastpipe.format.read_at import read_at
+from fastpipe.remote import locks
+from fastpipe.remote.cache import (
+    ACCOUNTS_FILE,
+    BLOCK_BYTES,
+    URL_FILE,
+    WRITTEN,
+    Cache,
+    Hold,
+    datasets,
+    disk_bytes,
+    in_use,
+    remove,
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A dataset in a cache.
+
+    Attributes:
+        url: where it came from last.
+        fingerprint: of the dataset; its folder's name.
+        folder: of it, as text.
+        samples: of the dataset.
+        shard_bytes: of all its shards.
+        resident_bytes: of these in the cache.
+        disk_bytes: that its folder takes.
+        in_use: by a process.
+    """
+
+    url: str
+    fingerprint: str
+    folder: str
+    samples: int
+    shard_bytes: int
+    resident_bytes: int
+    disk_bytes: int
+    in_use: bool
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a check has found.
+
+    Attributes:
+        url, fingerprint: of the dataset.
+        checked: samples that are wholly in the cache.
+        damaged: those of them with another hash.
+    """
+
+    url: str
+    fingerprint: str
+    checked: int
+    damaged: int
+
+
+def kept_datasets(root: Path) -> list[Kept]:
+    """All datasets of a cache."""
+    found = []
+    for folder in datasets(root):
+        used = in_use(folder)
+        url = (folder / URL_FILE).read_text(encoding="utf-8").strip()
+        samples = shard_bytes = resident = 0
+        try:
+            index = Index(folder)
+            samples, shard_bytes = len(index), int(index.shard_sizes.sum())
+            cache = _opened(folder, index, url)
+            resident = int(cache.sizes_of(np.flatnonzero(cache.states >= WRITTEN)).sum())
+        except DatasetError:  # its small files have not all come yet
+            pass
+        found.append(Kept(url, folder.name, str(folder), samples, shard_bytes, resident, disk_bytes(folder), used))
+    return found
+
+
+def chosen(root: Path, data: str | None) -> list[Kept]:
+    """The datasets of a URL or fingerprint; None: all.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = kept_datasets(root)
+    if data is None:
+        return found
+    mine = [each for each in found if data.rstrip("/") in (each.url, each.fingerprint)]
+    if not mine:
+        known = ", ".join(each.url for each in found) or "nothing"
+        raise ConfigError(f"DATA: the cache in {root} has no {data}; it has {known}")
+    return mine
+
+
+def check_kept(kept: Kept) -> Verified:
+    """Compares the hashes of all samples in the cache; blocks of those that differ are forgotten.
+
+    Raises:
+        DatasetError: the index is damaged.
+    """
+    folder = Path(kept.folder)
+    index = Index(folder)
+    cache = _opened(folder, index, kept.url)
+    checked = damaged = 0
+    for number, shard in enumerate(index.shards):
+        first = int(index.shard_starts[number])
+        records = index.records_of(np.arange(first, first + shard.samples))
+        base = int(cache.first_block[number])
+        if not shard.path.exists():  # nothing of it has come
+            continue
+        with open(shard.path, "rb", buffering=0) as file:
+            for offset, size, expected in zip(
+                records["offset"].tolist(), records["size"].tolist(), records["xxh3_64"].tolist(), strict=True
+            ):
+                blocks = np.arange(base + offset // BLOCK_BYTES, base + (offset + size - 1) // BLOCK_BYTES + 1)
+                if cache.states[blocks].min() < WRITTEN:
+                    continue
+                checked += 1
+                if xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset)) != expected:
+                    damaged += 1
+                    cache.forget(blocks)
+    return Verified(kept.url, kept.fingerprint, checked, damaged)
+
+
+def clear(root: Path, kept: Kept) -> bool:
+    """Removes a dataset; False where a process uses it."""
+    accounts = os.open(root / ACCOUNTS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        with locks.held(accounts):
+            return remove(Path(kept.folder))
+    finally:
+        os.close(accounts)
+
+
+def _opened(folder: Path, index: Index, url: str) -> Cache:
+    """The blocks of a dataset. Its limit is that which the folder takes: nothing is added, and nothing given back."""
+    names = [shard.name for shard in index.shards]
+    return Cache(folder.parent, Hold(folder.parent, folder.name, url), names, index.shard_sizes, limit=1 << 62)

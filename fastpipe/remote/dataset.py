@@ -1,0 +1,260 @@
+"""The URL of a packed dataset -> an Index of it: its small files are here, its shards come when they are needed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.format.folder import Place, Url
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.self_checksum import fingerprint, read_self_checksum
+from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
+from fastpipe.remote.direct import DirectShard
+from fastpipe.remote.flow import REQUEST_BYTES
+from fastpipe.remote.options import RemoteOptions
+from fastpipe.remote.reader import Reader
+from fastpipe.remote.retry import Ranges
+from fastpipe.remote.store import Requests, Store, refuse_forked
+
+_PIECES = 8  # of a file that is copied, at a time
+
+_requests: tuple[int, Requests] | None = None  # of this process
+
+
+class RemoteIndex(Index):
+    """The description of a dataset behind a URL. Its folder is that of the cache.
+
+    Args:
+        url: of the dataset's folder.
+        options: how it is read.
+        max_pixels: as of Index.
+
+    Attributes:
+        url: as given.
+        options: as given.
+    """
+
+    def __init__(self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None) -> None:
+        if sys.platform != "linux":
+            raise ConfigError(
+                f"{url}: datasets are read by URL on Linux only, because the cache needs its file locks; copy the "
+                "dataset to this machine"
+            )
+        self.url, self.options = url, options
+        refuse_forked()
+        self._latest: weakref.ref[Reader] | None = None
+        self._requests = requests_of_process()
+        self._ranges = Ranges(Store(url, options), options.patience_s)
+        data = self._description()
+        info = json.loads(data)
+        name = _fingerprint(url, info)
+        make_root(options.cache_dir)
+        self._hold = Hold(options.cache_dir, name, url)
+        self._process = os.getpid()
+        self._put(DATASET_FILE, data)
+        self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
+        super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
+
+    def fetch_columns(self, fields: Iterable[str]) -> None:
+        """Brings the files of fields, as far as the dataset has these.
+
+        Raises:
+            DatasetError: a file cannot be fetched, or has another hash.
+        """
+        for name in fields:
+            field = self.fields.get(name)
+            for file in sidecars(field) if field is not None else ():
+                assert field is not None
+                self._bring(f"{FIELDS_FOLDER}/{file}", field.files.get(file))
+
+    def reader(self) -> Reader:
+        """What brings its shards' bytes, in this process.
+
+        Raises:
+            EngineError: this is a forked child of the process that opened the dataset.
+            DatasetError: the cache cannot be written.
+        """
+        refuse_forked()
+        options = self.options
+        names = [shard.name for shard in self.shards]
+        hold = Hold(options.cache_dir, self.fingerprint, self.url)
+        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
+        ranges = Ranges(self._ranges.store, options.patience_s)
+        reader = Reader(self, cache, ranges, self._requests, patience_s=options.patience_s)
+        self._latest = weakref.ref(reader)
+        return reader
+
+    def open_shard(self, number: int) -> RemoteShard:
+        """A shard, to read notes in it: those of samples that are in use lie beside them."""
+        return RemoteShard(self.path / self.shards[number].name, number, self._reader_at_hand)
+
+    def direct(self, number: int) -> DirectShard:
+        """A shard as it is behind the URL, past the cache."""
+        return DirectShard(self.shards[number].name, self._ranges, self._requests)
+
+    def _reader_at_hand(self) -> Reader:
+        reader = self._latest() if self._latest is not None else None
+        if reader is None:
+            reader = self._own_reader = self.reader()
+        return reader
+
+    def _description(self) -> bytes:
+        """dataset.json, found to be one."""
+        try:
+            data = bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
+        except DatasetError as problem:
+            if "HTTP 404" not in str(problem):
+                raise
+            raise DatasetError(
+                f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
+                f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
+            ) from problem
+        try:
+            info = json.loads(data)
+            checksum = read_self_checksum(data)
+        except (ValueError, RecursionError) as problem:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} is not valid JSON ({problem}); expected the file that `fastpipe pack` "
+                "wrote. Upload the dataset again"
+            ) from problem
+        if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
+            )
+        if checksum is not None and checksum[0] != checksum[1]:
+            raise DatasetError(
+                f"{self.url / DATASET_FILE} has been changed: expected the hash {checksum[0]} that it carries, got "
+                f"{checksum[1]}. Upload the dataset again"
+            )
+        return data
+
+    def _bring(self, name: str, expected: object) -> None:
+        """A small file, unless the cache has it with this hash."""
+        file = self._hold.folder / name
+        if expected is not None and _hash_of(file) == expected:
+            return
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            found = self._requests.result(self._copy(name, new))
+            if expected is None or found == expected:
+                os.replace(new, file)
+        except OSError as problem:
+            raise self._no_room(file, problem) from problem
+        finally:
+            new.unlink(missing_ok=True)
+        if expected is not None and found != expected:
+            raise DatasetError(
+                f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got "
+                f"{found}. Upload the dataset again"
+            )
+
+    async def _copy(self, name: str, new: Path) -> str:
+        """Copies a file piece by piece, some at a time, since an index may be larger than memory; returns its hash."""
+        digest, place, size_bytes = xxhash.xxh3_64(), 0, 1
+        with open(new, "wb") as out:
+            while place < size_bytes:
+                starts = range(place, size_bytes, REQUEST_BYTES)[:_PIECES]
+                answers = await asyncio.gather(
+                    *(self._ranges.fetch(name, start, start + REQUEST_BYTES) for start in starts)
+                )
+                for answer in answers:
+                    size_bytes = answer.size_bytes
+                    digest.update(answer.data)
+                    out.write(answer.data)
+                    place += len(answer.data)
+        return digest.hexdigest()
+
+    def _put(self, name: str, data: bytes) -> None:
+        """Writes a file of the cache; other processes see all of it or nothing."""
+        file = self._hold.folder / name
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            file.parent.mkdir(exist_ok=True)
+            if file.exists() and file.read_bytes() == data:
+                return
+            new.write_bytes(data)
+            os.replace(new, file)
+        except OSError as problem:
+            new.unlink(missing_ok=True)
+            raise self._no_room(file, problem) from problem
+
+    def _no_room(self, file: Path, problem: OSError) -> DatasetError:
+        return DatasetError(
+            f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset whatever "
+            "cache_limit= is. Make room, or pass another cache_dir="
+        )
+
+
+@dataclass(frozen=True)
+class RemoteShard:
+    """A shard behind a URL, as a ReadableShard.
+
+    Attributes:
+        path: its URL.
+        number: of it.
+        reader: gives what reads it.
+    """
+
+    path: Place
+    number: int
+    reader: Callable[[], Reader]
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A range.
+
+        Raises:
+            DatasetError: it does not come.
+        """
+        return self.reader().read(self.number, offset_bytes, offset_bytes + size_bytes)
+
+
+def _fingerprint(url: Url, info: dict[str, Any]) -> str:
+    """The name of the dataset's folder in the cache. It is computed: who serves a dataset does not choose whose folder
+    it gets.
+    """
+    found = str(info.get("fingerprint"))
+    try:
+        expected = fingerprint(info)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise DatasetError(
+            f"{url / DATASET_FILE} has a missing or invalid field ({problem!r}); expected the file that `fastpipe "
+            "pack` wrote. Upload the dataset again"
+        ) from problem
+    if found != expected or not FINGERPRINT.fullmatch(found):
+        raise DatasetError(
+            f"{url / DATASET_FILE} has been changed: expected the fingerprint {expected} of its content, got "
+            f"{found!r:.80}. Upload the dataset again"
+        )
+    return found
+
+
+def requests_of_process() -> Requests:
+    """The thread of requests, which all datasets of a process share."""
+    global _requests
+    if _requests is None or _requests[0] != os.getpid():
+        _requests = os.getpid(), Requests()
+    return _requests[1]
+
+
+def _hash_of(file: Path) -> str | None:
+    digest = xxhash.xxh3_64()
+    try:
+        with open(file, "rb", buffering=0) as source:
+            while data := source.read(4 << 20):
+                digest.update(data)
+    except OSError:
+        return None
+    return digest.hexdigest()

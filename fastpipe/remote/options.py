@@ -1,0 +1,77 @@
+"""The arguments of a remote dataset -> checked values."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastpipe.checks import positive, real_number
+from fastpipe.errors import ConfigError
+from fastpipe.remote.urls import default_cache
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
+
+# A range is tried for so many times read_timeout: 180 s by default.
+PATIENCE = 9
+
+
+@dataclass(frozen=True)
+class RemoteOptions:
+    """How a remote dataset is read.
+
+    Attributes:
+        cache_dir: folder of the cache.
+        cache_limit: bytes that it may take on the disk; 0: no shard is kept.
+        storage: options of obstore's store: credentials, region, endpoint.
+        read_timeout_s: seconds without a byte after which a request is made again.
+    """
+
+    cache_dir: Path = field(default_factory=default_cache)
+    cache_limit: int = 200 * 10**9
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    read_timeout_s: float = 20.0
+
+    @property
+    def patience_s(self) -> float:
+        """How long a range is tried."""
+        return PATIENCE * self.read_timeout_s
+
+
+def remote_options(
+    cache_dir: str | os.PathLike[str] | None, cache_limit: object, storage_options: object, read_timeout: object
+) -> RemoteOptions:
+    """Checks the four.
+
+    Raises:
+        ConfigError: one is wrong.
+    """
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ConfigError(
+            "storage_options: expected a dict as obstore's stores take it, for example {'skip_signature': True} or "
+            f"{{'region': 'eu-west-1'}}, got {type(storage_options).__name__}"
+        )
+    if cache_dir is not None and not isinstance(cache_dir, (str, os.PathLike)):
+        raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
+    folder = default_cache() if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir)))
+    return RemoteOptions(
+        folder,
+        size_bytes("cache_limit", cache_limit),
+        dict(storage_options or {}),
+        positive("read_timeout", read_timeout),
+    )
+
+
+def size_bytes(name: str, value: object) -> int:
+    """A number of bytes, as a number or as text with a unit: "200GB", "1.5TB", "512MiB"."""
+    number = real_number(value)
+    if number is not None and 0 <= number < 2**63:
+        return int(number)
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ConfigError(f'{name}: expected a number of bytes, or text such as "200GB" or "512MiB", got {value!r}')
+    return int(float(found[1]) * _UNITS[(found[2] or "").lower()])

@@ -1,0 +1,213 @@
+"""A URL -> byte ranges of the files behind it, by obstore; each answer is checked to be what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from fastpipe.errors import ConfigError, EngineError
+from fastpipe.format.folder import Url
+from fastpipe.remote.options import RemoteOptions
+
+_T = TypeVar("_T")
+
+# Note [obstore and fork]
+# obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
+# none of its threads: a request would wait for ever. So a child of a process that has used obstore is refused; one of
+# a process that has not starts its own.
+_first_used_in: int | None = None
+
+
+def refuse_forked() -> None:
+    """Raises EngineError in a forked child of a process that has read remote data; Note [obstore and fork]."""
+    if _first_used_in not in (None, os.getpid()):
+        raise EngineError(
+            f"process {_first_used_in} has read remote data, and this is its forked child {os.getpid()}: the threads "
+            "that make requests do not exist here. Start workers in another way: pass "
+            'multiprocessing_context="forkserver" to the DataLoader, or call '
+            'torch.multiprocessing.set_start_method("forkserver") before'
+        )
+
+
+class Requests:
+    """A thread that makes requests. It runs an event loop, so that a request that hangs can be given up at once.
+
+    obstore itself is imported here, when the first remote dataset is opened.
+
+    Raises:
+        ConfigError: obstore is not installed.
+        EngineError: this is a forked child.
+    """
+
+    def __init__(self) -> None:
+        global _first_used_in
+        refuse_forked()
+        try:
+            import obstore  # noqa: F401
+        except ImportError as missing:
+            raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
+        _first_used_in = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="fastpipe-requests", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.loop.close()
+
+    def begin(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Has the thread do it."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def result(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Waits for it; Ctrl-C gives it up."""
+        future = self.begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Gives up all requests; safe to call twice."""
+        if not self._thread.is_alive():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(2.0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Bytes of a file.
+
+    Attributes:
+        data: them; anything with the buffer protocol.
+        size_bytes: of the whole file.
+        etag: of the file, as far as the server names one.
+    """
+
+    data: Any
+    size_bytes: int
+    etag: str | None
+
+
+class WrongAnswerError(Exception):
+    """A server sent something else than it was asked for; the text says what."""
+
+
+class Store:
+    """The files behind a URL.
+
+    Args:
+        url: of the folder.
+        options: credentials and timeouts.
+
+    Raises:
+        ConfigError: the options are none that the store knows.
+    """
+
+    def __init__(self, url: Url, options: RemoteOptions) -> None:
+        self.url = url
+        self._options = options
+        self._store = _open(url, options)
+
+    def renew(self) -> None:
+        """Makes the store again: with the credentials of this moment."""
+        self._store = _open(self.url, self._options)
+
+    async def get(self, name: str, start: int, stop: int | None) -> Answer:
+        """A range of a file, as far as the file goes; None: all of it.
+
+        Raises:
+            WrongAnswerError: the answer is not what was asked for.
+            Exception: of obstore: there is no answer.
+        """
+        import obstore
+
+        if stop is not None:
+            result = await obstore.get_async(self._store, name, options={"range": (start, stop)})
+        else:
+            result = await obstore.get_async(self._store, name)
+            start, stop = 0, int(result.meta["size"])
+        size_bytes = int(result.meta["size"])
+        stop = min(stop, max(size_bytes, start + 1))
+        data = await result.bytes_async()
+        if tuple(result.range) != (start, stop) or len(data) != stop - start:
+            raise WrongAnswerError(f"{len(data):,} bytes of the range {result.range[0]}-{result.range[1]}")
+        return Answer(data, size_bytes, result.meta["e_tag"])
+
+
+def _open(url: Url, options: RemoteOptions) -> Any:
+    from obstore.exceptions import BaseError
+    from obstore.store import HTTPStore, from_url
+
+    web: Any = HTTPStore  # their options are typed one by one
+    cloud: Any = from_url
+    config = dict(options.storage)
+    client: dict[str, Any] = {
+        # Of a whole answer: at a slow link 8 MiB take their time, and a stalled one is seen by read_timeout.
+        "timeout": timedelta(hours=1),
+        "connect_timeout": timedelta(seconds=min(options.read_timeout_s, 10.0)),
+        "read_timeout": timedelta(seconds=options.read_timeout_s),
+        "pool_max_idle_per_host": "64",
+        **config.pop("client_options", {}),
+    }
+    # Tries are counted and told in retry.py.
+    retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
+    scheme = url.split("://")[0].lower()
+    try:
+        if scheme == "hf":
+            from fastpipe.remote.hub import resolved
+
+            page, headers = resolved(url, config)
+            client["default_headers"] = {**headers, **client.get("default_headers", {})}
+            client = {"allow_http": page.startswith("http://"), **client}
+            return web(page, client_options=client, retry_config=retry)
+        if scheme in ("http", "https"):
+            if config:
+                raise ConfigError(
+                    f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
+                )
+            return web(str(url), client_options={"allow_http": scheme == "http", **client}, retry_config=retry)
+        endpoint = str(config.get("endpoint", config.get("aws_endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))))
+        client = {"allow_http": endpoint.startswith("http://"), **client}
+        if scheme == "s3":
+            config = {**_aws_profile(config), **config}
+        return cloud(str(url), client_options=client, retry_config=retry, **config)
+    except (BaseError, ValueError, TypeError) as problem:
+        if isinstance(problem, ConfigError):
+            raise
+        words = " ".join(str(problem).split("Debug source")[0].split())[:300].rstrip(".")
+        raise ConfigError(
+            f"storage_options: {url} cannot be opened with {', '.join(config) or 'none'}: {words}; pass them as "
+            "obstore's stores name them: https://developmentseed.org/obstore/latest/api/store/aws/"
+        ) from problem
+
+
+def _aws_profile(config: dict[str, Any]) -> dict[str, Any]:
+    """Credentials of ~/.aws, where boto3 is installed and nothing else says who one is; obstore itself reads the
+    environment, and the services of EC2, ECS and EKS.
+    """
+    said = any(
+        "key" in name or name.removeprefix("aws_") in ("skip_signature", "credential_provider") for name in config
+    )
+    files = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), "~/.aws/config"
+    there = "AWS_PROFILE" in os.environ or any(os.path.exists(os.path.expanduser(each)) for each in files)
+    if said or "AWS_ACCESS_KEY_ID" in os.environ or not there:
+        return {}
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return {}
+    return {"credential_provider": Boto3CredentialProvider()}

@@ -1,0 +1,74 @@
+"""What the tests of remote datasets share: a packed dataset of some MB, a server, loaders; fixtures of conftest.py."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from remote.range_server import RangeServer
+
+import fastpipe
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+
+BATCH = 32
+
+
+def shard_bytes(dataset: Path) -> int:
+    """Bytes of its shards."""
+    return sum(shard.stat().st_size for shard in dataset.glob("shard-*.tar"))
+
+
+def digest(batch: tuple[Any, Any]) -> str:
+    """Of a batch's images and labels."""
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in batch)).hexdigest()
+
+
+def digests(loader: Any, epochs: int = 1) -> list[str]:
+    """Of all batches of some epochs."""
+    return [digest(batch) for _ in range(epochs) for batch in loader]
+
+
+@pytest.fixture(scope="session")
+def remote_packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 pictures of about 80 kB, 4 classes: 25 MB in 7 shards."""
+    folder = tmp_path_factory.mktemp("remote") / "source"
+    rng = np.random.default_rng(16)
+    for number in range(300):
+        (folder / f"class-{number % 4}").mkdir(parents=True, exist_ok=True)
+        pixels = rng.integers(0, 256, (200, 200, 3), dtype=np.uint8)
+        picture = Image.fromarray(pixels)
+        picture.save(folder / f"class-{number % 4}" / f"{number}.jpg", quality=95, subsampling=0)
+    packed = folder.parent / "packed"
+    pack(folder, packed, PackOptions(workers=2, shard_size=4_000_000))
+    return packed
+
+
+@pytest.fixture
+def range_server(remote_packed: Path) -> Iterator[RangeServer]:
+    """Serves that dataset."""
+    with RangeServer(remote_packed) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="session")
+def remote_bytes(remote_packed: Path) -> int:
+    """Bytes of its shards."""
+    return shard_bytes(remote_packed)
+
+
+@pytest.fixture
+def open_remote(tmp_path: Path) -> Callable[..., Any]:
+    """fastpipe.loader for small crops, with a cache of the test's own."""
+
+    def open_it(data: object, **options: Any) -> Any:
+        if not isinstance(data, Path):
+            options = {"cache_dir": tmp_path / "cache", "read_timeout": 2.0, **options}
+        return fastpipe.loader(data, BATCH, **{"size": 64, "seed": 3, "num_workers": 2, **options})  # type: ignore[arg-type]
+
+    return open_it

@@ -1,0 +1,373 @@
+"""The cache on the disk: its limit, what survives a kill, who shares it, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from remote.cases import digests
+from remote.range_server import RangeServer
+from soak import Tried, times
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.remote import cache as cache_module
+from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache, Hold, disk_bytes, make_root
+from fastpipe.remote.reader import Reader
+
+Loaders = Callable[..., Any]
+
+
+def shards_sent(server: RangeServer) -> int:
+    return sum(sent for name, sent in server.sent_by_name.items() if name.startswith("shard"))
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[list[int]]:
+    """What a folder takes on the disk, looked at each 10 ms."""
+    found, stop = [0], threading.Event()
+
+    def look() -> None:
+        while not stop.wait(0.01):
+            found.append(disk_bytes(folder))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_eight_ranks_fetch_the_dataset_once(range_server: RangeServer, open_remote: Loaders, remote_bytes: int) -> None:
+    with ExitStack() as stack:
+        ranks = [stack.enter_context(open_remote(range_server.url, rank=rank, world_size=8)) for rank in range(8)]
+        for _ in zip(*ranks, strict=True):
+            pass
+        assert shards_sent(range_server) <= 1.05 * remote_bytes
+        for _ in zip(*ranks, strict=True):
+            pass
+        assert shards_sent(range_server) <= 1.05 * remote_bytes
+        assert sum(rank.stats().fetched_bytes for rank in ranks) == shards_sent(range_server)
+
+
+def test_half_of_the_dataset_in_the_cache(
+    range_server: RangeServer, open_remote: Loaders, remote_bytes: int, tmp_path: Path
+) -> None:
+    limit = remote_bytes // 2
+    fetched = []
+    with watched(tmp_path) as taken:
+        for epoch in range(3):  # one loader would begin the next epoch before the end of the one at hand
+            with open_remote(range_server.url, cache_limit=limit, drop_last=False) as loader:
+                loader.set_epoch(epoch)
+                digests(loader)
+                fetched.append(loader.stats())
+    assert fetched[0].fetched_bytes <= 1.05 * remote_bytes
+    assert fetched[1].fetched_bytes <= 0.55 * remote_bytes
+    assert fetched[2].fetched_bytes <= 0.55 * remote_bytes
+    assert fetched[1].cache_hit_bytes >= 0.4 * remote_bytes
+    assert 0.8 * limit < max(taken) <= limit
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_ranks_keep_to_the_limit_together(
+    range_server: RangeServer, open_remote: Loaders, remote_bytes: int, tmp_path: Path, share: float
+) -> None:
+    limit = int(share * remote_bytes)
+    options = {"cache_limit": limit, "world_size": 4}
+    with ExitStack() as stack, watched(tmp_path) as taken:
+        ranks = [stack.enter_context(open_remote(range_server.url, rank=rank, **options)) for rank in range(4)]
+        for _ in range(2):
+            for _ in zip(*ranks, strict=True):
+                pass
+    assert len(taken) > 10
+    assert 0.6 * limit < max(taken) <= limit
+
+
+def test_a_smaller_limit_gives_room_back(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, tmp_path: Path
+) -> None:
+    with open_remote(remote_packed) as local, open_remote(range_server.url) as first:
+        expected = digests(local)
+        assert digests(first) == expected
+    del first
+    _settle(tmp_path)
+    assert disk_bytes(tmp_path) > remote_bytes
+    with open_remote(range_server.url, cache_limit=remote_bytes // 3) as second:
+        assert disk_bytes(tmp_path) <= remote_bytes // 3
+        assert digests(second) == expected
+
+
+def _settle(root: Path) -> None:
+    """Waits until closed loaders have let go of a cache."""
+    deadline = time.monotonic() + 5
+    while any(cache_module.in_use(folder) for folder in cache_module.datasets(root / "cache")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_dataset_that_nobody_uses_makes_room(
+    remote_packed: Path,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    many_shards: Path,
+    remote_bytes: int,
+    tmp_path: Path,
+) -> None:
+    with RangeServer(many_shards) as other, fastpipe.loader(other.url, 8, cache_dir=tmp_path / "cache") as loader:
+        digests(loader)
+        limit = disk_bytes(tmp_path) + remote_bytes // 2
+        with open_remote(range_server.url, cache_limit=limit) as second:  # in use: it stays
+            digests(second)
+            assert len(cache_module.datasets(tmp_path / "cache")) == 2
+    del loader, second
+    _settle(tmp_path)
+    with open_remote(range_server.url, cache_limit=limit):
+        assert len(cache_module.datasets(tmp_path / "cache")) == 1
+
+
+KILLED = """
+    import sys, fastpipe
+    loader = fastpipe.loader(sys.argv[1], 32, size=64, seed=3, cache_dir=sys.argv[2], num_workers=2)
+    print("open", flush=True)
+    for _ in range(100):
+        for _ in loader:
+            pass
+"""
+
+
+def test_killed_at_any_time(
+    remote_packed: Path,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    remote_bytes: int,
+    tmp_path: Path,
+    tried: Tried,
+) -> None:
+    draw = random.Random(4)
+    range_server.bytes_per_s = 30e6
+    kills = times(2, 50)
+    with open_remote(remote_packed) as local:
+        expected = digests(local)
+    for number in range(kills):
+        cache = tmp_path / str(number)
+        range_server.forget()
+        child = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(KILLED), range_server.url, str(cache)], stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(draw.uniform(0.05, 0.8))
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        with open_remote(range_server.url, cache_dir=cache) as loader:
+            assert digests(loader) == expected
+        again = shards_sent(range_server) - remote_bytes
+        assert again < 16 << 20
+    tried("remote: kill -9 while shards are fetched", kills, "goes on; under 16 MiB are fetched again")
+
+
+def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
+    range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, remote_bytes: int
+) -> None:
+    with open_remote(range_server.url) as loader:
+        digests(loader)
+        states = loader._engine._reader._cache.states
+        assert set(np.unique(states)) == {WRITTEN}
+        loader._engine._reader._sync()
+        assert set(np.unique(states)) == {SYNCED}
+        states[:5] = WRITTEN
+    del loader, states
+    _settle(tmp_path)
+    range_server.forget()
+    monkeypatch.setattr(cache_module, "boot_id", lambda: b"the next one".ljust(36))
+    with open_remote(range_server.url) as loader:
+        assert set(np.unique(loader._engine._reader._cache.states[:5])) == {ALLOTTED}
+        digests(loader)
+        assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
+
+
+def test_a_full_disk_is_told_once(
+    remote_packed: Path,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    written = []
+    write = Cache.write
+
+    def full(self: Cache, shard: int, start: int, data: Any) -> None:
+        if len(written) >= 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(start)
+        write(self, shard, start, data)
+
+    monkeypatch.setattr(Cache, "write", full)
+    with open_remote(remote_packed) as local, open_remote(range_server.url) as remote:
+        assert digests(remote, 2) == digests(local, 2)
+        assert remote.stats().fetched_bytes > 0
+    told = [record.message for record in caplog.records if "takes no more (No space left on device)" in record.message]
+    assert len(told) == 1
+
+
+def test_a_real_full_disk(remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=9m", "none", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        with open_remote(remote_packed) as local, open_remote(range_server.url, cache_dir=disk) as remote:
+            assert digests(remote, 2) == digests(local, 2)
+        del remote
+        _let_go(disk)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def _let_go(root: Path) -> None:
+    deadline = time.monotonic() + 5
+    while any(cache_module.in_use(folder) for folder in cache_module.datasets(root)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(0.3)
+
+
+def test_network_file_systems_are_refused(tmp_path: Path) -> None:
+    line = "36 35 98:0 / {} rw,noatime master:1 - {} server:/export rw\n"
+    mounts = line.format("/", "ext4") + line.format(tmp_path, "nfs4") + line.format(f"{tmp_path}/fast", "xfs")
+    (tmp_path / "fast").mkdir()
+    make_root(tmp_path / "fast" / "cache", mounts)
+    with pytest.raises(ConfigError, match=r"lies on a network file system \(nfs4\)"):
+        make_root(tmp_path / "cache", mounts)
+    make_root(tmp_path, line.format("/", "ext4") + line.format(f"{tmp_path}x", "nfs"))
+
+
+def test_a_folder_that_cannot_be_written(range_server: RangeServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetError, match=r"the cache in .* cannot be written: .*\. Pass cache_dir="):
+        fastpipe.open(range_server.url, cache_dir=tmp_path / "file")
+
+
+def test_limits() -> None:
+    from fastpipe.remote.options import size_bytes
+
+    assert [size_bytes("cache_limit", text) for text in ("200GB", "1.5 TB", "512MiB", "0", 7)] == [
+        200 * 10**9,
+        1_500_000_000_000,
+        512 << 20,
+        0,
+        7,
+    ]
+    for wrong in ("much", "-1GB", -1, None, True):
+        with pytest.raises(ConfigError, match="cache_limit: expected a number of bytes"):
+            size_bytes("cache_limit", wrong)
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    hold = Hold(tmp_path, "a" * 32, "http://x/y")
+    mine = Cache(tmp_path, hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
+    script = """
+        import sys, numpy as np, time
+        from pathlib import Path
+        from fastpipe.remote.cache import Cache, Hold
+        root = Path(sys.argv[1])
+        sizes = np.array([5 << 20], dtype=np.uint64)
+        cache = Cache(root, Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
+        print(cache.claim(2), flush=True)
+        time.sleep(60)
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "True\n"
+    assert (mine.claim(1), mine.claim(2)) == (True, False)
+    child.kill()
+    child.communicate()
+    assert mine.claim(2)
+    mine.close()
+
+
+def test_memory_of_what_is_not_kept(range_server: RangeServer, open_remote: Loaders, remote_bytes: int) -> None:
+    with open_remote(range_server.url, cache_limit=0, prefetch_factor=1, drop_last=False) as loader:
+        taken = []
+        for _ in loader:
+            taken.append(loader.stats().ring_bytes)
+        assert max(taken) <= 1.05 * remote_bytes
+        assert taken[-1] < 0.35 * remote_bytes  # what has been used is given back
+
+
+def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_path: Path) -> None:
+    def use() -> None:
+        loader = fastpipe.loader(range_server.url, 32, size=32, cache_dir=tmp_path)
+        next(iter(loader))
+
+    use()
+    deadline = time.monotonic() + 5
+    while cache_module.in_use(cache_module.datasets(tmp_path)[0]):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        use()
+    # Connections are kept for a while.
+    while len(os.listdir("/proc/self/fd")) > before + 20 or cache_module.in_use(cache_module.datasets(tmp_path)[0]):
+        assert time.monotonic() < deadline + 10
+        time.sleep(0.05)
+
+
+def test_a_large_index_is_copied_in_pieces(
+    range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.remote.dataset.REQUEST_BYTES", 1000)
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
+    pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
+    size = (remote_packed / "index.npy").stat().st_size
+    assert sorted(pieces) == [(start, min(start + 1000, size)) for start in range(0, size, 1000)]
+
+
+@pytest.mark.parametrize("limit", [0, "8MB"])
+def test_an_epoch_that_begins_takes_nothing_from_the_one_before(
+    range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, limit: Any
+) -> None:
+    wrong: list[Any] = []
+    monkeypatch.setattr(Reader, "again", lambda self, samples: wrong.append(samples))
+    range_server.latency_s = 0.002
+    with open_remote(range_server.url, cache_limit=limit) as loader:
+        for _ in range(12):
+            for _ in loader:
+                pass
+    assert not wrong
+
+
+def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
+    range_server: RangeServer, open_remote: Loaders
+) -> None:
+    range_server.latency_s = 0.1
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        reader = loader._engine._reader
+        arrived = threading.Event()
+        with reader._lock:  # nothing begins before the part is forgotten
+            ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
+            for part in list(ticket.parts):
+                reader._forget_part(part)
+        assert arrived.wait(10.0)

@@ -1,0 +1,283 @@
+"""A server, a network or a disk that fails: batches stay right, or an error says what, where and how often."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from remote.cases import digest, digests
+from remote.range_server import Fault, RangeServer, Request
+from soak import Tried, times
+
+import fastpipe
+from fastpipe.errors import DatasetError, SampleError
+from fastpipe.remote.retry import pause_s, verdict_on, words_of
+
+Loaders = Callable[..., Any]
+
+PASSING: dict[str, Callable[[Request], Fault]] = {
+    "403": lambda _: Fault(status=403),
+    "404": lambda _: Fault(status=404),
+    "429 with Retry-After": lambda _: Fault(status=429, headers={"Retry-After": "1"}),
+    "503 with Retry-After": lambda _: Fault(status=503, headers={"Retry-After": "1"}),
+    "500": lambda _: Fault(status=500),
+    "reset before the answer": lambda _: Fault(cut=-1),
+    "reset in the body": lambda asked: Fault(cut=(asked.stop - asked.start) // 2),
+    "short body": lambda _: Fault(short=7),
+    "200 for a range": lambda _: Fault(status=200),
+    "wrong Content-Range": lambda asked: Fault(headers={"Content-Range": f"bytes 5-{asked.stop - asked.start + 4}/9"}),
+    "flipped bit": lambda asked: Fault(flip=(asked.stop - asked.start) // 2),
+    "stalled socket": lambda asked: Fault(stall=(asked.stop - asked.start) // 3, stall_s=5.0),
+}
+
+
+def only_shards(fault: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
+    """The same, but dataset.json and index.npy come as they should."""
+    return lambda asked: fault(asked) if asked.path.startswith("shard") else None
+
+
+@pytest.mark.parametrize("kind", PASSING)
+def test_a_fault_that_passes_changes_no_batch(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried
+) -> None:
+    faulted: list[Request] = []
+
+    def fault(asked: Request) -> Fault | None:
+        if asked.attempt > 0 or random.Random(asked.number).random() < 0.5:
+            return None
+        faulted.append(asked)
+        return PASSING[kind](asked)
+
+    range_server.fault = only_shards(fault)
+    epochs, wanted = 0, times(5, 850)
+    with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0, read_timeout=0.5) as remote:
+        while len(faulted) < wanted:
+            range_server._attempts.clear()
+            assert digests(remote) == digests(local)
+            epochs += 1
+        assert remote.stats().retries >= 0.8 * len(faulted)
+    tried(f"remote: {kind}", len(faulted), "the batches of the local dataset")
+
+
+FINAL = {
+    "403": (Fault(status=403), "HTTP 403", "Check the credentials"),
+    "404": (Fault(status=404), "HTTP 404", "Check the URL"),
+    "503": (Fault(status=503), "HTTP 503", "overloaded"),
+    "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
+    "short body": (Fault(short=7), "the server sent", "Check the network"),
+    "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
+    "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
+}
+
+
+@pytest.mark.parametrize("kind", FINAL)
+def test_a_fault_that_stays_is_named(range_server: RangeServer, open_remote: Loaders, kind: str, tried: Tried) -> None:
+    fault, answer, advice = FINAL[kind]
+    with open_remote(range_server.url, read_timeout=0.2) as loader:
+        range_server.fault = only_shards(lambda _: fault)
+        with pytest.raises(DatasetError) as caught:
+            next(iter(loader))
+    text = str(caught.value)
+    where = rf"^{re.escape(range_server.url)}/shard-\d+\.tar, bytes [0-9,]+ to [0-9,]+ cannot be fetched: "
+    assert re.match(where, text), text
+    assert answer in text
+    assert re.search(r"after \d+ attempts in [0-9.]+ s", text)
+    assert advice in text
+    tried(f"remote, for good: {kind}", 1, "an error with URL, range, attempts and the last answer")
+
+
+def test_credentials_that_expire_are_asked_for_again(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders
+) -> None:
+    with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0) as remote:
+        expected = digests(local, 2)
+        found = digests(remote)
+        asked = len(range_server.requests)
+        range_server.fault = lambda request: Fault(status=403) if request.number < asked + 6 else None
+        assert found + digests(remote) == expected
+
+
+def test_a_server_that_is_gone_for_a_while(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders
+) -> None:
+    port = int(range_server.url.rsplit(":", 1)[1])
+    with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0) as remote:
+        expected, batches = digests(local), iter(remote)
+        range_server.stop()
+        back: list[RangeServer] = []
+        threading.Timer(times(2, 60), lambda: back.append(RangeServer(remote_packed, port=port))).start()
+        assert [digest(batch) for batch in batches] == expected
+        assert back, "nothing was fetched after the server came back"
+        back[0].stop()
+
+
+def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: Loaders) -> None:
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        for _ in loader:
+            pass
+        for name in {request.path for request in range_server.requests if "shard" in request.path}:
+            range_server.etags[name] = '"another"'
+        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+            digests(loader, 2)
+
+
+def test_a_file_of_another_size_is_an_error(
+    remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path]
+) -> None:
+    copy = copied(remote_packed)
+    for shard in copy.glob("shard-*"):
+        with open(shard, "ab") as file:
+            file.write(b"more")
+    with (
+        RangeServer(copy) as server,
+        open_remote(server.url) as loader,
+        pytest.raises(DatasetError, match=r"expected .* as dataset.json has it"),
+    ):
+        next(iter(loader))
+
+
+def _flip(dataset: Path, sample: int) -> None:
+    index = fastpipe.open(dataset)
+    shard, _, offset = index.where(sample)
+    with open(shard, "r+b") as file:
+        file.seek(offset + 1000)
+        byte = file.read(1)[0]
+        file.seek(offset + 1000)
+        file.write(bytes([byte ^ 4]))
+
+
+@pytest.mark.parametrize("limit", [0, "1GB"])
+def test_a_sample_that_is_damaged_in_the_bucket(
+    remote_packed: Path, open_remote: Loaders, copied: Callable[[Path], Path], limit: Any
+) -> None:
+    copy = copied(remote_packed)
+    _flip(copy, 123)
+    with RangeServer(copy) as server:
+        with open_remote(server.url, train=False, cache_limit=limit) as loader:
+            with pytest.raises(SampleError, match=r"sample 123 .*fetched again and are no better") as caught:
+                digests(loader)
+            assert caught.value.shard.startswith(server.url)
+        with (
+            open_remote(copy, train=False, on_error="replace", verify=True) as local,
+            open_remote(server.url, train=False, on_error="replace", cache_limit=limit) as remote,
+        ):
+            assert digests(remote) == digests(local)
+            assert remote.stats().replaced == 1
+
+
+def test_a_cache_that_was_changed_is_fetched_anew(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tmp_path: Path, tried: Tried
+) -> None:
+    with open_remote(remote_packed) as local, open_remote(range_server.url) as first:
+        expected = digests(local)
+        assert digests(first) == expected
+    (folder,) = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    rng = np.random.default_rng(8)
+    flips = 0
+    for shard in folder.glob("shard-*.tar"):
+        data = bytearray(shard.read_bytes())
+        for place in rng.integers(0, len(data), 3):
+            data[place] ^= 1 << int(rng.integers(8))
+            flips += 1
+        with open(shard, "r+b") as file:
+            file.write(data)
+    range_server.forget()
+    with open_remote(range_server.url) as second:
+        assert digests(second) == expected
+    assert 0 < sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 2 * flips << 20
+    tried("remote: bits of the cache's files flipped", flips, "fetched anew")
+
+
+def test_ctrl_c_and_the_watchdog_while_nothing_comes(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    range_server.fault = only_shards(lambda _: Fault(stall=10, stall_s=20.0))
+    script = textwrap.dedent("""
+        import sys, time, fastpipe
+        loader = fastpipe.loader(sys.argv[1], 32, cache_dir=sys.argv[2], stall_timeout=0.5)
+        print("begun", flush=True)
+        next(iter(loader))
+    """)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, range_server.url, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(2.0)
+    child.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, said = child.communicate(timeout=20)
+    assert time.monotonic() - started < 2.0
+    assert "KeyboardInterrupt" in said
+    assert "stuck fetching" in said
+    assert f"of {range_server.url}/shard-" in said
+
+
+def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Loaders) -> None:
+    with open_remote(range_server.url, read_timeout=30.0) as loader:
+        range_server.fault = only_shards(lambda _: Fault(stall=10, stall_s=20.0))
+        threading.Timer(0.5, loader.close).start()
+        started = time.monotonic()
+        with pytest.raises(fastpipe.EngineError, match="closed"):
+            next(iter(loader))
+        assert time.monotonic() - started < 5.0
+
+
+def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="holds no packed dataset"):
+        fastpipe.open(f"{range_server.url}/elsewhere", cache_dir=tmp_path)
+    (tmp_path / "dataset.json").write_text('{"format": "another"}')
+    with (
+        RangeServer(tmp_path) as server,
+        pytest.raises(DatasetError, match="does not describe a fastpipe dataset"),
+    ):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+    (tmp_path / "dataset.json").write_bytes(remote_packed.joinpath("dataset.json").read_bytes().replace(b"300", b"301"))
+    with (
+        RangeServer(tmp_path) as server,
+        pytest.raises(DatasetError, match="has been changed: expected the hash"),
+    ):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+
+
+def test_a_name_that_no_server_has_is_tried_for_long(tmp_path: Path) -> None:
+    import obstore
+    from obstore.store import HTTPStore
+
+    store = HTTPStore("http://nowhere.invalid/x", client_options={"allow_http": True}, retry_config={"max_retries": 0})
+    with pytest.raises(Exception, match="Generic") as caught:
+        obstore.get(store, "dataset.json")
+    assert verdict_on(caught.value).tries is None
+    assert "no connection" in words_of(caught.value)
+
+
+def test_pauses_grow_and_differ() -> None:
+    assert len({pause_s(3, False, 180.0) for _ in range(20)}) > 10
+    assert max(pause_s(1, False, 180.0) for _ in range(50)) <= 0.1
+    assert 5.0 <= pause_s(30, False, 180.0) <= 10.0
+    assert min(pause_s(1, True, 180.0) for _ in range(50)) >= 0.5  # a server that asks for fewer requests
+
+
+def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
+    with open_remote(range_server.url, cache_limit=0) as loader:
+        images, _ = next(iter(loader))
+        assert isinstance(images, torch.Tensor)
+        reader = loader._engine._reader
+        place = int(reader.ring.shift(np.array([2]), np.array([3]))[0]) + 77
+        assert reader.origin(len(loader.dataset.shards), place) == (3, 77)
+        assert reader.origin(2, 99) == (2, 99)

@@ -1,0 +1,50 @@
+"""How many requests are under way: as many as make the link faster, fewer where a server asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fastpipe.remote.flow import LEAST, MOST, Flow
+
+
+def run(link: Callable[[int], float], seconds: int, *, busy: int = -1, starved: bool = False) -> list[int]:
+    """The most requests in each second, where `link` says how fast that many make it."""
+    now = [0.0]
+    flow, found = Flow(lambda: now[0]), []
+    for second in range(seconds):
+        for _ in range(10):
+            now[0] += 0.1
+            flow.add(int(link(flow.most) / 10), starved=starved, busy=second == busy)
+        found.append(flow.most)
+    return found
+
+
+def test_more_requests_while_they_pay() -> None:
+    assert max(run(lambda most: 10e6 * min(most, 40), 20)) >= 40
+    assert run(lambda most: 10e6 * most, 20)[-1] == MOST
+
+
+def test_no_more_than_pay() -> None:
+    assert run(lambda most: 100e6, 20)[-1] == LEAST
+
+
+def test_a_busy_server_gets_fewer_and_later_more() -> None:
+    found = run(lambda most: 10e6 * most, 40, busy=10)
+    assert found[10] <= found[9] // 2
+    assert found[-1] == MOST
+
+
+def test_nothing_is_learned_while_there_is_nothing_to_fetch() -> None:
+    assert set(run(lambda most: 1e6, 10, starved=True)) == {LEAST}
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e9])
+def test_the_rate_is_what_arrives(rate: float) -> None:
+    now = [0.0]
+    flow = Flow(lambda: now[0])
+    for _ in range(11):
+        now[0] += 0.1
+        flow.add(int(rate / 10), starved=False, busy=False)
+    assert flow.rate == pytest.approx(rate, rel=0.15)

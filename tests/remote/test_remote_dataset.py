@@ -1,0 +1,117 @@
+"""fastpipe.Dataset and fastpipe.open on a URL: samples are fetched when they are asked for, in any process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import run_script
+from remote.range_server import RangeServer
+
+import fastpipe
+from fastpipe.format.self_checksum import fingerprint, with_self_checksum
+
+SCRIPT = """
+    import sys, torch, fastpipe
+    from torch.utils.data import DataLoader
+    url, local, cache, how = sys.argv[1:]
+
+    def main():
+        dataset = fastpipe.Dataset(url, cache_dir=cache, cache_limit="10MB")
+        if how == "used":
+            dataset[0]
+        batches = DataLoader(dataset, 8, num_workers=2, multiprocessing_context=None if how == "used" else how)
+        expected = fastpipe.Dataset(local)
+        for number, (images, labels) in enumerate(batches):
+            for row in range(len(labels)):
+                image, label = expected[8 * number + row]
+                assert label == labels[row] and torch.equal(image, images[row])
+        print("same", number + 1)
+
+    if __name__ == "__main__":
+        main()
+"""
+
+
+@pytest.mark.parametrize("limit", [0, "10MB", "1GB"])
+def test_samples_are_those_of_the_folder(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
+) -> None:
+    local, remote = (
+        fastpipe.Dataset(remote_packed),
+        fastpipe.Dataset(range_server.url, cache_dir=tmp_path, cache_limit=limit),
+    )
+    for numbers in ([5, 250, 17], [299], list(range(40, 90))):
+        found = remote.__getitems__(numbers)
+        for (image, label), (wanted, name) in zip(found, local.__getitems__(numbers), strict=True):
+            assert label == name
+            assert torch.equal(image, wanted)
+    assert remote.classes == local.classes
+    assert range_server.sent_bytes < 1.5 * sum(shard.stat().st_size for shard in remote_packed.glob("shard-*"))
+
+
+def test_workers_of_a_forkserver(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    ran = run_script(_as_file(script), range_server.url, remote_packed, tmp_path / "cache", "forkserver", timeout_s=120)
+    assert ran.stdout == "same 38\n", ran.stderr
+
+
+def test_a_forked_worker_is_told_to_use_forkserver(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.py"
+    ran = run_script(_as_file(script), range_server.url, remote_packed, tmp_path / "cache", "fork", timeout_s=120)
+    assert "EngineError: process" in ran.stderr
+    assert 'multiprocessing_context="forkserver"' in ran.stderr
+
+
+def _as_file(script: Path) -> str:
+    """A program that runs a file: workers that are not forked import it."""
+    import textwrap
+
+    script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    return f"import runpy, sys; sys.argv[0] = {str(script)!r}; runpy.run_path({str(script)!r}, run_name='__main__')"
+
+
+def test_opening_reads_no_shard(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (len(index), index.classes, str(index.path)) == (300, fastpipe.open(remote_packed).classes, range_server.url)
+    assert {request.path for request in range_server.requests} == {"dataset.json", "index.npy"}
+    range_server.forget()
+    fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert [request.path for request in range_server.requests] == ["dataset.json"]
+
+
+def test_fields_and_sources(fielded: Path, tmp_path: Path, copied: Callable[[Path], Path]) -> None:
+    fielded = copied(fielded)
+    file = fielded / "dataset.json"
+    info = json.loads(file.read_bytes())
+    info.pop("self_xxh3_64", None)
+    file.write_bytes(with_self_checksum({**info, "fingerprint": fingerprint(info)})[1])
+    local = fastpipe.open(fielded)
+    names = ("image", "label", "key", "id", *local.fields)
+    with RangeServer(fielded) as served:
+        for limit in (0, "1GB"):
+            options: dict[str, Any] = {"cache_dir": tmp_path / str(limit), "cache_limit": limit}
+            remote = fastpipe.Dataset(served.url, fields=names, **options)
+            wanted = fastpipe.Dataset(fielded, fields=names)
+            for number in (0, 17, 36):
+                assert str(remote[number]) == str(wanted[number])
+            ours = fastpipe.loader(served.url, 8, size=32, fields=names, train=False, **options)
+            theirs = fastpipe.loader(fielded, 8, size=32, fields=names, train=False)
+            for found, expected in zip(ours, theirs, strict=True):
+                assert str(found) == str(expected)
+
+
+def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    import pickle
+
+    dataset = fastpipe.Dataset(
+        range_server.url, cache_dir=tmp_path, storage_options={"client_options": {"timeout": "60s"}}
+    )
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+    assert torch.equal(again[3][0], fastpipe.Dataset(remote_packed)[3][0])

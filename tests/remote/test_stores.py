@@ -1,0 +1,146 @@
+"""URLs of each kind: S3 (moto's server), the Hub (a server that answers as it does), file://, and others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from remote.cases import digests
+from remote.range_server import Fault, RangeServer, Request
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.folder import Url
+from fastpipe.remote.urls import place_of
+
+Loaders = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def s3(remote_packed: Path) -> Iterator[dict[str, Any]]:
+    """An S3 server with the dataset in a bucket; the options for it."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import boto3
+        from moto.server import ThreadedMotoServer
+
+        served = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+        served.start()
+        endpoint = "http://{}:{}".format(*served.get_host_and_port())
+        keys = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+        client.create_bucket(Bucket="pictures")
+        for file in remote_packed.iterdir():
+            client.upload_file(str(file), "pictures", f"deep/train/{file.name}")
+    yield {"endpoint": endpoint, "region": "us-east-1", **keys}
+    served.stop()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_s3(remote_packed: Path, s3: dict[str, Any], open_remote: Loaders) -> None:
+    url = "s3://pictures/deep/train"
+    with open_remote(remote_packed) as local:
+        expected = digests(local, 2)
+    for limit in (0, "12MB", "1GB"):
+        with open_remote(url, storage_options=s3, cache_limit=limit) as remote:
+            assert digests(remote, 2) == expected
+    with pytest.raises(DatasetError, match=r"s3://pictures/deep/other holds no packed dataset: .*HTTP 404"):
+        open_remote("s3://pictures/deep/other/", storage_options=s3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_credentials_of_the_environment(
+    s3: dict[str, Any], open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3["endpoint"])
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with open_remote("s3://pictures/deep/train") as remote:
+        next(iter(remote))
+
+
+def test_options_that_no_store_knows(open_remote: Loaders) -> None:
+    with pytest.raises(ConfigError, match=r"storage_options: s3://bucket/x cannot be opened with colour, "):
+        open_remote("s3://bucket/x", storage_options={"colour": "red", "skip_signature": True})
+    with pytest.raises(ConfigError, match="storage_options: expected only client_options for http"):
+        open_remote("http://127.0.0.1/x", storage_options={"region": "x"})
+    with pytest.raises(ConfigError, match="storage_options: expected a dict"):
+        open_remote("http://127.0.0.1/x", storage_options=[1])
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("ftp://host/x", "has the scheme ftp://, which fastpipe cannot read; it reads s3://, gs://"),
+        ("s3n://bucket/x", "has the scheme s3n://"),
+        ("s3://", "expected s3://BUCKET/FOLDER"),
+        ("hf://models/x/y/z", "expected hf://datasets/ORG/NAME/FOLDER"),
+        ("https://host/x?token=1", "has a query"),
+        ("file://host/x", "expected file:///FOLDER"),
+    ],
+)
+def test_urls_that_nobody_reads(data: str, words: str) -> None:
+    for take in (fastpipe.loader, fastpipe.Dataset, fastpipe.open):
+        with pytest.raises(ConfigError, match=f"^data: .*{re.escape(words)}"):
+            take(data)  # type: ignore[operator]
+
+
+def test_what_is_a_url() -> None:
+    assert place_of("S3://bucket/a/b/") == Url("S3://bucket/a/b")
+    assert place_of("file:///data/my%20set") == Path("/data/my set")
+    assert place_of("data/train") == "data/train"
+    assert place_of(Path("x")) == Path("x")
+    with pytest.raises(DatasetError, match=r"pathlib\.Path damages URLs: pass the URL as a string"):
+        fastpipe.loader(Path("s3://bucket/train"))
+
+
+def test_a_folder_by_its_url(remote_packed: Path) -> None:
+    assert fastpipe.open(f"file://{remote_packed}").fingerprint == fastpipe.open(remote_packed).fingerprint
+
+
+class Hub:
+    """Answers as the Hub does: facts of a dataset by its name, and files of a commit."""
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+
+    def __init__(self, dataset: Path, folder: Path) -> None:
+        facts = {"id": "org/photos", "sha": self.commit, "siblings": [], "tags": [], "private": False, "downloads": 0}
+        for revision in ("", "/revision/main", "/revision/v2"):
+            file = folder / f"api/datasets/org/photos{revision}"
+            (file.with_name("photos.d") if not revision else file).parent.mkdir(parents=True, exist_ok=True)
+            if revision:
+                file.write_text(json.dumps(facts))
+        resolved = folder / f"datasets/org/photos/resolve/{self.commit}/packed/train"
+        resolved.parent.mkdir(parents=True)
+        resolved.symlink_to(dataset)
+        self.folder = folder
+
+
+def test_the_hub(remote_packed: Path, tmp_path: Path, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub(remote_packed, tmp_path / "hub")
+    asked: list[Request] = []
+
+    def look(request: Request) -> Fault | None:
+        asked.append(request)
+        return None
+
+    with RangeServer(hub.folder, fault=look) as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
+        url = "hf://datasets/org/photos/packed/train"
+        with open_remote(remote_packed) as local:
+            expected = digests(local)
+        with open_remote(url, storage_options={"revision": "main"}) as remote:
+            assert digests(remote) == expected
+        assert all(hub.commit in request.path for request in asked[1:])
+        with pytest.raises(DatasetError, match="the Hub does not give the dataset org/none"):
+            open_remote("hf://datasets/org/none/train", storage_options={"revision": "main"})
+        with pytest.raises(ConfigError, match="takes token and revision, got region"):
+            open_remote("hf://datasets/org/other/train", storage_options={"region": "x"})
