@@ -130,7 +130,7 @@ def loader(
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
         cache_dir: for a URL: the folder, on a disk of this machine, that keeps what has been fetched. All processes of
-            the machine share it. None: fastpipe/shards in $XDG_CACHE_HOME, or in ~/.cache.
+            the machine share it. None: shards in $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or ~/.cache/fastpipe.
         cache_limit: for a URL: the most that the folder may take on the disk, in bytes or as text: "200GB". If the
             dataset is larger, a part of it stays in the cache, and the rest is fetched in each epoch. 0: no shard is
             kept.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
+from fastpipe.machine.cache_folder import cache_folder
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "hf")
 
@@ -48,6 +48,5 @@ def place_of(data: object) -> object:
 
 
 def default_cache() -> Path:
-    """Where caches are if nobody says: $XDG_CACHE_HOME/fastpipe, or ~/.cache/fastpipe."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base, "fastpipe", "shards")
+    """Where shards are kept if nobody says."""
+    return cache_folder() / "shards"

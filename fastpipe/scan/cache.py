@@ -15,6 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import readable
+from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
 
 _LOG = logging.getLogger("fastpipe")
@@ -22,14 +23,6 @@ _VERSION = 1  # of the file, and of what a scan finds out
 _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
 _NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
 _told: set[str] = set()
-
-
-def cache_folder() -> Path:
-    """FASTPIPE_CACHE; else fastpipe's folder in XDG_CACHE_HOME or ~/.cache."""
-    own = os.environ.get("FASTPIPE_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fastpipe"
 
 
 def cache_file(source: str) -> Path:

@@ -22,7 +22,7 @@ Loaders = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache that commands use by default."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "xdg" / "fastpipe"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "xdg" / "fastpipe" / "shards"
 
