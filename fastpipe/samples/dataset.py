@@ -80,7 +80,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
         place = place_of(data)
         # It is opened again in other processes, and programs change their folder.
         path = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
-        self._remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout)
+        remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout)
+        self._remote = remote if isinstance(path, Url) else None
         whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         wanted = fields if isinstance(fields, (tuple, list)) else ()
         index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=wanted)
@@ -229,11 +230,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
             "transform": self._transform,
             "fields": self._fields,
             "max_pixels": self._max_pixels,
-            "remote": self._remote,
+            **({} if self._remote is None else {"remote": self._remote}),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._remote = state["remote"]
+        self._remote = state.get("remote")
         place = place_of(state["path"])
         path = place if isinstance(place, Url) else Path(state["path"])
         self._begin(path, state["fingerprint"], state["transform"], state["fields"], state["max_pixels"], None)

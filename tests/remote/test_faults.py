@@ -109,11 +109,11 @@ def test_credentials_that_expire_are_asked_for_again(
         assert found + digests(remote) == expected
 
 
-def test_a_server_that_is_gone_for_a_while(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders
+def test_a_server_that_is_gone_for_a_time(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, tried: Tried
 ) -> None:
     port = int(range_server.url.rsplit(":", 1)[1])
-    with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0) as remote:
+    with open_remote(remote_packed) as local, open_remote(range_server.url, cache_limit=0, read_timeout=20.0) as remote:
         expected, batches = digests(local), iter(remote)
         range_server.stop()
         back: list[RangeServer] = []
@@ -121,6 +121,7 @@ def test_a_server_that_is_gone_for_a_while(
         assert [digest(batch) for batch in batches] == expected
         assert back, "nothing was fetched after the server came back"
         back[0].stop()
+    tried("remote: no server for a time, up to a minute", 1, "the batches of the local dataset")
 
 
 def test_a_replaced_object_is_an_error(range_server: RangeServer, open_remote: Loaders) -> None:
