@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import torch
 
-from fastpipe.augment.kornia_fields import movable
-from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.module import Augment
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.policy import Policy
@@ -49,6 +47,8 @@ class Moving:
 
 def moving_parts(augment: Augment) -> list[Moving]:
     """Its operations that move pixels, or may."""
+    from fastpipe.augment.kornia_fields import movable
+
     found = []
     for operation in augment.operations:
         if isinstance(operation, Policy):
@@ -64,6 +64,8 @@ def moving_parts(augment: Augment) -> list[Moving]:
 
 def mixing_ids(augment: Augment, size: tuple[int, int]) -> list[str]:
     """The names of its operations that would make masks of `size` (height, width) with numbers that are no ids."""
+    from fastpipe.augment.kornia_operation import Kornia
+
     found = []
     for operation in augment.stages:
         if isinstance(operation, Kornia) and operation.mixes_ids(size):

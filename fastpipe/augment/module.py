@@ -14,7 +14,6 @@ from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
 from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
 from fastpipe.augment.mixing import Mixing
-from fastpipe.augment.moving import moved
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
     check_normalised_once,
@@ -189,6 +188,8 @@ class Augment(torch.nn.Module):
         """
         if self.moves.isdisjoint(("boxes", "keypoints")) or not (boxes or points):
             return boxes, points
+        from fastpipe.augment.moving import moved  # most programs have no boxes
+
         return moved(self._chain, plan, boxes, points)
 
     @torch.no_grad()

@@ -8,11 +8,6 @@ from numbers import Real
 
 import torch
 
-from fastpipe.augment import kornia_modules
-from fastpipe.augment.foreign import Foreign
-from fastpipe.augment.kornia_fields import FieldKeys, field_keys
-from fastpipe.augment.kornia_mixing import KorniaMixing
-from fastpipe.augment.kornia_operation import Kornia
 from fastpipe.augment.operation import Operation
 from fastpipe.errors import ConfigError
 
@@ -42,27 +37,9 @@ def checked_operations(operations: object, outer: type) -> list[Operation]:
             )
         if any(isinstance(part, outer) for part in module.modules()):
             raise ConfigError(f"Augment: operation {place} is an Augment; pass its operations instead")
-    return [stage for module in operations for stage in _stages(module, FieldKeys())]
+    from fastpipe.augment.stages import stages_of  # presets have no modules of others
 
-
-def _stages(module: torch.nn.Module, keys: FieldKeys) -> list[Operation]:
-    """A module, or the modules of a container that only calls them in turn -> stages; `keys` are of those around it."""
-    if isinstance(module, Operation):
-        return [module]
-    keys = keys if keys.kinds else field_keys(module)
-    if (inside := kornia_modules.children(module)) is not None:
-        return [stage for child in inside for stage in _stages(child, keys)]
-    if kornia_modules.mixes(module):
-        return [KorniaMixing(module)]
-    hidden = [type(part).__name__ for part in module.modules() if kornia_modules.mixes(part)]
-    if hidden:
-        raise ConfigError(
-            f"augment: {type(module).__name__} contains {hidden[0]}, which mixes images; labels would stay as they "
-            f"are. Pass {hidden[0]} itself in the list"
-        )
-    if kornia_modules.is_policy(module):
-        kornia_modules.recommend_presets(type(module).__name__)
-    return [Kornia(module, keys) if kornia_modules.is_planned(module) else Foreign(module)]
+    return [stage for module in operations for stage in stages_of(module)]
 
 
 def check_normalised_once(operations: list[Operation], mean: object) -> None:
@@ -78,7 +55,7 @@ def check_normalised_once(operations: list[Operation], mean: object) -> None:
 
 def compile_operations(operations: list[Operation]) -> None:
     """Has our own operations run through torch.compile."""
-    ours = [operation for operation in operations if not isinstance(operation, (Foreign, Kornia, KorniaMixing))]
+    ours = [operation for operation in operations if not hasattr(operation, "module")]
     if not ours:
         raise ConfigError(
             "compile: these operations contain nothing that fastpipe can compile: normalising and mixing are one "

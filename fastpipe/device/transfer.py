@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
-from fastpipe.device.field_layout import lay_out
 from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
@@ -145,6 +144,8 @@ class Transfer:
             places: Places = batch.fields.boxes, batch.fields.points
             if self._augment is not None and plan is not None:
                 places = self._augment.move_places(plan, *places)
+            from fastpipe.device.field_layout import lay_out  # most programs load no fields
+
             lay_out(batch.fields, *places, len(batch.labels))
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()

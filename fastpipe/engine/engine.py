@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.engine.conversions import Conversions, cancelled
 from fastpipe.engine.limits import most_open_shards
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
@@ -25,6 +24,7 @@ from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 
 if TYPE_CHECKING:  # most programs read folders
+    from fastpipe.engine.conversions import Conversions
     from fastpipe.engine.fetched_job import FetchedJob
     from fastpipe.remote.reader import Reader, Where
 
@@ -132,6 +132,8 @@ class MixedJob(Job):
     def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """As of Job."""
         super().cancel(patience_s)
+        from fastpipe.engine.conversions import cancelled
+
         cancelled(list(self._converted.values()))
 
     def errors(self) -> list[tuple[int, str]]:
@@ -186,6 +188,8 @@ class Engine:
         self._process = os.getpid()
         self._conversions: Conversions | None = None
         if index.convert is not None:
+            from fastpipe.engine.conversions import Conversions  # most programs read what is packed
+
             self._conversions = Conversions(index.convert, num_workers)
             self._odd = np.zeros(len(index), dtype=np.bool_) if index.odd is None else index.odd.copy()
         # When nothing refers to the engine any more, or at the end of the program, its threads are joined. By itself,

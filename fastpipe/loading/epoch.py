@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
-from fastpipe.loading.fields import FieldReader
 from fastpipe.loading.row_jobs import RowJobs
 from fastpipe.plan.batch import BatchPlan, EpochPlan
+
+if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.loading.fields import FieldReader
 
 _REPLACE_ATTEMPTS = 16
 

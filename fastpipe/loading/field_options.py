@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastpipe.augment import Augment
 from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts
-from fastpipe.augment.kornia_fields import DATA_KEYS
 from fastpipe.checks import choice, real_number, whole
 from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, chosen_names
 from fastpipe.plan.batch import Recipe
+
+if TYPE_CHECKING:
+    from fastpipe.loading.fields import FieldReader
 
 LAYOUTS = ("list", "flat", "pad")
 
@@ -35,6 +36,8 @@ def field_reader(
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
+    from fastpipe.loading.fields import OWN, FieldReader, chosen_names
+
     layout = Layout(
         choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
     )
@@ -86,6 +89,8 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
             f"augment: mixup and cutmix mix two samples, but not their fields {', '.join(kinds)}; ask for image and "
             "label only, or leave the mixing out"
         )
+    from fastpipe.loading.fields import SPATIAL
+
     for part in moving_parts(augment):
         left = {name: kind for name, kind in kinds.items() if kind in SPATIAL and kind not in part.moves}
         if left:
@@ -102,6 +107,8 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
 
 def _way(part: Moving, left: Mapping[str, str]) -> str:
     """What to do about fields that an augmentation leaves in place."""
+    from fastpipe.augment.kornia_fields import DATA_KEYS
+
     if part.could_move >= set(left.values()):
         keys = sorted(part.moves | set(left.values()))
         return (

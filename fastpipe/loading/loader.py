@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -22,7 +22,6 @@ from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
-from fastpipe.loading.fields import FieldReader
 from fastpipe.loading.looking import Look
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import position_in, state_of
@@ -30,6 +29,9 @@ from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.plan.crops import RandomResizedCrop
+
+if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.loading.fields import FieldReader
 
 
 class Loader:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from fastpipe.engine.engine import Engine
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.index import Index
-from fastpipe.loading.fields import FieldReader
 from fastpipe.loading.row_jobs import RowJobs
 from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+
+if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.loading.fields import FieldReader
 
 
 @dataclass(frozen=True)

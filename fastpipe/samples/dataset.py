@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,13 +19,13 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place, Url, dataset_folder
 from fastpipe.format.index import Index, refuse_other
-from fastpipe.loading.fields import chosen_names
-from fastpipe.remote.options import remote_options
 from fastpipe.remote.urls import place_of
-from fastpipe.samples.fields import FieldValues, as_image
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
 from fastpipe.scan.opening import open_data
+
+if TYPE_CHECKING:  # most programs load no fields
+    from fastpipe.samples.fields import FieldValues
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
@@ -80,6 +80,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
         place = place_of(data)
         # It is opened again in other processes, and programs change their folder.
         path = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
+        from fastpipe.remote.options import remote_options
+
         remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout)
         self._remote = remote if isinstance(path, Url) else None
         whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
@@ -87,7 +89,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
         index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=wanted)
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
-        names = None if fields is None else chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
+        names = None
+        if fields is not None:
+            from fastpipe.loading.fields import chosen_names
+
+            names = chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
         self._begin(path, index.fingerprint, transform, names, max_pixels, index)
 
     def _begin(
@@ -167,6 +173,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _with_fields(
         self, pictures: Pictures, fields: FieldValues, numbers: NDArray[np.int64], records: NDArray[np.void]
     ) -> list[Any]:
+        from fastpipe.samples.fields import as_image
+
         def image_of(row: int) -> torch.Tensor:
             return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
 
@@ -219,7 +227,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
             keep_to_one_thread()
             index = self._opened()
             pictures = Pictures(index)
-            fields = None if self._fields is None else FieldValues(index, self._fields, pictures)
+            fields = None
+            if self._fields is not None:
+                from fastpipe.samples.fields import FieldValues
+
+                fields = FieldValues(index, self._fields, pictures)
             self._opened_files = process, pictures, fields
         return self._opened_files[1:]
 

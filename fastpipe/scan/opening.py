@@ -12,10 +12,10 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.remote.options import RemoteOptions, remote_options
 from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
+    from fastpipe.remote.options import RemoteOptions
     from fastpipe.scan.source import Source
 
 _LOG = logging.getLogger("fastpipe")
@@ -43,6 +43,8 @@ def open(
         DatasetError: there is nothing of that kind, or a packed dataset is unfinished, damaged or of another format
             version.
     """
+    from fastpipe.remote.options import remote_options
+
     return open_data(path, remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout))
 
 
@@ -71,6 +73,7 @@ def open_data(
     place = place_of(data)
     if isinstance(place, Url):
         from fastpipe.remote.dataset import RemoteIndex  # most programs read folders
+        from fastpipe.remote.options import RemoteOptions
 
         index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
         index.fetch_columns(fields)
