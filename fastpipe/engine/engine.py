@@ -125,9 +125,9 @@ class MixedJob(Job):
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
 
-    def cancel(self) -> None:
+    def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """As of Job."""
-        super().cancel()
+        super().cancel(patience_s)
         cancelled(list(self._converted.values()))
 
     def errors(self) -> list[tuple[int, str]]:
