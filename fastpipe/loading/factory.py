@@ -27,6 +27,7 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
+from fastpipe.remote.options import remote_options
 from fastpipe.scan.opening import open_data
 
 _LOG = logging.getLogger("fastpipe")
@@ -164,8 +165,6 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    from fastpipe.remote.options import remote_options
-
     index = open_data(
         data,
         max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),

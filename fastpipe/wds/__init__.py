@@ -1,6 +1,5 @@
 """Crops for WebDataset pipelines on any tar, without packing: `crop` one sample at a time, `batch_crop` by batches."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ def __getattr__(name: str) -> Any:
     """Imported when it is first used, as the names of fastpipe are."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(
-        "fastpipe.wds." + ("batches" if name in ("BatchCrop", "batch_crop") else "samples")
-    )
-    return getattr(module, name)
+    from fastpipe.wds import batches, samples
+
+    return getattr(batches if name in ("BatchCrop", "batch_crop") else samples, name)

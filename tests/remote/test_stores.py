@@ -132,6 +132,7 @@ def test_the_hub(remote_packed: Path, tmp_path: Path, open_remote: Loaders, monk
         return None
 
     with RangeServer(hub.folder, fault=look) as server:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
         monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
         url = "hf://datasets/org/photos/packed/train"
