@@ -32,6 +32,9 @@ from fastpipe.packing.options import PackOptions
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
+# The programs of tests find fastpipe's byte code, as users do, for whom pip has written it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A shell starts what is to run in the background with Ctrl-C ignored, and the programs of tests would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
