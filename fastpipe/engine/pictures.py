@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
@@ -15,6 +14,7 @@ from fastpipe.engine.limits import most_open_shards
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
+from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
 
 if TYPE_CHECKING:  # most programs read folders
@@ -36,8 +36,7 @@ class Pictures:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._folder = os.path.join(os.fsencode(index.folder), b"")
-        self._most_open = most_open_shards()
-        self._shards: OrderedDict[int, _engine.Shard] = OrderedDict()  # least recently used first
+        self._shards = Recent[_engine.Shard](most_open_shards())
         self._records = index.open_records()
         self._reader = cast("Reader | None", index.reader())
         if self._reader is not None:
@@ -145,7 +144,7 @@ class Pictures:
     ) -> Iterator[tuple[_engine.Shard, int]]:
         """The file that has a range of a sample's bytes, and where in it they begin; checked if they were fetched."""
         if self._reader is None:
-            yield self._shard(shard), offset
+            yield self._shards.get(shard, self._opened), offset
             return
         from fastpipe.remote.blocking import brought, check
 
@@ -155,28 +154,17 @@ class Pictures:
             except DatasetError as problem:
                 raise self._index.sample_error(sample, str(problem)) from None
             with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
-                yield self._shard(int(where.shard[0])), offset + int(where.shift[0])
+                yield self._shards.get(int(where.shard[0]), self._opened), offset + int(where.shift[0])
 
-    def _shard(self, number: int) -> _engine.Shard:
-        """The open shard. Single operations on the table, so that threads need no lock; one too many is soon closed."""
-        shard = self._shards.pop(number, None)
-        if shard is None:
-            if number < len(self._index.shards):
-                described = self._index.shards[number]
-                times = self._index.mtimes_ns
-                recorded = () if times is None else (int(times[number]),)
-                shard = _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
-            else:
-                assert self._reader is not None
-                ring = self._reader.ring
-                shard = _engine.Shard(os.fsencode(ring.path), ring.size_bytes)
-            while len(self._shards) >= self._most_open:
-                try:
-                    self._shards.popitem(last=False)
-                except KeyError:  # another thread was quicker
-                    break
-        self._shards[number] = shard
-        return shard
+    def _opened(self, number: int) -> _engine.Shard:
+        if number < len(self._index.shards):
+            described = self._index.shards[number]
+            times = self._index.mtimes_ns
+            recorded = () if times is None else (int(times[number]),)
+            return _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
+        assert self._reader is not None
+        ring = self._reader.ring
+        return _engine.Shard(os.fsencode(ring.path), ring.size_bytes)
 
 
 def size_of(jpeg: bytes) -> tuple[int, int]:

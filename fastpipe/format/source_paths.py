@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +12,7 @@ from fastpipe.errors import DatasetError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import sample_key
+from fastpipe.format.recent import Recent
 
 _SIZE_FIELD = slice(124, 135)  # octal digits in a ustar header
 _MOST_NOTE_BYTES = 256 << 20
@@ -31,7 +31,7 @@ class SourcePaths:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._shards: OrderedDict[int, ReadableShard] = OrderedDict()  # least recently used first
+        self._shards = Recent[ReadableShard](_MOST_OPEN)
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
         """The paths of n samples, as docs/format.md describes them.
@@ -49,7 +49,7 @@ class SourcePaths:
     def _paths(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> Iterator[str]:
         ends = (records["offset"] + records["size"]).tolist()
         for sample, shard, end in zip(samples.tolist(), records["shard"].tolist(), ends, strict=True):
-            yield self._path(sample, self._shard(shard), tar.padded(end, tar.BLOCK))
+            yield self._path(sample, self._shards.get(shard, self._index.open_shard), tar.padded(end, tar.BLOCK))
 
     def _path(self, sample: int, shard: ReadableShard, at: int) -> str:
         """The path in the note whose header begins at byte `at`."""
@@ -69,16 +69,3 @@ class SourcePaths:
                 f"source at byte {at}. Restore it (fastpipe verify DATA --repair SRC)"
             ) from problem
         return path
-
-    def _shard(self, number: int) -> ReadableShard:
-        """The open shard. Single operations on the table, so that threads need no lock."""
-        shard = self._shards.pop(number, None)
-        if shard is None:
-            shard = self._index.open_shard(number)
-            while len(self._shards) >= _MOST_OPEN:
-                try:
-                    self._shards.popitem(last=False)
-                except KeyError:  # another thread was quicker
-                    break
-        self._shards[number] = shard
-        return shard

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,14 +79,12 @@ def pack_options(
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
-    format: str = "auto",
-    image_column: str | None = None,
-    label_column: str | None = None,
-    fields: Mapping[str, str] | Sequence[str] | None = None,
-    image_root: str | os.PathLike[str] | None = None,
-    split: str | None = None,
+    **source: Any,
 ) -> PackOptions:
     """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
+
+    Args:
+        source: see `source_options`.
 
     Raises:
         ConfigError: a value is wrong.
@@ -115,14 +112,7 @@ def pack_options(
         fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
         overwrite=flag("--overwrite", overwrite),
         workers=workers,
-        source=source_options(
-            format=format,
-            image_column=image_column,
-            label_column=label_column,
-            fields=fields,
-            image_root=image_root,
-            split=split,
-        ),
+        source=source_options(**source),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 _INT = re.compile(r"-?(0|[1-9]\d{0,18})")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
-_CATEGORIES = ("categories", "category")
+_CATEGORIES = ("categories", "category", "labels", "label")
 _NUMBERS = "numbers"
 
 
@@ -83,7 +83,8 @@ def field_value(value: Any, kind: str, *, typed: bool) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
-        return xyxy(value["bbox"], next((value[name] for name in _CATEGORIES if name in value), None))
+        labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
+        return xyxy(value["bbox"] or [], labels)
     return value
 
 

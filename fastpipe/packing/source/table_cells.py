@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastpipe.errors import ImageError
+from fastpipe.packing.source.column_kinds import field_value
 from fastpipe.packing.source.table_columns import TableColumns, TableField, is_shown_as_text, storage
 
 _PICTURES = ("image", "mask")
-_BOX_LABELS = ("category", "categories", "label", "labels")
 
 
 @dataclass(frozen=True)
@@ -125,31 +125,15 @@ def as_meant(field: TableField, value: Any) -> Any:
     """
     if field.kind == "int" and isinstance(value, bool):
         return int(value)
-    if field.kind == "floats" and isinstance(value, (int, float)):
-        return [value]
-    if field.kind == "boxes" and isinstance(value, Mapping) and "bbox" in value:
-        return _boxes_of_coco(value)
     if field.names and isinstance(value, list):
         return [_class_name(each, field.names) for each in value]
-    return value
+    try:
+        return field_value(value, field.kind, typed=True)
+    except ValueError as problem:
+        raise ImageError(str(problem)) from None
 
 
 def _class_name(number: Any, names: Sequence[str]) -> str:
     if isinstance(number, int) and 0 <= number < len(names):
         return names[number]
     raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
-
-
-def _boxes_of_coco(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The boxes of Hugging Face's object detection: {"bbox": [[x, y, width, height]], "category": [...]}.
-
-    Raises:
-        ImageError: a box has not four numbers.
-    """
-    boxes = value["bbox"]
-    try:
-        corners = [[x, y, x + width, y + height] for x, y, width, height in boxes or []]
-    except (TypeError, ValueError):
-        raise ImageError("expected bbox as a list of boxes x, y, width, height") from None
-    labels = next((value[name] for name in _BOX_LABELS if value.get(name) is not None), None)
-    return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}

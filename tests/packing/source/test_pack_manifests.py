@@ -382,8 +382,9 @@ def test_repair_takes_the_manifest_and_the_image_root(masked: Path, tmp_path: Pa
     assert shard_bytes(tmp_path / "packed") == before
 
 
-def test_boxes_points_and_masks_move_with_the_image(photos: Path, tmp_path: Path) -> None:
-    row = {"path": "000.jpg", "boxes": {"bbox": [[10, 6, 20, 12]], "category": [5]}, "points": [[[10, 6, 2]]]}
+@pytest.mark.parametrize("category", ["category", "categories", "label", "labels"])
+def test_boxes_points_and_masks_move_with_the_image(photos: Path, tmp_path: Path, category: str) -> None:
+    row = {"path": "000.jpg", "boxes": {"bbox": [[10, 6, 20, 12]], category: [5]}, "points": [[[10, 6, 2]]]}
     source = write_lines(photos / "a.jsonl", row)
     fastpipe.pack(source, tmp_path / "packed", max_size=20, fields=["boxes", "points=points:keypoints"])
     boxes, labels, points, _ = by_path(tmp_path / "packed", "boxes", "points")["000.jpg"]
