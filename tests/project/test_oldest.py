@@ -67,6 +67,5 @@ def test_another_version_comes_before_the_installed_one(checkout: Path) -> None:
     done = run(checkout, "0.1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
-    (made / "__init__.py").unlink()
-    made.rmdir()
+    shutil.rmtree(made)
     assert run(checkout, "0.1").returncode != 0
