@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import sys
 import warnings
@@ -62,6 +63,7 @@ def main() -> None:
     warnings.filterwarnings("error")
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than CPUs
+    multiprocessing.set_forkserver_preload(["torch", "fastpipe.samples.dataset"])  # not anew in each worker
     batches = be_busy(data)
     dataset = fastpipe.Dataset(data, transform=Look())
     dataset[0]

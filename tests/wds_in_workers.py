@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import sys
 import warnings
 from typing import Any
@@ -42,13 +43,16 @@ def main() -> None:
     warnings.filterwarnings("error")
     warnings.filterwarnings("ignore", "unclosed file", ResourceWarning)  # of webdataset
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
+    # Each worker of a forkserver would import them: all would do the same for seconds.
+    multiprocessing.set_forkserver_preload(["torch", "webdataset", "fastpipe.wds"])
     busy = iter(fastpipe.loader(packed, 2, size=64, num_workers=2, prefetch_factor=4))
     next(busy)
     torch.set_num_threads(4)
     torch.ones(2_000_000).sin_()
     make = fastpipe.wds.crop if form == "single" else fastpipe.wds.batch_crop
     found = []
-    for persistent in (False, True):
+    # Workers that are spawned import torch for seconds: those of one epoch are as those of another, so they stay.
+    for persistent in (True,) if start_method == "spawn" else (False, True):
         function = make(SIZE, seed=1) if form == "single" else make(SIZE, seed=1, num_workers=2)
         samples = pipeline(tar, form, function)
         next(iter(samples))  # used here, before the workers begin

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,7 @@ def test_overlap(streams: dict[int, list[tuple[float, float]]], side_ms: float, 
     assert found["launches"] == sum(len(intervals) for stream, intervals in streams.items() if stream != 7) / 2
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Such small steps wait more for one another's threads than they work, where other programs run too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = ["--batch-size", "8", "--size", "32", "--threads", "1,2", "--seconds", "0.1", "--rounds", "2"]
 SMALL += ["--model", "resnet18", "--steps", "2", "--operations-batch", "4"]

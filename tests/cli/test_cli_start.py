@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,19 +36,38 @@ def run(environment: Environment, *arguments: object) -> subprocess.CompletedPro
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
+# Each command in a fork of a program that has imported what all of them have in common.
+COMMANDS = """
+import json, os, sys
+from fastpipe.cli.commands import app
+
+for number, arguments in enumerate(json.loads(sys.argv[1])):
+    child = os.fork()
+    if child == 0:
+        app(arguments, prog_name="fastpipe")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, arguments
+print("all ended")
+"""
+
+
 def test_only_commands_that_need_torch_import_it(
     with_module: Callable[[str, str], Environment], tmp_path: Path
 ) -> None:
     environment = with_module("torch", "raise SystemExit('torch is imported')")
     source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
-    for arguments in (
+    commands = [
         ["--help"],
         ["--version"],
         *([command, "--help"] for command in ("pack", "bench", "inspect", "verify", "preview", "doctor", "demo")),
-        ["pack", source, packed],
-        ["inspect", packed, "--sheet", tmp_path / "sheet.png", "--shuffle"],
-        ["verify", packed],
-    ):
+        ["pack", str(source), str(packed)],
+        ["inspect", str(packed), "--sheet", str(tmp_path / "sheet.png"), "--shuffle"],
+        ["verify", str(packed)],
+    ]
+    program = [sys.executable, "-c", COMMANDS, json.dumps(commands)]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("all ended\n")
+    for arguments in (["--version"], ["verify", packed]):  # the console script itself
         done = run(environment, *arguments)
         assert (done.returncode, done.stderr) == (0, ""), arguments
     assert run(environment, "preview", packed, "--out", tmp_path / "preview.png").stderr == "torch is imported\n"

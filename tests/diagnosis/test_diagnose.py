@@ -7,6 +7,7 @@ import json
 import random
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -208,10 +209,10 @@ def test_a_stream_that_every_worker_reads_whole() -> None:
     assert "get_worker_info" in found.change
 
 
-@frees_memory
-def test_lists_that_workers_copy() -> None:
-    """In a process of its own: in one that has freed much, the names lie among the holes, and few pages are theirs."""
-    script = """
+# Each in a process of its own: one that has freed much takes no new memory for a while, and what it then makes lies
+# among the holes.
+GROWS = {
+    "lists": """
         import sys
         sys.path.insert(0, sys.argv[1])
         from diagnosed import Names, diagnosed, finding, slow_pause
@@ -219,30 +220,43 @@ def test_lists_that_workers_copy() -> None:
         diagnosis = diagnosed(Names(names), batch_size=2, batches=50, step=slow_pause)
         found = finding(diagnosis, "copy-on-write")
         print(found.what, found.change, max(growth.grown_bytes for growth in diagnosis.memory), sep="\\n")
-    """
-    ran = run_script(script, TESTS)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    what, change, grown = ran.stdout.splitlines()
-    assert "dataset.names is a list of 500,000 str" in what
-    assert "grew by" in what
-    assert change.startswith("self.names = np.array")
-    assert int(grown) > 5e6
-
-
-@frees_memory
-@pytest.mark.parametrize(("workers", "process"), [(0, "the main process"), (1, "worker 0")])
-def test_memory_that_grows_without_end(workers: int, process: str) -> None:
-    """In a process of its own: one that has freed much takes no new memory for a while."""
-    script = """
+    """,
+    **{
+        process: f"""
         import sys
         sys.path.insert(0, sys.argv[1])
         from diagnosed import Keeping, diagnosed, finding
-        print(finding(diagnosed(Keeping(), num_workers=int(sys.argv[2])), "memory-grows").what)
+        print(finding(diagnosed(Keeping(), num_workers={workers}), "memory-grows").what)
     """
-    ran = run_script(script, TESTS, workers)
-    assert ran.returncode == 0, ran.stderr
-    assert process in ran.stdout
-    assert " grew by " in ran.stdout
+        for process, workers in (("the main process", 0), ("worker 0", 1))
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def grown() -> dict[str, str]:
+    """By name: what a program said. They wait most of their time, so they run side by side."""
+    with ThreadPoolExecutor() as pool:
+        ended = dict(zip(GROWS, pool.map(lambda script: run_script(script, TESTS), GROWS.values()), strict=True))
+    for name, ran in ended.items():
+        assert ran.returncode == 0, (name, ran.stdout + ran.stderr)
+    return {name: ran.stdout for name, ran in ended.items()}
+
+
+@frees_memory
+def test_lists_that_workers_copy(grown: dict[str, str]) -> None:
+    what, change, grew = grown["lists"].splitlines()
+    assert "dataset.names is a list of 500,000 str" in what
+    assert "grew by" in what
+    assert change.startswith("self.names = np.array")
+    assert int(grew) > 5e6
+
+
+@frees_memory
+@pytest.mark.parametrize("process", ["the main process", "worker 0"])
+def test_memory_that_grows_without_end(process: str, grown: dict[str, str]) -> None:
+    assert process in grown[process]
+    assert " grew by " in grown[process]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

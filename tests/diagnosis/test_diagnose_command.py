@@ -9,12 +9,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from cli_run import COMMAND, failed, fp
+from script_runs import started_warm
 
 from fastpipe.diagnosis import command as module
 from fastpipe.diagnosis.command import watch_command
@@ -48,6 +50,13 @@ TRAIN = """
     if __name__ == "__main__":
         main(0 if "alone" in sys.argv else 2)
 """
+
+
+@pytest.fixture
+def start_warm() -> Iterator[None]:
+    """For those of which it makes no difference who imports torch."""
+    with started_warm():
+        yield
 
 
 @pytest.fixture
@@ -114,6 +123,7 @@ def test_a_training_that_hangs(train: Path, workers: str) -> None:
     assert set(children(os.getpid())) <= before
 
 
+@pytest.mark.usefixtures("start_warm")
 def test_json_has_standard_output_to_itself(train: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ended = fp("doctor", "--json", "--batches", "20", "--train-script", f"A=1 {sys.executable} {train} alone")
     said = json.loads(ended.stdout)
@@ -149,6 +159,7 @@ def test_a_command_without_a_loader() -> None:
     assert "doctor could watch no Python program of this command" in ended.stdout
 
 
+@pytest.mark.usefixtures("start_warm")
 def test_an_empty_dataset(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("from torch.utils.data import DataLoader\nlist(DataLoader([]))\n")
@@ -163,6 +174,7 @@ def test_a_command_that_never_comes_to_a_loader() -> None:
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.usefixtures("start_warm")
 def test_options_that_torch_refuses(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
@@ -179,6 +191,7 @@ def test_options_that_torch_refuses(tmp_path: Path) -> None:
     assert second.section == 0
 
 
+@pytest.mark.usefixtures("start_warm")
 def test_one_that_ignores_the_interrupt_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastpipe.diagnosis.ending._PATIENCE_S", 0.5)
     script = tmp_path / "train.py"

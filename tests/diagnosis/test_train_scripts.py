@@ -5,71 +5,78 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from patience import slowdown
+from script_runs import Runs, findings, started_warm, watched
 from strangers import FAULTY, SOUND
 
-from fastpipe.diagnosis.command import Watched, watch_command
-from fastpipe.diagnosis.findings import Finding
 from fastpipe.diagnosis.stacks import children
-from fastpipe.diagnosis.surroundings import Surroundings
+
+# Looked at by tests beside the one for each of them.
+ALSO = {
+    "test_whose_lock_it_was": ("stuck lock",),
+    "test_a_full_queue_is_called_so": ("stuck queue",),
+    "test_the_signal_and_the_sample_of_a_worker_that_is_killed": ("worker-killed", "worker-killed segv"),
+    "test_workers_are_counted_for_next_iter": ("iterator-each-step",),
+}
 
 
-def watched(source: str, folder: Path, **limits: Any) -> Watched:
-    script = folder / "train.py"
-    script.write_text(source)
-    limits = {"batches": 60, "seconds": 60.0, "stall_timeout": 4.0 * slowdown(), "output": 2, **limits}
-    return watch_command(f"env -C {folder} {sys.executable} {script}", **limits)
+@pytest.fixture(autouse=True, scope="module")
+def _warm() -> Iterator[None]:
+    with started_warm():
+        yield
 
 
-def findings(found: Watched) -> list[Finding]:
-    return [*found.refused, *(finding for diagnosis in found.diagnoses for finding in diagnosis.findings)]
-
-
-@pytest.fixture(autouse=True)
-def _fork_and_many_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
-    monkeypatch.setattr("fastpipe.diagnosis.command.surroundings", lambda: Surroundings(8, None, 0))
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """Of all scripts that tests which are to run ask for."""
+    names: dict[str, None] = {}
+    for item in request.session.items:
+        if item.path == request.path and isinstance(item, pytest.Function):
+            asked = item.callspec.params.values() if hasattr(item, "callspec") else ALSO.get(item.name, ())
+            names |= dict.fromkeys(map(str, asked))
+    before = set(children(os.getpid()))
+    scripts = {name: (FAULTY[name], 60) if name in FAULTY else (SOUND[name], 100) for name in names}
+    made = Runs(scripts, tmp_path_factory.mktemp("scripts"))
+    yield made
+    made.close()
+    assert set(children(os.getpid())) <= before
 
 
 @pytest.mark.parametrize("name", FAULTY)
-def test_the_fault_is_among_the_first_two_findings(name: str, tmp_path: Path) -> None:
-    before = set(children(os.getpid()))
-    found = watched(FAULTY[name], tmp_path)
+def test_the_fault_is_among_the_first_two_findings(name: str, runs: Runs) -> None:
+    found = runs[name]
     assert found.trouble == ""
     first = {finding.name: finding for finding in findings(found)[:2]}
     assert name.split()[0] in first, [finding.as_dict() for finding in findings(found)]
     lines = FAULTY[name].splitlines()
     line = 1 + next(number for number, text in enumerate(lines) if text.endswith("# here"))
-    assert first[name.split()[0]].where == f"{tmp_path / 'train.py'}:{line}"
-    assert set(children(os.getpid())) <= before
+    assert first[name.split()[0]].where == f"{runs.path(name)}:{line}"
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_nothing_is_found_in_a_sound_script(name: str, tmp_path: Path) -> None:
-    found = watched(SOUND[name], tmp_path, batches=100)
+def test_nothing_is_found_in_a_sound_script(name: str, runs: Runs) -> None:
+    found = runs[name]
     assert found.trouble == ""
     # A machine that is busy with other work delays batches: that is not told from the loader's doing.
     assert {finding.name for finding in findings(found)} <= {"slow-dataset", "slow-transfer"}, findings(found)
+    assert found.diagnoses, "it was watched"
 
 
-def test_whose_lock_it_was(tmp_path: Path) -> None:
-    first = findings(watched(FAULTY["stuck lock"], tmp_path))[0]
+def test_whose_lock_it_was(runs: Runs) -> None:
+    first = findings(runs["stuck lock"])[0]
     text = FAULTY["stuck lock"].splitlines()
     line = 1 + text.index("        with self.lock:")
-    assert (
-        f"dataset.lock was held by the main process's thread refresher (at {tmp_path / 'train.py'}:{line + 1})"
-        in first.why
-    )
+    place = f"{runs.path('stuck lock')}:{line + 1}"
+    assert f"dataset.lock was held by the main process's thread refresher (at {place})" in first.why
     assert "forkserver" not in first.change  # pickle takes no lock
     assert "get_worker_info().dataset.lock = threading.Lock()" in first.change
 
 
-def test_a_full_queue_is_called_so(tmp_path: Path) -> None:
-    first = findings(watched(FAULTY["stuck queue"], tmp_path))[0]
+def test_a_full_queue_is_called_so(runs: Runs) -> None:
+    first = findings(runs["stuck queue"])[0]
     assert first.why.startswith("the queue is full")
     assert "forkserver" not in first.change
 
@@ -91,15 +98,15 @@ def test_a_lock_that_the_loop_holds(tmp_path: Path) -> None:
     assert first.where.endswith(f":{1 + source.splitlines().index('        with self.lock:')}")
 
 
-def test_the_signal_and_the_sample_of_a_worker_that_is_killed(tmp_path: Path) -> None:
-    first = findings(watched(FAULTY["worker-killed"], tmp_path))[0]
+def test_the_signal_and_the_sample_of_a_worker_that_is_killed(runs: Runs) -> None:
+    first = findings(runs["worker-killed"])[0]
     assert "was ended by SIGKILL, at sample 200" in first.what
     assert "OOM killer" in first.why
-    assert "was ended by SIGSEGV, at sample 200" in findings(watched(FAULTY["worker-killed segv"], tmp_path))[0].what
+    assert "was ended by SIGSEGV, at sample 200" in findings(runs["worker-killed segv"])[0].what
 
 
-def test_workers_are_counted_for_next_iter(tmp_path: Path) -> None:
-    first = findings(watched(FAULTY["iterator-each-step"], tmp_path))[0]
+def test_workers_are_counted_for_next_iter(runs: Runs) -> None:
+    first = findings(runs["iterator-each-step"])[0]
     assert first.what.startswith("12 iterators for 12 batches: 24 worker processes started")
 
 

@@ -166,7 +166,8 @@ def test_verify_compares_hashes(textured: Path, copied: Callable[[Path], Path]) 
 
 
 def test_a_mask_of_another_size_than_its_picture_is_refused(textured: Path, copied: Callable[[Path], Path]) -> None:
-    fields = Fields(copied(textured), lambda record: (png(np.zeros((13_000, 2), int)), PNG))
+    tall = png(np.zeros((13_000, 2), int))
+    fields = Fields(copied(textured), lambda record: (tall, PNG))
     plan = fields.plan(RandomResizedCrop())
     errors = fields.run(plan, np.zeros((len(plan), *SIZE), dtype=np.uint8))
     assert len(errors) == len(plan)

@@ -110,9 +110,13 @@ def test_threads_without_work_are_not_blamed(flat: Path) -> None:
 # A program whose first batch does not come. What it allows a held row at its end, 10 s, is cut short.
 STALL = """
 import logging, sys
-import fastpipe, fastpipe.engine.engine
+import fastpipe
+from fastpipe.engine import engine
 
-fastpipe.engine.engine._PATIENCE_S = 0.2
+engine._PATIENCE_S = 0.2
+for waits in (engine.Engine.close, engine.Job.cancel):
+    assert waits.__defaults__ == (10.0,)
+    waits.__defaults__ = (0.2,)
 logging.basicConfig(format="%(message)s")
 dataset, timeout_s = sys.argv[1], float(sys.argv[2])
 with fastpipe.loader(dataset, 37, size=8, train=False, num_workers=2, stall_timeout=timeout_s) as loader:

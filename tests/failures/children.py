@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -47,18 +49,25 @@ def run(
     environment: Mapping[str, str] | None = None,
     within: Sequence[str] = (),
 ) -> Ended:
-    """Runs a script; `within` is a command that runs the command after it."""
+    """Runs a script, with torch there from the start; in a Python of its own if its environment is to be another, or
+    with `within`, a command that runs the command after it.
+    """
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
         script = Path(folder) / "script.py"  # a file, since processes that are spawned read it again
         script.write_text(textwrap.dedent(source))
-        process = subprocess.Popen(
-            [*within, sys.executable, "-P", "-W", "ignore", str(script), *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=errors,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
+        words = ["-P", "-W", "ignore", str(script), *map(str, arguments)]
+        process: subprocess.Popen[bytes] | warm.Started
+        if within or environment:
+            process = subprocess.Popen(
+                [*within, sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=errors,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+        else:
+            process = warm.start(*words, stdout=said, stderr=errors)
         code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = process.wait(limit_s)

@@ -107,7 +107,8 @@ class Forks:
 def forks() -> Iterator[Forks]:
     """A program that runs `fastpipe` commands."""
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
-    environment = {**os.environ, **preloaded(), "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
+    no_threads = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}  # of NumPy, pyarrow
+    environment = {**os.environ, **preloaded(), **no_threads, "PYTHONPATH": path, "NO_COLOR": "1"}
     command = [sys.executable, "-W", "error", "-m", "faults.forks"]
     with (
         tempfile.TemporaryDirectory(prefix="fastpipe-forks-") as folder,
@@ -192,6 +193,9 @@ def _warm_up() -> None:
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         app(["pack", os.devnull, os.devnull + "-packed"])
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pyarrow.parquet")
+    assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost in a fork"
     gc.freeze()
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +11,7 @@ import numpy as np
 import pytest
 from checkout import TESTS
 from conftest import FLAT_IMAGES, flat_number
-from torchrun import torchrun
+from torchrun import ranks, torchrun
 
 import fastpipe
 
@@ -109,14 +106,18 @@ def test_canonical_nodes_keep_the_global_batches(flat: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_real_processes(flat: Path, tmp_path: Path, processes: int) -> None:
-    torchrun(PROGRAM, flat, tmp_path, processes=processes, timeout_s=LIMIT_S)
-    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(processes)]
-    assert len({len(batches) for batches in ranks}) == 1
-    half = len(ranks[0]) // 2
+    if processes == 2:
+        torchrun(PROGRAM, flat, tmp_path, processes=processes, timeout_s=LIMIT_S)
+    else:
+        ended = ranks(PROGRAM, flat, tmp_path, processes=processes, timeout_s=LIMIT_S)
+        assert [code for code, _ in ended] == [0] * processes, ended
+    of_ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(processes)]
+    assert len({len(batches) for batches in of_ranks}) == 1
+    half = len(of_ranks[0]) // 2
     for epoch in (slice(0, half), slice(half, None)):
         seen = [
             flat_number(np.array(pixel))
-            for batches in ranks
+            for batches in of_ranks
             for batch in batches[epoch]
             for pixel, good in zip(batch["pixels"], batch["valid"], strict=True)
             if good
@@ -126,29 +127,7 @@ def test_real_processes(flat: Path, tmp_path: Path, processes: int) -> None:
 
 def test_a_killed_rank_does_not_hold_up_the_others_loaders(flat: Path, tmp_path: Path) -> None:
     """The others read on to the end of their epochs: no file, socket or memory is shared between ranks."""
-    command = [sys.executable, str(PROGRAM), str(flat), str(tmp_path), "die", "1"]
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "3"}
-    environment.pop("LOCAL_WORLD_SIZE", None)
-    ranks = [
-        subprocess.Popen(
-            command, env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for rank in range(3)
-    ]
-    try:
-        outputs = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert ranks[1].returncode == -signal.SIGKILL
+    ended = ranks(PROGRAM, flat, tmp_path, "die", "1", processes=3, timeout_s=LIMIT_S)
+    assert ended[1][0] == -signal.SIGKILL
     for survivor in (0, 2):
-        assert (tmp_path / f"{survivor}.json").exists(), outputs[survivor]
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        assert (tmp_path / f"{survivor}.json").exists(), ended[survivor]

@@ -101,7 +101,7 @@ SHAPES: dict[str, tuple[str, int]] = {
 def endings(large: Path) -> dict[str, list[dict[str, Any]]]:
     rounds = times(1, 10)
     programs = [{"code": f"{BEGIN}{code}\nsay('end')"} for code, _ in SHAPES.values()] * rounds
-    outcomes = outcomes_of(programs, large, "fastpipe")
+    outcomes = outcomes_of(programs, large, "fastpipe.loading.factory")
     return {shape: outcomes[number :: len(SHAPES)] for number, shape in enumerate(SHAPES)}
 
 

@@ -6,8 +6,6 @@ import errno
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -92,47 +90,35 @@ def test_a_disk_that_refuses_the_spool_is_named_and_the_pack_goes_on(
     )
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from fastpipe.packing import table_pipeline
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.spool import spool
-spool.RUN_BYTES = 300_000
-table_pipeline.RUN_FILES = 2
-print("begun", flush=True)
-pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(shard_size=1_000_000, workers=2))
-"""
-
-
 @pytest.mark.serial
-def test_a_pack_killed_at_random_moments_goes_on(tmp_path: Path, tried: Tried) -> None:
+def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path, tried: Tried) -> None:
     photos = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "p", images=60).glob("*/*.jpg"))]
     for name in ("a", "b", "c", "d"):
         write_table(tmp_path / "source" / f"{name}.parquet", photos * 2, rows_per_group=11)
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "source")]
+    setting = {"fastpipe.packing.spool.spool.RUN_BYTES": 300_000, "fastpipe.packing.table_pipeline.RUN_FILES": 2}
+
+    def start(destination: str) -> int:
+        command = ("pack", tmp_path / "source", tmp_path / destination, "--shard-size", "1000000", "--workers", "2")
+        return programs.start(*command, setting=setting)
+
     began = time.monotonic()
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    assert programs.wait(start("whole")).code == 0
     took_s = time.monotonic() - began
     draw, killed, whole = random.Random(5), 0, digests(tmp_path / "whole")
     wanted = times(20, 100)
     for attempt in range(4 * wanted):
         if killed == wanted:
             break
-        program = subprocess.Popen([*command, str(tmp_path / "packed")], stdout=subprocess.PIPE, text=True)
-        assert program.stdout is not None
-        program.stdout.readline()
+        program = start("packed")
         time.sleep(draw.uniform(0, took_s / 3))
-        program.send_signal(signal.SIGKILL)
-        ended = program.wait(60)
-        program.stdout.close()
-        killed += ended == -signal.SIGKILL
-        assert ended in (0, -signal.SIGKILL), attempt
-        if ended == 0:
+        os.kill(program, signal.SIGKILL)
+        ended = programs.wait(program)
+        killed += ended.code == -signal.SIGKILL
+        assert ended.code in (0, -signal.SIGKILL), attempt
+        if ended.code == 0:
             assert digests(tmp_path / "packed") == whole
             (tmp_path / "packed").rename(tmp_path / f"done-{attempt}")
     assert killed == wanted
-    subprocess.run([*command, str(tmp_path / "packed")], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    assert programs.wait(start("packed")).code == 0
     assert digests(tmp_path / "packed") == whole
     tried("pack of Parquet ended by SIGKILL at a random moment", killed, "the same command finishes; same bytes")

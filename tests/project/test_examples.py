@@ -6,7 +6,6 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
@@ -24,16 +23,9 @@ import train_demo
 import train_imagenet
 from resnet import DEPTHS, ResNet
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--warmup=1", "--device=cpu"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Such small steps wait more for one another's threads than they work, where other programs run too."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def trained(*arguments: object, blocks: tuple[int, ...] = (1, 1, 0, 0)) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from checkout import ROOT, TESTS
 from conftest import FLAT_IMAGES
-from torchrun import torchrun
+from torchrun import ranks, torchrun
 
 sys.path.append(str(ROOT / "examples"))
 
@@ -20,9 +20,12 @@ QUICK = ["--model=resnet18", "--size=32", "--batch-size=16", "--epochs=2", "--wa
 
 
 def trained_by_two(out: Path, *arguments: object) -> str:
-    """Runs it under torchrun; returns what all processes printed."""
+    """Returns what both processes printed."""
     out.mkdir(exist_ok=True)
-    return torchrun(TESTS / "train_imagenet_rank.py", out, *QUICK, *arguments)
+    ended = ranks(TESTS / "train_imagenet_rank.py", out, *QUICK, *arguments)
+    printed = "".join(words for _, words in ended)
+    assert [code for code, _ in ended] == [0, 0], printed
+    return printed
 
 
 def weights(checkpoint: Path) -> dict[str, torch.Tensor]:
@@ -35,9 +38,9 @@ def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Two epochs by two processes: the folder of what they left, and what they printed."""
-    out = tmp_path_factory.mktemp("ranks") / "out"
-    return out, trained_by_two(out, flat, flat, "--checkpoint", out / "made.pt")
+    """Two epochs by two processes, under torchrun: the folder of what they left, and what they printed."""
+    out = tmp_path_factory.mktemp("ranks")
+    return out, torchrun(TESTS / "train_imagenet_rank.py", out, *QUICK, flat, flat, "--checkpoint", out / "made.pt")
 
 
 def test_two_processes_train_one_network_and_count_each_sample_once(whole: tuple[Path, str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,17 +49,15 @@ def smaller(program: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def workplace(flat: Path, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def workplace(
+    flat: Path, torchvision: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
     """A folder with data/train and data/val in it; one thread, since the steps are small."""
     (tmp_path / "data").mkdir()
     for name in ("train", "val"):
         (tmp_path / "data" / name).symlink_to(flat)
     monkeypatch.chdir(tmp_path)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None = None) -> dict[str, Any]:

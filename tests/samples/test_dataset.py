@@ -249,7 +249,7 @@ def test_an_index_cut_short_while_in_use(flat: Path, copied: Copy) -> None:
 
 def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def open_files() -> int:
-        links = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+        links = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
         return sum(link.startswith(str(many_shards)) and link.endswith(".tar") for link in links)
 
     monkeypatch.setattr(limits, "_MOST_OPEN_SHARDS", 3)

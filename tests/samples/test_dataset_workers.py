@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import warm
 from checkout import TESTS
 from dataset_in_workers import BATCH_SIZE
 
@@ -22,8 +21,7 @@ METHODS = ("fork", "forkserver", "spawn")
 @pytest.fixture(scope="module", params=METHODS)
 def found(request: pytest.FixtureRequest, textured: Path) -> dict[int, list[dict[str, Any]]]:
     """What came of each sample, by number of workers. A hang ends as an error."""
-    command = [sys.executable, str(PROGRAM), str(textured), request.param]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = warm.run(PROGRAM, textured, request.param, timeout_s=180)
     assert (done.returncode, done.stderr) == (0, "")
     return {int(workers): samples for workers, samples in json.loads(done.stdout).items()}
 
