@@ -1,0 +1,77 @@
+"""Samples -> where their bytes lie in the shards; bytes that have arrived -> the samples in them that are wrong.
+
+A sample's bytes go from its JPEG's first byte to the next sample's: all that it has in the shard but its label, which
+the index has, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.format.index import Index
+from fastpipe.remote.parts import Part
+
+_KNOWN_SHARDS = 16
+
+
+class Extents:
+    """Where the samples of a dataset lie. All methods may be called by several threads.
+
+    Args:
+        index: of the dataset.
+        sizes: (shards,) int64 bytes of each shard.
+    """
+
+    def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
+        self._index, self._sizes = index, sizes
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, NDArray[np.void]] = OrderedDict()  # shard -> its records
+
+    def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Shard, first byte and the one after the last of each sample; see the top."""
+        index = self._index
+        following = np.minimum(samples + 1, len(index) - 1)
+        records, behind = index.records_of(np.stack([samples, following]))
+        shard = np.minimum(records["shard"], len(self._sizes) - 1).astype(np.int64)
+        size = self._sizes[shard]
+        last = (samples == len(index) - 1) | (behind["shard"] != records["shard"])
+        start = np.minimum(records["offset"].astype(np.int64), size - 1)
+        stop = np.where(last, size, np.minimum(behind["offset"].astype(np.int64), size))
+        return shard, start, np.maximum(stop, start + 1)
+
+    def sample_at(self, shard: int, place: int) -> int:
+        """The sample whose bytes a place of a shard is one of."""
+        row = int(np.searchsorted(self._records(shard)["offset"], place, side="right")) - 1
+        return int(self._index.shard_starts[shard]) + row
+
+    def wrong(self, part: Part, data: Any) -> list[int]:
+        """Samples that lie wholly in a part, whose bytes have another hash than that of their records."""
+        records = self._records(part.shard)
+        offsets = records["offset"].astype(np.int64)
+        stops = offsets + records["size"]
+        inside = np.flatnonzero((offsets >= part.start) & (stops <= part.stop))
+        view = memoryview(data)
+        base = int(self._index.shard_starts[part.shard])
+        found = []
+        for row in inside.tolist():
+            jpeg = view[int(offsets[row]) - part.start : int(stops[row]) - part.start]
+            if xxhash.xxh3_64_intdigest(jpeg) != int(records["xxh3_64"][row]):
+                found.append(base + row)
+        return found
+
+    def _records(self, shard: int) -> NDArray[np.void]:
+        with self._lock:
+            found = self._known.pop(shard, None)
+            if found is None:
+                first = int(self._index.shard_starts[shard])
+                found = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
+                if len(self._known) >= _KNOWN_SHARDS:
+                    self._known.popitem(last=False)
+            self._known[shard] = found
+            return found
