@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,20 @@ from fastpipe.format.index import Index
 from fastpipe.remote.parts import Part
 
 _KNOWN_SHARDS = 16
+
+
+@dataclass(frozen=True)
+class _Jpegs:
+    """The JPEGs of a shard, in their order.
+
+    Attributes:
+        starts, stops: (n,) int64 bytes of the shard.
+        hashes: (n,) uint64.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
 
 
 class Extents:
@@ -31,7 +46,7 @@ class Extents:
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
         self._lock = threading.Lock()
-        self._known: OrderedDict[int, NDArray[np.void]] = OrderedDict()  # shard -> its records
+        self._known: OrderedDict[int, _Jpegs] = OrderedDict()  # by shard
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Shard, first byte and the one after the last of each sample; see the top."""
@@ -47,30 +62,27 @@ class Extents:
 
     def sample_at(self, shard: int, place: int) -> int:
         """The sample whose bytes a place of a shard is one of."""
-        row = int(np.searchsorted(self._records(shard)["offset"], place, side="right")) - 1
+        row = int(np.searchsorted(self._jpegs(shard).starts, place, side="right")) - 1
         return int(self._index.shard_starts[shard]) + row
 
     def wrong(self, part: Part, data: Any) -> list[int]:
         """Samples that lie wholly in a part, whose bytes have another hash than that of their records."""
-        records = self._records(part.shard)
-        offsets = records["offset"].astype(np.int64)
-        stops = offsets + records["size"]
-        inside = np.flatnonzero((offsets >= part.start) & (stops <= part.stop))
-        view = memoryview(data)
-        base = int(self._index.shard_starts[part.shard])
-        found = []
-        for row in inside.tolist():
-            jpeg = view[int(offsets[row]) - part.start : int(stops[row]) - part.start]
-            if xxhash.xxh3_64_intdigest(jpeg) != int(records["xxh3_64"][row]):
-                found.append(base + row)
-        return found
+        jpegs = self._jpegs(part.shard)
+        inside = np.flatnonzero((jpegs.starts >= part.start) & (jpegs.stops <= part.stop))
+        starts, stops = jpegs.starts[inside] - part.start, jpegs.stops[inside] - part.start
+        view, digest = memoryview(data), xxhash.xxh3_64_intdigest
+        found = [digest(view[a:b]) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        wrong = inside[np.array(found, dtype=np.uint64) != jpegs.hashes[inside]]
+        return (int(self._index.shard_starts[part.shard]) + wrong).tolist()
 
-    def _records(self, shard: int) -> NDArray[np.void]:
+    def _jpegs(self, shard: int) -> _Jpegs:
         with self._lock:
             found = self._known.pop(shard, None)
             if found is None:
                 first = int(self._index.shard_starts[shard])
-                found = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
+                records = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
+                starts = records["offset"].astype(np.int64)
+                found = _Jpegs(starts, starts + records["size"], records["xxh3_64"].astype(np.uint64))
                 if len(self._known) >= _KNOWN_SHARDS:
                     self._known.popitem(last=False)
             self._known[shard] = found

@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.holes import punch
+from fastpipe.remote.holes import punch, take_room
 
 _MOST_OPEN = 32
+# Note [size of a write]
+# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. On a virtual machine that gives
+# free pieces of 2 MiB back to its host (page_reporting), 8 MiB at a time cost 0.2 to 2.5 s of a core a GB, and a MiB
+# 0.2 to 0.5. Where the disk's room is taken before, ext4 need not reserve it block by block: 0.14 to 0.22.
+_WRITE_BYTES = 1 << 20
 
 
 class ShardFiles:
@@ -30,7 +35,7 @@ class ShardFiles:
         self._open: OrderedDict[int, int] = OrderedDict()  # shard -> descriptor, least recently used first
 
     def write(self, shard: int, start: int, data: Any) -> None:
-        """Writes a range.
+        """Writes a range; Note [size of a write].
 
         Raises:
             OSError: the disk refuses, for example because it is full.
@@ -39,9 +44,10 @@ class ShardFiles:
         with self._lock:
             file = os.dup(self._file(shard))
         try:
+            take_room(file, start, start + len(view))
             done = 0
             while done < len(view):
-                done += os.pwrite(file, view[done:], start + done)
+                done += os.pwrite(file, view[done : done + _WRITE_BYTES], start + done)
         finally:
             os.close(file)
 

@@ -162,7 +162,7 @@ def test_killed_at_any_time(
 ) -> None:
     draw = random.Random(4)
     range_server.bytes_per_s = 30e6
-    kills = times(2, 50)
+    kills = times(1, 50)
     with open_remote(remote_packed) as local:
         expected = digests(local)
     for number in range(kills):
@@ -356,7 +356,7 @@ def test_an_epoch_that_begins_takes_nothing_from_the_one_before(
     monkeypatch.setattr(Reader, "again", lambda self, samples: wrong.append(samples))
     range_server.latency_s = 0.002
     with open_remote(range_server.url, cache_limit=limit) as loader:
-        for _ in range(12):
+        for _ in range(times(5, 12)):
             for _ in loader:
                 pass
     assert not wrong
