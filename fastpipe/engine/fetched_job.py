@@ -10,7 +10,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.reader import Reader, Ticket, Where
+from fastpipe.remote.reader import Reader
+from fastpipe.remote.tickets import Ticket, Where
 
 _ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
 

@@ -12,7 +12,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.remote.reader import Reader, Where
+from fastpipe.remote.reader import Reader
+from fastpipe.remote.tickets import Where
 
 _ATTEMPTS = 3
 

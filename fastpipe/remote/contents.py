@@ -13,18 +13,11 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.read_at import read_at
 from fastpipe.remote import locks
-from fastpipe.remote.cache import (
-    ACCOUNTS_FILE,
-    BLOCK_BYTES,
-    URL_FILE,
-    WRITTEN,
-    Cache,
-    Hold,
-    datasets,
-    disk_bytes,
-    in_use,
-    remove,
-)
+from fastpipe.remote.block_states import WRITTEN
+from fastpipe.remote.blocks import BLOCK_BYTES
+from fastpipe.remote.cache import Cache
+from fastpipe.remote.cache_root import URL_FILE, datasets, disk_bytes, open_accounts
+from fastpipe.remote.hold import Hold, in_use, remove
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def kept_datasets(root: Path) -> list[Kept]:
             index = Index(folder)
             samples, shard_bytes = len(index), int(index.shard_sizes.sum())
             cache = _opened(folder, index, url)
-            resident = int(cache.sizes_of(np.flatnonzero(cache.states >= WRITTEN)).sum())
+            resident = int(cache.blocks.sizes_of(np.flatnonzero(cache.states >= WRITTEN)).sum())
         except DatasetError:  # its small files have not all come yet
             pass
         found.append(Kept(url, folder.name, str(folder), samples, shard_bytes, resident, disk_bytes(folder), used))
@@ -115,7 +108,7 @@ def check_kept(kept: Kept) -> Verified:
     for number, shard in enumerate(index.shards):
         first = int(index.shard_starts[number])
         records = index.records_of(np.arange(first, first + shard.samples))
-        base = int(cache.first_block[number])
+        base = int(cache.blocks.first[number])
         if not shard.path.exists():  # nothing of it has come
             continue
         with open(shard.path, "rb", buffering=0) as file:
@@ -134,7 +127,7 @@ def check_kept(kept: Kept) -> Verified:
 
 def clear(root: Path, kept: Kept) -> bool:
     """Removes a dataset; False where a process uses it."""
-    accounts = os.open(root / ACCOUNTS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    accounts = open_accounts(root)
     try:
         with locks.held(accounts):
             return remove(Path(kept.folder))

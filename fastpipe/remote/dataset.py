@@ -20,9 +20,11 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
-from fastpipe.remote.cache import FINGERPRINT, Cache, Hold, make_root
+from fastpipe.remote.cache import Cache
+from fastpipe.remote.cache_root import FINGERPRINT, make_root
 from fastpipe.remote.direct import DirectShard
 from fastpipe.remote.flow import REQUEST_BYTES
+from fastpipe.remote.hold import Hold
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import Ranges

@@ -121,6 +121,7 @@ class Ranges:
             attempt += 1
             self.trouble.requests += 1
             self.trouble.retries += attempt > 1
+            asked_at = time.monotonic()
             try:
                 answer = await self.store.get(name, start, stop)
                 self._pin(name, answer, size_bytes)
@@ -145,7 +146,7 @@ class Ranges:
             if verdict.busy:
                 self.trouble.busy_at = time.monotonic()
             await asyncio.sleep(pause_s(attempt, verdict.busy, self.patience_s))
-            if verdict.renew:
+            if verdict.renew and self.store.made_at < asked_at:  # once for all requests that were refused together
                 self.store.renew()
 
     def _pin(self, name: str, answer: Answer, size_bytes: int | None) -> None:

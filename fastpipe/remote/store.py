@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ from fastpipe.format.folder import Url
 from fastpipe.remote.options import RemoteOptions
 
 _T = TypeVar("_T")
+
+# Options that name another server than the cloud's own.
+_ENDPOINTS = (
+    *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
+    *("azure_endpoint", "azure_storage_endpoint", "base_url", "google_base_url"),
+)
 
 # Note [obstore and fork]
 # obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
@@ -113,6 +120,10 @@ class Store:
         url: of the folder.
         options: credentials and timeouts.
 
+    Attributes:
+        url: as given.
+        made_at: when it got its credentials; of time.monotonic().
+
     Raises:
         ConfigError: the options are none that the store knows.
     """
@@ -120,11 +131,12 @@ class Store:
     def __init__(self, url: Url, options: RemoteOptions) -> None:
         self.url = url
         self._options = options
-        self._store = _open(url, options)
+        self.renew()
 
     def renew(self) -> None:
         """Makes the store again: with the credentials of this moment."""
         self._store = _open(self.url, self._options)
+        self.made_at = time.monotonic()
 
     async def get(self, name: str, start: int, stop: int | None) -> Answer:
         """A range of a file, as far as the file goes; None: all of it.
@@ -180,8 +192,8 @@ def _open(url: Url, options: RemoteOptions) -> Any:
                     f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
                 )
             return web(str(url), client_options={"allow_http": scheme == "http", **client}, retry_config=retry)
-        endpoint = str(config.get("endpoint", config.get("aws_endpoint", os.environ.get("AWS_ENDPOINT_URL", ""))))
-        client = {"allow_http": endpoint.startswith("http://"), **client}
+        named = [config[name] for name in _ENDPOINTS if name in config] or [os.environ.get("AWS_ENDPOINT_URL", "")]
+        client = {"allow_http": str(named[0]).startswith("http://"), **client}
         if scheme == "s3":
             config = {**_aws_profile(config), **config}
         return cloud(str(url), client_options=client, retry_config=retry, **config)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 _PIECE = 64 << 10
 
@@ -23,6 +24,7 @@ class Request:
         start, stop: first byte, and the one after the last; (0, size) without a Range header.
         number: of the request, from 0.
         attempt: how often this range of this file was asked for before.
+        headers: by their names in lower case.
     """
 
     path: str
@@ -30,6 +32,7 @@ class Request:
     stop: int
     number: int
     attempt: int
+    headers: dict[str, str]
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Fault:
     Attributes:
         status: answer with this status and no file; 200 sends the whole file for a range.
         headers: sent besides the others, or in place of them.
+        body: of an answer with no file.
         cut: close the connection after this many bytes of the body; -1: before the status line.
         short: announce this many bytes fewer and send so.
         flip: position in the body of a byte to flip.
@@ -48,6 +52,7 @@ class Fault:
 
     status: int = 206
     headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"<Error>injected</Error>"
     cut: int | None = None
     short: int = 0
     flip: int | None = None
@@ -109,6 +114,10 @@ class RangeServer:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Closes the connections that are open; new ones are answered."""
         with self._lock:
             for each in self._connections:
                 with contextlib.suppress(OSError):
@@ -154,14 +163,14 @@ class RangeServer:
         with self._lock:
             attempt = self._attempts.get((path, start, stop), 0)
             self._attempts[path, start, stop] = attempt + 1
-            request = Request(path.lstrip("/"), start, stop, len(self.requests), attempt)
+            request = Request(path.lstrip("/"), start, stop, len(self.requests), attempt, headers)
             self.requests.append(request)
         time.sleep(self.latency_s)
         fault = (self.fault(request) if self.fault is not None else None) or Fault(status=206 if ranged else 200)
         if fault.cut == -1:
             return False
         if fault.status not in (200, 206):
-            return _send(connection, fault.status, fault.headers, b"<Error>injected</Error>")
+            return _send(connection, fault.status, fault.headers, fault.body)
         if fault.status == 200:
             start, stop = 0, size
         answer = {
@@ -230,7 +239,7 @@ def _requests(connection: socket.socket) -> Iterator[tuple[str, str, dict[str, s
         first, *lines = head.decode("latin-1").split("\r\n")
         method, path, _ = first.split(" ")
         pairs = (line.split(":", 1) for line in lines)
-        yield method, path.split("?")[0], {name.strip().lower(): value.strip() for name, value in pairs}
+        yield method, unquote(path.split("?")[0]), {name.strip().lower(): value.strip() for name, value in pairs}
 
 
 def _head(connection: socket.socket, status: int, headers: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ from remote.cases import digests
 from remote.range_server import RangeServer
 
 import fastpipe
-from fastpipe.remote.cache import in_use
+from fastpipe.remote.hold import in_use
 
 Loaders = Callable[..., Any]
 

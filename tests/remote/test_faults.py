@@ -117,7 +117,7 @@ def test_a_server_that_is_gone_for_a_time(
         expected, batches = digests(local), iter(remote)
         range_server.stop()
         back: list[RangeServer] = []
-        threading.Timer(times(2, 60), lambda: back.append(RangeServer(remote_packed, port=port))).start()
+        threading.Timer(times(1, 60), lambda: back.append(RangeServer(remote_packed, port=port))).start()
         assert [digest(batch) for batch in batches] == expected
         assert back, "nothing was fetched after the server came back"
         back[0].stop()

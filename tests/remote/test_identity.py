@@ -4,42 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from remote.cases import BATCH, digest, digests
 from remote.range_server import RangeServer
+from soak import Tried, long_form
 
 Loaders = Callable[..., Any]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 2.0])
+RANKS, SHARES = (1, 2, 8), (0.0, 0.1, 0.5, 2.0)
+# The gate tries each number of ranks and each share of the dataset that the cache may keep; `make soak` all of them.
+CHOSEN = list(product(RANKS, SHARES)) if long_form() else [(1, 0.0), (1, 0.5), (2, 0.1), (8, 2.0)]
+
+
+@pytest.mark.parametrize(("ranks", "share"), CHOSEN)
 def test_batches_are_those_of_the_folder(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, share: float
+    remote_packed: Path,
+    range_server: RangeServer,
+    open_remote: Loaders,
+    remote_bytes: int,
+    ranks: int,
+    share: float,
+    tried: Tried,
 ) -> None:
-    with (
-        open_remote(remote_packed) as local,
-        open_remote(range_server.url, cache_limit=int(share * remote_bytes)) as remote,
-    ):
-        assert digests(remote, 2) == digests(local, 2)
-
-
-@pytest.mark.parametrize("share", [0.1, 2.0])
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_ranks(
-    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, ranks: int, share: float
-) -> None:
+    assert BATCH * ranks <= 300
+    options = [{"rank": rank, "world_size": ranks, "prefetch_factor": 1} for rank in range(ranks)]
     with ExitStack() as stack:
-        options = [{"rank": rank, "world_size": ranks} for rank in range(ranks)]
-        local = [stack.enter_context(open_remote(remote_packed, **each, prefetch_factor=1)) for each in options]
+        local = [stack.enter_context(open_remote(remote_packed, **each)) for each in options]
+        expected = [[digest(batch) for batch in rows] for _ in range(2) for rows in zip(*local, strict=True)]
+    with ExitStack() as stack:
         limit = int(share * remote_bytes)
         remote = [stack.enter_context(open_remote(range_server.url, **each, cache_limit=limit)) for each in options]
-        assert BATCH * ranks <= 300
-        for _ in range(2):
-            for together in zip(*remote, *local, strict=True):
-                found = [digest(batch) for batch in together]
-                assert found[:ranks] == found[ranks:]
+        found = [[digest(batch) for batch in rows] for _ in range(2) for rows in zip(*remote, strict=True)]
+    assert found == expected
+    tried(
+        "remote: 2 epochs with 1, 2 and 8 ranks, and a cache of 0, 10, 50 and 200 % of the data",
+        1,
+        "the batches of the local dataset",
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

@@ -55,6 +55,48 @@ def test_s3(remote_packed: Path, s3: dict[str, Any], open_remote: Loaders) -> No
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_object_of_s3_that_is_replaced(remote_packed: Path, s3: dict[str, Any], open_remote: Loaders) -> None:
+    import boto3
+
+    keys = {name: s3[name] for name in ("aws_access_key_id", "aws_secret_access_key")}
+    client = boto3.client("s3", endpoint_url=s3["endpoint"], region_name="us-east-1", **keys)
+    for file in remote_packed.iterdir():
+        client.upload_file(str(file), "pictures", f"replaced/{file.name}")
+    with open_remote("s3://pictures/replaced", storage_options=s3, cache_limit=0) as remote:
+        digests(remote)
+        for file in remote_packed.glob("shard-*"):
+            data = file.read_bytes()
+            client.put_object(Bucket="pictures", Key=f"replaced/{file.name}", Body=data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(DatasetError, match=r"shard-\d+\.tar was replaced while it was read: expected ETag"):
+            digests(remote, 3)
+
+
+def test_the_other_clouds(remote_packed: Path, tmp_path: Path, open_remote: Loaders) -> None:
+    """Google Cloud Storage and Azure Blob Storage answer a range as S3 does; objects are asked for by other paths."""
+    google, azure = tmp_path / "google", tmp_path / "azure"
+    for bucket in (google / "pictures", azure / "pictures"):
+        (bucket / "deep").mkdir(parents=True)
+        (bucket / "deep" / "train").symlink_to(remote_packed)
+    with open_remote(remote_packed) as local:
+        expected = digests(local)
+    with RangeServer(google) as server:
+        options = {"base_url": server.url, "skip_signature": True}
+        with open_remote("gs://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
+            assert digests(remote) == expected
+        assert {request.path for request in server.requests} >= {"pictures/deep/train/dataset.json"}
+        with pytest.raises(DatasetError, match=r"gs://pictures/other holds no packed dataset: .*HTTP 404"):
+            open_remote("gs://pictures/other", storage_options=options)
+    with RangeServer(azure) as server:
+        options = {"endpoint": server.url, "account_name": "me", "account_key": "a2V5"}
+        with open_remote("az://pictures/deep/train", storage_options=options, cache_limit=0) as remote:
+            assert digests(remote) == expected
+        signed = [request.headers.get("authorization", "") for request in server.requests]
+        assert all(each.startswith("SharedKey me:") for each in signed), signed[:2]
+        with pytest.raises(DatasetError, match=r"az://pictures/other holds no packed dataset: .*HTTP 404"):
+            open_remote("az://pictures/other", storage_options=options)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_credentials_of_the_environment(
     s3: dict[str, Any], open_remote: Loaders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

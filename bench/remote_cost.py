@@ -1,0 +1,178 @@
+"""A dataset behind a URL -> CPU seconds that each part of loading costs a fetched GB, and the least that it can cost.
+
+    python -m bench.remote_cost PHOTOS [--threads 2] [--limit 200GB] [--work FOLDER]
+
+Server and loader are processes of their own, so the server's CPU time counts apart. The loader's time is split by its
+threads: the runtime that receives, the thread that plans and checks, those that write, those that decode. What the
+kernel does in threads of its own (it writes the cache's pages to the disk) is what the machine was busy with besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+import fastpipe
+from bench.remote import BATCH, repeated, served
+from fastpipe.format.index import Index
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PIECE = 8 << 20
+
+
+def thread_seconds() -> dict[str, tuple[float, float]]:
+    """User and system seconds of this process's living threads, summed by what they do."""
+    names = {each.native_id: each.name for each in threading.enumerate()}
+    found: Counter[tuple[str, str]] = Counter()
+    for task in os.scandir("/proc/self/task"):
+        try:
+            stat = Path(task.path, "stat").read_text()
+        except FileNotFoundError:
+            continue
+        comm, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
+        kind = _kind(names.get(int(task.name), comm))
+        found[kind, "user"] += int(rest[11])
+        found[kind, "system"] += int(rest[12])
+    kinds = {kind for kind, _ in found}
+    return {kind: (found[kind, "user"] / _TICKS, found[kind, "system"] / _TICKS) for kind in kinds}
+
+
+def _kind(name: str) -> str:
+    if name.startswith("tokio"):
+        return "receiving"
+    if name.startswith("fastpipe-requests"):
+        return "requests and hashes"
+    if name.startswith("fastpipe-write"):
+        return "writing"
+    return "the training loop" if name == "MainThread" else "decoding"
+
+
+def process_seconds(process: int) -> float:
+    """CPU seconds of another process."""
+    rest = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(rest[11]) + int(rest[12])) / _TICKS
+
+
+def machine_seconds() -> float:
+    """CPU seconds that the whole machine was busy."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8])
+    return (user + nice + system + irq + softirq) / _TICKS
+
+
+def loading(data: object, server: int | None, threads: int, **options: Any) -> None:
+    """Prints what an epoch costs."""
+    with fastpipe.loader(data, BATCH, num_workers=threads, **options) as loader:  # type: ignore[arg-type]
+        before, began = thread_seconds(), time.perf_counter()
+        served_before, machine_before = process_seconds(server) if server else 0.0, machine_seconds()
+        mine_before = time.process_time()
+        for _ in loader:
+            pass
+        wall, after, done = time.perf_counter() - began, thread_seconds(), loader.stats()
+        mine = time.process_time() - mine_before
+        served_s = (process_seconds(server) if server else 0.0) - served_before
+        machine = machine_seconds() - machine_before
+        size = float(loader.dataset.shard_sizes.sum()) / 1e9
+    show(f"{done.samples / wall:,.0f} images/s, {size / wall:.2f} GB/s, CPU seconds a GB:")
+    for kind in sorted(after):
+        user, system = (now - then for now, then in zip(after[kind], before.get(kind, (0.0, 0.0)), strict=True))
+        show(f"  {kind:22} {(user + system) / size:6.2f}  (user {user / size:.2f}, system {system / size:.2f})")
+    show(f"  {'the loader in all':22} {mine / size:6.2f}")
+    show(f"  {'the server':22} {served_s / size:6.2f}")
+    show(f"  {'the rest of the machine':22} {(machine - mine - served_s) / size:6.2f}")
+
+
+def floors(url: str, name: str, size: int, folder: Path) -> None:
+    """Prints what each step costs alone, a GB, in this thread: one copy out of the socket, into a file, one hash."""
+    buffer = memoryview(bytearray(_PIECE))
+    count = -(-1_000_000_000 // size)
+
+    def receive() -> None:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as connection:
+            for _ in range(count):
+                connection.sendall(f"GET /{name} HTTP/1.1\r\nRange: bytes=0-{size - 1}\r\n\r\n".encode())
+                left, head = size, b""
+                while b"\r\n\r\n" not in head:
+                    head += connection.recv(1)
+                while left:
+                    left -= connection.recv_into(buffer[: min(left, _PIECE)])
+
+    def write_to(file: int) -> Callable[[], None]:
+        def write() -> None:
+            os.ftruncate(file, count * size)
+            place = 0
+            while place < count * size:
+                place += os.pwrite(file, buffer, place)
+
+        return write
+
+    def hashed() -> None:
+        for _ in range(count * size // _PIECE):
+            xxhash.xxh3_64_intdigest(buffer)
+
+    memory = os.memfd_create("floor")
+    with tempfile.TemporaryFile(dir=folder) as file:
+        steps = {
+            "out of the socket": receive,
+            "into memory": write_to(memory),
+            "into a file": write_to(file.fileno()),
+            "the file to the disk": lambda: os.fsync(file.fileno()),
+            "hashing": hashed,
+        }
+        for step, do in steps.items():
+            machine, mine, began = machine_seconds(), time.thread_time(), time.perf_counter()
+            do()
+            mine, wall = time.thread_time() - mine, time.perf_counter() - began
+            gigabytes = count * size / 1e9
+            machine = (machine_seconds() - machine) / gigabytes
+            show(f"  {step:22} {mine / gigabytes:6.2f}  (machine {machine:.2f}, {wall / gigabytes:.2f} s)")
+    os.close(memory)
+
+
+def show(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def main() -> None:
+    """Prints the floors, an epoch of the local folder, and one from the server."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--limit", default="200GB,0")
+    parser.add_argument("--skip", default="", help="floors, local")
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-remote")
+    chosen = parser.parse_args()
+    data = repeated(chosen.photos, chosen.work, 1_300_000_000)
+    shard = Index(data).shards[0]
+    server, url = served(data, 1e9, 0.005)
+    try:
+        if "floors" not in chosen.skip:
+            show("the least, CPU seconds a GB:")
+            floors(url, shard.name, shard.path.stat().st_size, chosen.work)
+        if "local" not in chosen.skip:
+            for _ in range(2):
+                show("the local folder:")
+                loading(data, None, chosen.threads)
+        for limit in chosen.limit.split(","):
+            cache = Path(tempfile.mkdtemp(dir=chosen.work))
+            show(f"1 GB/s, 5 ms, cache_limit={limit}:")
+            loading(url, server.pid, chosen.threads, cache_dir=cache, cache_limit=limit)
+            shutil.rmtree(cache, ignore_errors=True)
+    finally:
+        server.kill()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Parts that have arrived -> written, by a few threads, into the cache's files or the ring."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from fastpipe.remote.cache import Cache
+from fastpipe.remote.parts import Part
+from fastpipe.remote.ring import Ring
+from fastpipe.remote.wants import Wants
+
+_LOG = logging.getLogger("fastpipe")
+
+_WRITERS = 3
+
+
+class Arrivals:
+    """Writes what comes.
+
+    Args:
+        wants: who waits for it.
+        cache: for blocks.
+        ring: for all else.
+    """
+
+    def __init__(self, wants: Wants, cache: Cache, ring: Ring) -> None:
+        self._wants, self._cache, self._ring = wants, cache, ring
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="fastpipe-write")
+        self._closed = False
+        self._told_full = False
+
+    def store(self, part: Part, data: Any) -> Future[None]:
+        """Has a thread put a part into its file."""
+        return self._writers.submit(self._store, part, data)
+
+    def sync(self) -> Future[None]:
+        """Has a thread have the disk write what came."""
+        return self._writers.submit(self.sync_now)
+
+    def _store(self, part: Part, data: Any) -> None:
+        with self._wants.lock:
+            if self._closed:
+                return
+            if part.blocks is None:
+                if not part.dead:
+                    self._ring.write(part.lane, part.shard, part.start, data)
+                    part.there = True
+                return
+        try:
+            self._cache.write(part.shard, part.start, data)
+        except OSError as problem:
+            self._cache.give_up()
+            if not self._told_full:
+                self._told_full = True
+                _LOG.warning(
+                    "the cache in %s takes no more (%s): from here on, what it does not have is fetched in each epoch. "
+                    "Make room on that disk, or pass another cache_dir=",
+                    self._cache.root,
+                    problem.strerror or problem,
+                )
+
+    def sync_now(self) -> None:
+        """Has the disk write what came."""
+        try:
+            if not self._closed:
+                self._cache.sync()
+        except OSError as problem:
+            _LOG.warning("the cache in %s: the disk does not write: %s", self._cache.root, problem.strerror)
+
+    def close(self) -> None:
+        """Writes nothing from now on, and waits for what is being written."""
+        self._closed = True
+        self._writers.shutdown(wait=True)

@@ -1,0 +1,218 @@
+"""Parts that are wanted -> requests, as many at a time as the link likes; checked answers -> written, and told.
+
+Two kinds of threads meet here: the thread of requests, which alone begins fetches; and a few that write what has
+arrived. Wants.lock guards what they share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Iterable
+
+import numpy as np
+
+from fastpipe.remote.arrivals import Arrivals
+from fastpipe.remote.block_states import WRITTEN
+from fastpipe.remote.cache import Cache
+from fastpipe.remote.extents import Extents
+from fastpipe.remote.flow import REQUEST_BYTES, Flow
+from fastpipe.remote.parts import Key, Part, kept_part
+from fastpipe.remote.retry import Ranges
+from fastpipe.remote.store import Answer, Requests
+from fastpipe.remote.wants import Wants
+
+_LOOK_S = 0.01  # how often blocks are looked at that other processes fetch
+_CLAIM_S = 0.2  # how often it is seen whether such a process is gone
+_SYNC_S = 5.0
+_BUSY_S = 2.0
+
+
+class Fetcher:
+    """Fetches what is wanted.
+
+    Args:
+        names: of the shards.
+        extents: where samples lie in them.
+        wants: what is to be fetched.
+        cache: of blocks.
+        arrivals: writes what comes.
+        ranges: fetches.
+        requests: the thread of requests.
+        patience_s: how long another process may take for a block.
+
+    Attributes:
+        fetched_bytes: that came by the network.
+        damaged: samples that are wrong at their source, too.
+        closed: it begins nothing any more.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        extents: Extents,
+        wants: Wants,
+        cache: Cache,
+        arrivals: Arrivals,
+        ranges: Ranges,
+        requests: Requests,
+        *,
+        patience_s: float,
+    ) -> None:
+        self._names, self._extents, self._wants, self._cache = names, extents, wants, cache
+        self._arrivals, self._ranges, self._requests = arrivals, ranges, requests
+        self._patience_s = patience_s
+        self.fetched_bytes = 0
+        self.damaged: set[int] = set()
+        self._flow = Flow()
+        self._under_way: dict[Part, float] = {}  # parts that are being fetched, and since when
+        self._first_now: set[Part] = set()  # those of a first batch, beside which nothing else is fetched
+        self._awaited: dict[int, float] = {}  # blocks that another process fetches -> since when
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
+
+    def begin(self, owner: weakref.ref[object]) -> None:
+        """Begins its work, which ends with the owner's life."""
+        self._requests.begin(self._look_around(owner))
+
+    def wake(self) -> None:
+        """More is wanted."""
+        if not self.closed:
+            self._requests.loop.call_soon_threadsafe(self._pump)
+
+    def close(self) -> None:
+        """Begins nothing from now on."""
+        self.closed = True
+
+    def oldest(self) -> tuple[int, int, float] | None:
+        """Shard, first byte and seconds of the request that has been under way for longest."""
+        with self._wants.lock:
+            if not self._under_way:
+                return None
+            part = min(self._under_way, key=self._under_way.__getitem__)
+            return part.shard, part.start, time.monotonic() - self._under_way[part]
+
+    def __len__(self) -> int:
+        """Requests that are under way."""
+        return len(self._under_way)
+
+    # ---- in the thread of requests
+
+    def _pump(self) -> None:
+        with self._wants.lock:
+            while not self.closed and len(self._under_way) < self._flow.most:
+                part = self._wants.next(urgent=bool(self._first_now))
+                if part is None:
+                    return
+                if part.dead:  # whoever waits for it asks again
+                    self._tell([part])
+                    continue
+                for piece in [part] if part.blocks is None else self._claimed(part.blocks):
+                    self._under_way[piece] = time.monotonic()
+                    if part.first:
+                        self._first_now.add(piece)
+                    task = self._requests.loop.create_task(self._bring(piece))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
+
+    def _claimed(self, blocks: Iterable[int]) -> list[Part]:
+        """Parts of those blocks that nobody else fetches; the others are awaited."""
+        mine, there = [], []
+        for block in blocks:
+            if self._cache.states[block] < WRITTEN and not self._cache.claim(block):
+                self._awaited.setdefault(block, time.monotonic())
+            elif self._cache.states[block] >= WRITTEN:  # by now
+                self._cache.release(block, 1)
+                there.append(block)
+            else:
+                mine.append(block)
+        if there:
+            self._tell(there)
+        return [kept_part(self._cache.blocks, run) for run in self._cache.blocks.runs(mine, REQUEST_BYTES)]
+
+    async def _bring(self, part: Part) -> None:
+        problem: Exception | None = None
+        wrong: list[int] = []
+
+        def check(answer: Answer) -> str | None:
+            wrong[:] = self._extents.wrong(part, answer.data)
+            return f"bytes of sample {wrong[0]} whose hash is not the recorded one" if wrong else None
+
+        try:
+            size_bytes = int(self._cache.blocks.sizes[part.shard])
+            answer = await self._ranges.fetch(
+                self._names[part.shard], part.start, part.stop, size_bytes=size_bytes, check=check
+            )
+            self.fetched_bytes += part.stop - part.start
+            await asyncio.wrap_future(self._arrivals.store(part, answer.data))
+        except Exception as failed:
+            problem = failed
+        finally:
+            with self._wants.lock:
+                self._under_way.pop(part, None)
+                self._first_now.discard(part)
+                self.damaged.update(wrong)
+                if part.blocks is not None and not self.closed:
+                    self._cache.release(part.blocks.start, len(part.blocks))
+        self._tell(part.keys, problem)
+        busy = time.monotonic() - self._ranges.trouble.busy_at < _BUSY_S
+        self._flow.add(0 if problem else part.stop - part.start, starved=not len(self._wants), busy=busy)
+        self._pump()
+
+    def _tell(self, keys: Iterable[Key], problem: Exception | None = None) -> None:
+        """Tells those who wait."""
+        keys = list(keys)
+        with self._wants.lock:
+            for key in keys:
+                if isinstance(key, int):
+                    self._awaited.pop(key, None)
+            told = self._wants.arrived(keys, problem)
+        for ticket, outcome in told:
+            ticket.go(outcome)
+
+    async def _look_around(self, owner: weakref.ref[object]) -> None:
+        """Looks after blocks that other processes fetch, and has the disk sync, as long as the owner lives."""
+        synced = claimed = time.monotonic()
+        while not self.closed and owner() is not None:
+            await asyncio.sleep(_LOOK_S if self._awaited else 0.1)
+            now = time.monotonic()
+            if now - synced > _SYNC_S:
+                synced = now
+                await asyncio.wrap_future(self._arrivals.sync())
+            if self._awaited:
+                self._look_for_awaited()
+                if now - claimed > _CLAIM_S:
+                    claimed = now
+                    self._claim_awaited(now)
+        self._finish()
+
+    def _look_for_awaited(self) -> None:
+        with self._wants.lock:
+            blocks = np.array(list(self._awaited), dtype=np.int64)
+            there = blocks[self._cache.states[blocks] >= WRITTEN]
+            self._wants.cache_hit_bytes += int(self._cache.blocks.bytes_of(there).sum())
+        if len(there):
+            self._tell(there.tolist())
+
+    def _claim_awaited(self, now: float) -> None:
+        """Fetches blocks whose process is gone; those that one takes too long for are fetched past it."""
+        with self._wants.lock:
+            late = [block for block, since in self._awaited.items() if now - since > self._patience_s]
+            self._wants.impatient.update(late)
+            awaited, self._awaited = self._awaited, {}
+            for run in self._cache.blocks.runs(list(awaited), REQUEST_BYTES):
+                self._wants.hurry(self._claimed(run))
+            for block in self._awaited:
+                self._awaited[block] = awaited.get(block, now)
+        if late:
+            self._tell(late)
+        self._pump()
+
+    def _finish(self) -> None:
+        with self._wants.lock:
+            self.closed = True
+        for task in self._tasks:
+            task.cancel()
+        self._arrivals.close()
+        self._cache.close()

@@ -1,0 +1,87 @@
+"""Samples that somebody waits for, and what has to arrive for them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.remote.parts import Key, Part
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where the engine finds samples.
+
+    Attributes:
+        shard: (n,) uint32 number of the file: a shard, or behind the last one the ring.
+        shift: (n,) int64 bytes by which all that is the sample's lies further behind there than in its shard.
+    """
+
+    shard: NDArray[np.uint32]
+    shift: NDArray[np.int64]
+
+
+class Ticket:
+    """Samples that somebody waits for. Dropping it, or Reader.end, gives them up.
+
+    Args:
+        samples: their numbers.
+        go: called with Where, in any thread, once they are all there; or with the error.
+
+    Attributes:
+        left: what has not arrived.
+        parts: of the ring: where its samples are, or will be.
+        ended: nobody waits any more.
+        counted: its samples are in the figures.
+        generation: of the plan that was at hand when it was made.
+    """
+
+    def __init__(self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None], generation: int) -> None:
+        self.samples = samples
+        self.go = go
+        self.left: set[Key] = set()
+        self.parts: set[Part] = set()
+        self.ended = False
+        self.counted = False
+        self.generation = generation
+
+
+class Tickets:
+    """The tickets of a dataset."""
+
+    def __init__(self) -> None:
+        self._all: weakref.WeakSet[Ticket] = weakref.WeakSet()
+        self._waiting: dict[Key, list[Ticket]] = {}
+
+    def add(self, ticket: Ticket) -> None:
+        """Knows it from now on."""
+        self._all.add(ticket)
+
+    def wait(self, ticket: Ticket) -> None:
+        """It is told of what it has left."""
+        for key in ticket.left:
+            self._waiting.setdefault(key, []).append(ticket)
+
+    def told(self, key: Key) -> list[Ticket]:
+        """Those that waited for this, which has arrived."""
+        tickets = [ticket for ticket in self._waiting.pop(key, ()) if not ticket.ended]
+        for ticket in tickets:
+            ticket.left.discard(key)
+        return tickets
+
+    def wanted(self) -> set[Key]:
+        """All that somebody waits for."""
+        return {key for ticket in self._all if not ticket.ended for key in ticket.left}
+
+    def pinned(self) -> set[Part]:
+        """The parts of the ring that somebody waits for or reads."""
+        return {part for ticket in self._all if not ticket.ended for part in ticket.parts}
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        for ticket in list(self._all):
+            ticket.ended = True

@@ -1,0 +1,275 @@
+"""Samples that are wanted, soon or now -> the parts to fetch for them, in order; and who is told when they are there.
+
+Samples that lie in blocks that the cache keeps are fetched with the whole blocks. The others are fetched by themselves,
+neighbours together, into the ring, and stay there until the batch that needs them is made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import DatasetError
+from fastpipe.remote.block_states import ALLOTTED, WRITTEN
+from fastpipe.remote.cache import Cache
+from fastpipe.remote.extents import Extents
+from fastpipe.remote.flow import REQUEST_BYTES
+from fastpipe.remote.parts import Key, Part, kept_part
+from fastpipe.remote.ring import Ring
+from fastpipe.remote.ring_parts import RingParts
+from fastpipe.remote.tickets import Ticket, Tickets, Where
+
+# A first batch whose samples are fetched alone is fetched twice: it may be one part in so many of the dataset.
+_HASTE = 32
+# Ranges in the ring that lie closer to one another are fetched by one request.
+_NEAR_BYTES = 32 << 10
+
+Told = list[tuple[Ticket, Where | Exception]]
+
+
+class Wants:
+    """What is to be fetched of a dataset. All methods may be called by several threads.
+
+    Args:
+        extents: where its samples lie.
+        cache: of its blocks.
+        ring: what the cache does not keep.
+
+    Attributes:
+        lock: guards all this; to be held by who takes several steps.
+        ring_parts: what is in the ring.
+        impatient: blocks that another process takes too long for: their samples are fetched past it.
+        generation: of the plan.
+        cache_hit_bytes: of samples that were there already.
+    """
+
+    def __init__(self, extents: Extents, cache: Cache, ring: Ring) -> None:
+        self._extents, self._cache, self._ring = extents, cache, ring
+        self.lock = threading.RLock()
+        self.ring_parts = RingParts(ring)
+        self.impatient: set[int] = set()
+        self.generation = 0
+        self.cache_hit_bytes = 0
+        self._tickets = Tickets()
+        self._urgent: deque[Part] = deque()
+        self._queue: deque[Part] = deque()
+        self._coming: set[int] = set()  # blocks that are queued, under way or awaited
+        self._hasty = 0  # processes that begin a plan, while its first batch is asked for
+
+    # ---- what is wanted
+
+    def restart(self, sharers: int) -> None:
+        """Drops what was asked for ahead and nobody waits for: another plan follows; see Reader.restart."""
+        with self.lock:
+            self._hasty = max(sharers, 1)
+            self.generation += 1
+            wanted = self._tickets.wanted()
+            queued, self._queue = self._queue, deque()
+            for part in queued:
+                if part.keys & wanted:
+                    self._queue.append(part)
+                elif part.blocks is not None:
+                    self._coming.difference_update(part.blocks)
+            self.ring_parts.next_plan(self.generation, self._tickets.pinned())
+
+    def ahead(self, samples: NDArray[np.int64]) -> None:
+        """Queues what has to be fetched for batches to come."""
+        with self.lock:
+            self._hasty = 0
+            self._queue.extend(self._parts(samples, None))
+
+    def add(self, ticket: Ticket) -> Where | None:
+        """Where a ticket's samples are, or None, and what is missing is fetched before all else."""
+        with self.lock:
+            self._tickets.add(ticket)
+            return self._need(ticket, exact=self._is_hasty(ticket.samples))
+
+    def end(self, ticket: Ticket, *, used: bool) -> None:
+        """Gives a ticket back; see Reader.end."""
+        with self.lock:
+            if ticket.ended:
+                return
+            ticket.ended = True
+            if used:
+                self.ring_parts.give_back_used(self._tickets.pinned())
+                if ticket.generation == self.generation and ticket.parts:
+                    _, starts, stops = self._extents.of(ticket.samples)
+                    self.ring_parts.use(ticket.samples, starts, stops)
+            parts, ticket.parts = ticket.parts, set()
+            if parts:
+                self.ring_parts.drop_unused(parts, self._tickets.pinned())
+
+    def again(self, samples: NDArray[np.int64]) -> None:
+        """Forgets what is here of samples whose bytes are wrong."""
+        with self.lock:
+            for sample in samples.tolist():
+                part = self.ring_parts.of(sample)
+                if part is not None and part.there:  # one that is coming is new, and others may wait for it
+                    self.ring_parts.forget(part)
+            first, last = self._cache.blocks.touched(*self._extents.of(samples))
+            self._cache.forget(np.unique(np.concatenate([first, last])))
+
+    def end_all(self) -> None:
+        """Nothing is wanted any more."""
+        with self.lock:
+            self._queue.clear()
+            self._urgent.clear()
+            self._tickets.end()
+
+    # ---- what is to be fetched
+
+    def __len__(self) -> int:
+        """Parts that wait to be fetched."""
+        return len(self._queue) + len(self._urgent)
+
+    def next(self, *, urgent: bool) -> Part | None:
+        """The part to be fetched next.
+
+        Args:
+            urgent: only one that somebody waits for.
+        """
+        if self._urgent:
+            return self._urgent.popleft()
+        return self._queue.popleft() if self._queue and not urgent else None
+
+    def hurry(self, parts: Iterable[Part]) -> None:
+        """Parts that are to be fetched before all others."""
+        self._urgent.extend(parts)
+
+    def arrived(self, keys: Iterable[Key], problem: Exception | None = None) -> Told:
+        """What has come, or does not come, and why; returns who has to be told what."""
+        told: Told = []
+        with self.lock:
+            for key in keys:
+                if isinstance(key, int):
+                    self._coming.discard(key)
+                elif problem is not None:
+                    self.ring_parts.forget(key)
+                for ticket in self._tickets.told(key):
+                    outcome = problem if problem is not None else self._outcome(ticket)
+                    if outcome is not None:
+                        ticket.ended |= problem is not None
+                        told.append((ticket, outcome))
+        return told
+
+    # ---- deciding
+
+    def _outcome(self, ticket: Ticket) -> Where | Exception | None:
+        if ticket.left:
+            return None
+        try:
+            return self._need(ticket, exact=False)
+        except DatasetError as failed:  # of the index
+            return failed
+
+    def _is_hasty(self, samples: NDArray[np.int64]) -> bool:
+        if not self._hasty:
+            return False
+        _, start, stop = self._extents.of(samples)
+        return int((stop - start).sum()) * self._hasty * _HASTE <= int(self._cache.blocks.sizes.sum())
+
+    def _need(self, ticket: Ticket, *, exact: bool) -> Where | None:
+        parts = self._parts(ticket.samples, ticket, exact=exact)
+        for part in parts:
+            part.first = exact
+        self._urgent.extend(parts)
+        if not ticket.left:
+            return self._where(ticket)
+        mine = {part for part in self._queue if part.keys & ticket.left}
+        if mine:  # before all others
+            self._urgent.extend(part for part in self._queue if part in mine)
+            self._queue = deque(part for part in self._queue if part not in mine)
+        self._tickets.wait(ticket)
+        return None
+
+    def _where(self, ticket: Ticket) -> Where:
+        shard, _, _ = self._extents.of(ticket.samples)
+        parts = [self.ring_parts.of(sample) for sample in ticket.samples.tolist()]
+        lanes = np.array(
+            [-1 if part is None or part not in ticket.parts else part.lane for part in parts], dtype=np.int64
+        )
+        ringed = lanes >= 0
+        shift = np.zeros(len(shard), dtype=np.int64)
+        shift[ringed] = self._ring.shift(lanes[ringed], shard[ringed])
+        return Where(np.where(ringed, len(self._cache.blocks.sizes), shard).astype(np.uint32), shift)
+
+    def _parts(self, samples: NDArray[np.int64], ticket: Ticket | None, *, exact: bool = False) -> list[Part]:
+        """What has to be fetched for samples and is not yet; notes where each will be.
+
+        Args:
+            ticket: who waits for them; None: the plan needs them later.
+            exact: only these samples, not the blocks that they lie in.
+        """
+        blocks = self._cache.blocks
+        shard, start, stop = self._extents.of(samples)
+        first, last = blocks.touched(shard, start, stop)
+        if not exact:
+            self._cache.allot(_united(first, last))
+        least = self._least_state(first, last)
+        in_cache = WRITTEN if exact or self._cache.given_up else ALLOTTED
+        kept = (least >= in_cache) & ~self.ring_parts.have(samples)
+        if self.impatient:
+            ranges = zip(first.tolist(), last.tolist(), strict=True)
+            kept &= np.array([self.impatient.isdisjoint(range(a, b + 1)) for a, b in ranges], dtype=np.bool_)
+        if ticket is None or (self.generation == 0 and not ticket.counted):
+            self.cache_hit_bytes += int((stop - start)[kept & (least >= WRITTEN)].sum())
+        missing = _united(first[kept], last[kept])
+        missing = missing[self._cache.states[missing] < WRITTEN]
+        if ticket is not None:
+            ticket.counted = True
+            ticket.left.update(missing.tolist())
+        runs = blocks.runs([b for b in missing.tolist() if b not in self._coming], REQUEST_BYTES)
+        self._coming.update(missing.tolist())
+        return [kept_part(blocks, run) for run in runs] + self._ringed_parts(
+            ticket, samples[~kept], shard[~kept], start[~kept], stop[~kept]
+        )
+
+    def _ringed_parts(
+        self,
+        ticket: Ticket | None,
+        samples: NDArray[np.int64],
+        shards: NDArray[np.int64],
+        starts: NDArray[np.int64],
+        stops: NDArray[np.int64],
+    ) -> list[Part]:
+        """The same for samples that the cache does not keep."""
+        parts: list[Part] = []
+        rows = zip(samples.tolist(), shards.tolist(), starts.tolist(), stops.tolist(), strict=True)
+        for sample, shard, start, stop in rows:
+            part = self.ring_parts.of(sample)
+            if part is None:
+                near = parts[-1] if parts else None
+                fits = near is not None and near.shard == shard and 0 <= start - near.stop <= _NEAR_BYTES
+                if near is not None and fits and stop - near.start <= REQUEST_BYTES:
+                    near.stop = stop
+                    part = near
+                else:
+                    part = Part(shard, start, stop, generation=self.generation)
+                    parts.append(part)
+                self.ring_parts.put(sample, part)
+            if ticket is None:
+                part.samples.add(sample)
+            else:
+                ticket.parts.add(part)
+                if not part.there:
+                    ticket.left.add(part)
+        return parts
+
+    def _least_state(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """(n,) the least state of the blocks from first to last."""
+        states = self._cache.states
+        least = np.minimum(states[first], states[last])
+        for between in range(1, int((last - first).max(initial=0))):
+            least = np.minimum(least, states[np.minimum(first + between, last)])
+        return least
+
+
+def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers from first to last of each row, each once, in the order of the rows."""
+    every = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)] or [first])
+    found: NDArray[np.int64] = every[np.sort(np.unique(every, return_index=True)[1])]
+    return found

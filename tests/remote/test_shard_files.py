@@ -1,0 +1,59 @@
+"""What arrives is written in pieces of a MiB, into room that was taken before."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fastpipe.remote import holes
+from fastpipe.remote.shard_files import ShardFiles
+
+MIB = 1 << 20
+
+
+def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, int, int]] = []
+    write, take = os.pwrite, holes.take_room
+
+    def written(file: int, data: memoryview, place: int) -> int:
+        steps.append(("write", place, place + len(data)))
+        return write(file, data, place)
+
+    def taken(file: int, start: int, stop: int) -> None:
+        steps.append(("room", start, stop))
+        take(file, start, stop)
+
+    monkeypatch.setattr("fastpipe.remote.shard_files.os.pwrite", written)
+    monkeypatch.setattr("fastpipe.remote.shard_files.take_room", taken)
+    data = np.random.default_rng(3).integers(0, 256, 2 * MIB + 77, dtype=np.uint8).tobytes()
+    files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([9 * MIB]))
+    files.write(0, 5 * MIB, data)
+    edges = [5 * MIB, 6 * MIB, 7 * MIB, 7 * MIB + 77]
+    assert steps == [("room", edges[0], edges[3]), *(("write", a, b) for a, b in pairwise(edges))]
+    found = (tmp_path / "shard-000000.tar").read_bytes()
+    assert found == bytes(5 * MIB) + data + bytes(2 * MIB - 77)
+    assert os.stat(tmp_path / "shard-000000.tar").st_blocks * 512 < 3 * MIB  # no more room than for what came
+    files.close()
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSPC])
+def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refused(*_: int) -> int:
+        ctypes.set_errno(number)
+        return -1
+
+    monkeypatch.setattr(holes, "_fallocate", lambda: refused)
+    files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([MIB]))
+    if number == errno.ENOSPC:
+        with pytest.raises(OSError, match="No space left on device"):
+            files.write(0, 0, bytes(MIB))
+    else:  # the file system takes room when bytes are written
+        files.write(0, 0, b"x" * MIB)
+        assert (tmp_path / "shard-000000.tar").read_bytes() == b"x" * MIB
+    files.close()
