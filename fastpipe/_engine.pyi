@@ -37,6 +37,8 @@ class Job:
         exact: bool,
         verify: bool,
         masks: bool = False,
+        interpolation: str = "bilinear",
+        antialias: bool = True,
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
     def cancel(self, patience_s: float) -> None: ...
@@ -69,6 +71,8 @@ def fill_rows(
     exact: bool,
     threads: int = 1,
     planar: bool = False,
+    interpolation: str = "bilinear",
+    antialias: bool = True,
 ) -> list[tuple[int, str]]: ...
 def resize(
     image: NDArray[np.uint8],
@@ -79,6 +83,8 @@ def resize(
     flip: bool = False,
     kernels: str = "",
     rows_at_once: int = 8,
+    interpolation: str = "bilinear",
+    antialias: bool = True,
 ) -> NDArray[np.uint8]: ...
 def resize_kernels() -> list[str]: ...
 def png_header(png: bytes, max_pixels: int = ...) -> dict[str, Any]: ...

@@ -78,12 +78,12 @@ Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, Ro
   return fill(task, options, out, counters, stage);
 }
 
-Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, bool exact, PixelSpan out) {
+Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out) {
   RowCounters counters;
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
   stored_.borrow(jpeg, task.size);
-  return fill_picture(task, exact, out, &counters, &stage);
+  return fill_picture(task, options, out, &counters, &stage);
 }
 
 Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
@@ -105,11 +105,11 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
   counters->bytes = task.size;
   counters->read_ns = now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.kind == RowKind::rgb) return fill_picture(task, options.exact, out, counters, stage);
+  if (options.kind == RowKind::rgb) return fill_picture(task, options, out, counters, stage);
   return fill_mask(task, {out.data, out.size, pixel_bytes(options.kind)}, counters);
 }
 
-Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters,
+Status RowWorker::fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
                                StageFlag* stage) {
   const std::uint64_t read = now_ns();
   const Size size = {task.width, task.height};
@@ -117,9 +117,11 @@ Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, R
   if (status.ok()) status = check_crop(task);
   if (!status.ok()) return status;
   Box box = box_of(task);
-  const int by = exact || task.png != 0 ? 1 : denominator(box, out.size);
+  const bool reducible = !options.exact && task.png == 0 && options.resampling.averages();
+  const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
-  const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), out.size, task.flip != 0);
+  const Rect region =
+      resizer_.plan(box, scale_down(bounds_of(task), by), out.size, task.flip != 0, options.resampling);
 
   TimedSink sink{&resizer_};
   if (task.png != 0) {

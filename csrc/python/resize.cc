@@ -26,7 +26,8 @@ const ResizeKernels* kernels_named(const std::string& name) {
 
 Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>& image, int height, int width,
               const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds,
-              bool flip, const std::string& kernels, int rows_at_once) {
+              bool flip, const std::string& kernels, int rows_at_once, const std::string& interpolation,
+              bool antialias) {
   if (image.ndim() != 3 || image.shape(2) != 3) throw py::value_error("image: expected (height, width, 3)");
   if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
   if (rows_at_once < 1) throw py::value_error("rows_at_once must be at least 1");
@@ -37,7 +38,7 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
   if (box) what = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
   if (!within.inside(size) || !inside(what, within)) throw py::value_error(words(Code::bad_crop));
   Resizer resizer(kernels.empty() ? best_kernels() : kernels_named(kernels));
-  const Rect region = resizer.plan(what, within, {width, height}, flip);
+  const Rect region = resizer.plan(what, within, {width, height}, flip, resampling_of(interpolation, antialias));
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(region.width) * 4;
   rows_at_once = std::min(rows_at_once, region.height);
   std::vector<std::uint8_t> rows(static_cast<std::size_t>(stride * rows_at_once + kReadBeyond));
@@ -61,7 +62,8 @@ void register_resize(py::module_& m) {
   using namespace py::literals;
 
   m.def("resize", &resize, "image"_a, "height"_a, "width"_a, "box"_a = py::none(), "bounds"_a = py::none(),
-        "flip"_a = false, "kernels"_a = "", "rows_at_once"_a = 8);
+        "flip"_a = false, "kernels"_a = "", "rows_at_once"_a = 8, "interpolation"_a = "bilinear",
+        "antialias"_a = true);
   m.def("resize_kernels", [] {
     std::vector<std::string> names;
     for (const ResizeKernels* kernels : all_kernels()) names.emplace_back(kernels->name);

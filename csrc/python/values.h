@@ -10,6 +10,7 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "resize/resampling.h"
 
 namespace fastpipe {
 
@@ -38,6 +39,13 @@ inline PixelSpan span_of(Pixels& image) {
 }
 
 inline Pixels new_image(int height, int width) { return Pixels({height, width, 3}); }
+
+inline Resampling resampling_of(const std::string& interpolation, bool antialias) {
+  if (interpolation == "bilinear") return {Interpolation::bilinear, antialias};
+  if (interpolation == "bicubic") return {Interpolation::bicubic, antialias};
+  if (interpolation == "nearest") return {Interpolation::nearest, antialias};
+  throw py::value_error("interpolation: expected bilinear, bicubic or nearest, got " + interpolation);
+}
 
 // The bytes of a Python object; it must outlive them.
 struct Bytes {

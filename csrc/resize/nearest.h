@@ -1,4 +1,4 @@
-// A crop of a mask -> which of its pixels each pixel of the row is: the nearest neighbour, as torch takes it.
+// A crop of a mask or picture -> which of its pixels each pixel of the row is: the nearest neighbour.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,14 @@ namespace fastpipe {
 // length divided by the output's, and all of this is float32. A box between two whole pixels tells of a resize that
 // came before the crop (Resize, CenterCrop). So its length says how long the resized bounds are, and its edge which of
 // their pixels is the first: both are whole, and are found again by rounding.
+// A picture's pixels are those of Pillow's NEAREST: it takes the pixel below an output pixel's centre, and gets from
+// one centre to the next by adding the scale, in float64 (ImagingScaleAffine in Pillow's Geometry.c).
+enum class NearestRule : std::uint8_t { torch, pillow };
+
 class NearestAxis {
  public:
   // `at`, `length`: of the box; `begin`, `count`: of the bounds, inside which it lies.
-  void plan(double at, double length, int begin, int count, int out, bool flip);
+  void plan(double at, double length, int begin, int count, int out, bool flip, NearestRule rule);
 
   // Of each output pixel: the pixel of the mask.
   const std::vector<int>& from() const { return from_; }

@@ -28,7 +28,6 @@ from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
-from fastpipe.plan.crops import RandomResizedCrop
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
@@ -93,7 +92,7 @@ class Loader:
         slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.slot)
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
-        full_size = exact or not isinstance(recipe.crop, RandomResizedCrop)
+        full_size = exact or not recipe.crop.may_be_reduced
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
         def make(epoch: int, first: int) -> StagedEpoch:

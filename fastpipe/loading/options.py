@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, RandomResizedCrop, Resize
@@ -47,7 +49,7 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
                 f"crop: CenterCrop(resize={resize}) makes the image smaller than size={size}; expected resize of at "
                 f"least {max(size)}"
             )
-        return CenterCrop(resize=resize)
+        return replace(crop, resize=resize)
     if isinstance(crop, (RandomResizedCrop, Resize)):
         return crop
     raise ConfigError(
@@ -80,5 +82,7 @@ def _instead(crop: object) -> str:
     if name == "Resize" and isinstance(size, int):
         return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
     values = ((option, getattr(crop, option, None)) for option in ("scale", "ratio") if name == "RandomResizedCrop")
-    options = ", ".join(f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list)))
-    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({options})"
+    options = [f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list))]
+    interpolation = str(getattr(getattr(crop, "interpolation", None), "value", "bilinear"))
+    options += [] if interpolation == "bilinear" else [f"interpolation={interpolation!r}"]
+    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({', '.join(options)})"

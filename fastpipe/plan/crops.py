@@ -5,26 +5,38 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.checks import pair, whole
+from fastpipe.checks import choice, flag, pair, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key, uniform
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output
 
 TRIES = 10
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Crop:
     """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
 
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+    def __post_init__(self) -> None:
+        name = self.interpolation.name.lower() if isinstance(self.interpolation, Enum) else self.interpolation
+        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
+        if not flag("antialias", self.antialias) and name == "nearest":
+            raise ConfigError("antialias: nearest takes single pixels in any case; leave antialias out")
+
     def __new__(cls, *size: object, **options: object) -> Self:
-        known = list(inspect.get_annotations(cls))
-        expected = " and ".join(f"{name}=" for name in known) + " by name" if known else "no arguments"
+        known = [f"{name}=" for name in [*inspect.get_annotations(cls), *inspect.get_annotations(_Crop)]]
+        expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
         if not size and "size" in options:
             size = (options["size"],)
         if size:
@@ -33,13 +45,15 @@ class _Crop:
                 f"belongs to the loader: fastpipe.loader(..., size={size[0]!r}, crop=fastpipe.{cls.__name__}())"
                 f"{cls._hint(size[0])}"
             )
-        unknown = [name for name in options if name not in known]
+        unknown = [name for name in options if f"{name}=" not in known]
         if unknown:
-            raise ConfigError(
-                f"{cls.__name__}: expected {expected}, got {'=, '.join(unknown)}=. Every resize is bilinear and "
-                "antialiased, as Pillow does it"
-            )
+            raise ConfigError(f"{cls.__name__}: expected {expected}, got {'=, '.join(unknown)}=")
         return super().__new__(cls)
+
+    @property
+    def may_be_reduced(self) -> bool:
+        """Whether the picture may be decoded at a fraction of its size, where it is not to be exact."""
+        return False
 
     @classmethod
     def _hint(cls, size: object) -> str:
@@ -54,14 +68,23 @@ class RandomResizedCrop(_Crop):
     Args:
         scale: minimum and maximum share of the image's area, in (0, 1].
         ratio: minimum and maximum of width divided by height.
+        interpolation: "bilinear", "bicubic" or "nearest", as Pillow computes them; also as torchvision's
+            InterpolationMode or Pillow's Resampling.
+        antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel of the output, as
+            in torch's interpolate.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "scale", pair("scale", self.scale, most=1.0))
         object.__setattr__(self, "ratio", pair("ratio", self.ratio))
+
+    @property
+    def may_be_reduced(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +93,24 @@ class CenterCrop(_Crop):
 
     Args:
         resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
+        interpolation, antialias: see RandomResizedCrop.
     """
 
     resize: int | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.resize is not None:
             whole("resize", self.resize, least=1, most=MAX_OUTPUT_PIXELS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resize(_Crop):
-    """The whole image, resized to the output's size; this can change its aspect ratio."""
+    """The whole image, resized to the output's size; this can change its aspect ratio.
+
+    Args:
+        interpolation, antialias: see RandomResizedCrop.
+    """
 
     @classmethod
     def _hint(cls, size: object) -> str:
@@ -97,6 +126,19 @@ Crop = RandomResizedCrop | CenterCrop | Resize
 
 
 @dataclass(frozen=True)
+class Rendering:
+    """How the pixels of rows are made from those of pictures.
+
+    Attributes:
+        interpolation: one of INTERPOLATIONS.
+        antialias: see RandomResizedCrop.
+    """
+
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+
+@dataclass(frozen=True)
 class Crops:
     """The crops of n pictures, in pixels of each picture.
 
@@ -104,10 +146,12 @@ class Crops:
         boxes: (n, 4) float64: x, y, width, height of what becomes the row.
         bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
             picture is cropped and then resized, the picture where it is resized and then cropped.
+        rendering: of all of them.
     """
 
     boxes: NDArray[np.float64]
     bounds: NDArray[np.int32]
+    rendering: Rendering = Rendering()
 
 
 def plan_crops(
@@ -128,15 +172,16 @@ def plan_crops(
         widths, heights: (n,) of the pictures in pixels, at least 1.
         seed, epoch, samples: name the draws; samples is (n,).
     """
+    rendering = Rendering(crop.interpolation, crop.antialias)
     if isinstance(crop, RandomResizedCrop):
         boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
-        return Crops(boxes.astype(np.float64), boxes.astype(np.int32))
+        return Crops(boxes.astype(np.float64), boxes.astype(np.int32), rendering)
     zeros = np.zeros_like(widths)
     bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
     if isinstance(crop, CenterCrop):
         assert crop.resize is not None
-        return Crops(_centered(crop.resize, size, widths, heights), bounds)
-    return Crops(bounds.astype(np.float64), bounds)
+        return Crops(_centered(crop.resize, size, widths, heights), bounds, rendering)
+    return Crops(bounds.astype(np.float64), bounds, rendering)
 
 
 def _random_resized(

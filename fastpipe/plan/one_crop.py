@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from fastpipe.plan.crops import TRIES, Crop, Crops, RandomResizedCrop, middle, plan_crops
+from fastpipe.plan.crops import TRIES, Crop, Crops, RandomResizedCrop, Rendering, middle, plan_crops
 from fastpipe.plan.draws import Stream, key, uniform_one
 
 _key = functools.lru_cache(maxsize=1024)(key)
@@ -27,7 +27,7 @@ def plan_one_crop(
     if not isinstance(crop, RandomResizedCrop):
         return _without_draws(crop, size, width, height)
     box = np.array([_random_resized(crop, width, height, seed, epoch, sample)], dtype=np.int32)
-    return Crops(box.astype(np.float64), box)
+    return Crops(box.astype(np.float64), box, Rendering(crop.interpolation, crop.antialias))
 
 
 def is_mirrored(flip: float, *, seed: int, epoch: int, sample: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TypeVar
 
 import numpy as np
@@ -55,7 +56,7 @@ class Cropping:
         self._crop = checked_crop(crop, self._size, train=train)
         self._flip = flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
-        self._exact = flag("exact", exact) or not isinstance(self._crop, RandomResizedCrop)
+        self._exact = flag("exact", exact) or not self._crop.may_be_reduced
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         self._draws = self._flip > 0 or isinstance(self._crop, RandomResizedCrop)
         self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
@@ -137,6 +138,7 @@ class Cropping:
         if not len(rows):
             return {}
         crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
+        rendering = asdict(crops.rendering)
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):
@@ -149,11 +151,11 @@ class Cropping:
             box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
             pixels = opened[int(rows[place])].rgb
             assert pixels is not None
-            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]))
+            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]), **rendering)
             out[rows[place]] = row.transpose(2, 0, 1) if planar else row
 
         _each(resize, np.flatnonzero(~ours).tolist(), threads)
-        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar)
+        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar, **rendering)
         if lacking := [reason for _, reason in refused if lacks_memory(reason)]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}
