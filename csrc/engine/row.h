@@ -11,6 +11,7 @@
 #include "engine/mask_row.h"
 #include "engine/stored_bytes.h"
 #include "io/file.h"
+#include "resize/padding.h"
 #include "resize/resampling.h"
 #include "resize/resize.h"
 
@@ -43,6 +44,7 @@ struct RowOptions {
   bool verify;  // compare each file's hash with the index's before it is decoded
   RowKind kind = RowKind::rgb;
   Resampling resampling = {};  // of pictures
+  Padding padding = {};
 };
 
 // Time that a thread spent, and what it got done.
@@ -70,13 +72,18 @@ class RowWorker {
   // The same for a JPEG in memory, of task.size bytes; needs no files.
   Status run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out);
 
+  // The same for a file that others hold open, whatever task.shard is; needs no files.
+  Status run(const File& file, const RowTask& task, RowOptions options, PixelSpan out);
+
  private:
   struct GiveBack;
 
   Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  Status fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+              StageFlag* stage);
   // Those open, decode and resize what has been read.
   Status fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
-  Status fill_mask(const RowTask& task, IdSpan out, RowCounters* counters);
+  Status fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters);
 
   FileCache* files_;
   StoredBytes stored_;
@@ -84,6 +91,7 @@ class RowWorker {
   MaskRow mask_;  // its decoder reads all PNGs
   std::vector<std::uint8_t> room_;
   Resizer resizer_;
+  Padder padder_;
 };
 
 }  // namespace fastpipe

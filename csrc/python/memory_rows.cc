@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "engine/memory_rows.h"
@@ -22,7 +21,7 @@ RowScratch& this_threads_scratch() {
 }
 
 py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
-              bool exact, int threads, bool planar, const std::string& interpolation, bool antialias) {
+              bool exact, int threads, bool planar, const py::kwargs& rendering) {
   if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != jpegs.size()) {
     throw py::value_error("tasks: expected one for each JPEG");
   }
@@ -44,7 +43,8 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
   }
   const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};
   const BatchSpan out = {images.mutable_data(), size, planar};  // throws if not writable
-  const RowOptions options = {exact, false, RowKind::rgb, resampling_of(interpolation, antialias)};
+  RowOptions options = {exact, false};
+  render_as(rendering, &options);
   RowScratch& scratch = this_threads_scratch();
   std::vector<RowError> failed;
   // `jpegs`, whose references are its own, and `images` are held by this call.
@@ -60,7 +60,7 @@ void register_memory_rows(py::module_& m) {
   using namespace py::literals;
 
   m.def("fill_rows", &fill, "jpegs"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "threads"_a = 1,
-        "planar"_a = false, "interpolation"_a = "bilinear", "antialias"_a = true);
+        "planar"_a = false);
 }
 
 }  // namespace fastpipe

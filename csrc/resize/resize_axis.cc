@@ -56,7 +56,7 @@ void ResizeAxis::plan(double start, double length, int bounds_first, int bounds_
   const double scale = length / outputs;
   const double widened = resampling.antialias ? std::max(scale, 1.0) : 1.0;
   const double reach = cubic ? Cubic::kReach : Triangle::kReach;
-  const Filter filter = {scale,         reach * widened, 1.0 / widened, start - bounds_first,
+  const Filter filter = {scale,        reach * widened,      1.0 / widened, start - bounds_first,
                          bounds_count, !resampling.antialias};
   int most = 1;
   for (int i = 0; i < outputs; ++i) {

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.native import _engine
-from fastpipe.plan.crops import Rendering
+from fastpipe.plan.rendering import Rendering
 
 _PATIENCE_S = 10.0
 

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
-from fastpipe.format.fields import NO_IMAGE, PNG
+from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crops import Rendering
+from fastpipe.plan.rendering import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -215,7 +216,7 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
-        tasks = _tasks(plan, rows)
+        tasks = tasks_of(plan, rows)
         if self._conversions is None:
             return self._begin(plan, tasks, images, exact=exact)
         conversions = self._conversions
@@ -256,10 +257,7 @@ class Engine:
             exact: never decode at reduced size; masks never are.
             rows: (n,) which of the N places each row of the plan fills; None: the first n in order.
         """
-        tasks = _tasks(plan, rows)
-        for name in ("offset", "size", "xxh3_64"):
-            tasks[name] = records[name]
-        tasks["png"] = records["format"] == PNG
+        tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
         return self._begin(plan, tasks, out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
@@ -430,17 +428,6 @@ def _close_all() -> None:
         engine = reference()
         if engine is not None:
             engine.close(_PATIENCE_S)
-
-
-def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
-    tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
-    for name in ("shard", "offset", "size", "width", "height", "xxh3_64"):
-        tasks[name] = plan.records[name]
-    tasks["box"] = plan.crops.boxes
-    tasks["bounds"] = plan.crops.bounds
-    tasks["flip"] = plan.flips
-    tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
-    return tasks
 
 
 def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:

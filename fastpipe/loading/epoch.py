@@ -18,7 +18,7 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.row_jobs import RowJobs
-from fastpipe.plan.batch import BatchPlan, EpochPlan
+from fastpipe.plan.batch import BatchPlan, EpochPlan, rows_of
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
@@ -150,10 +150,11 @@ class EpochWorks:
     ) -> RowJobs:
         """The pictures of a plan, and what is cropped beside them."""
         records = {name: self._fields.stored(name, plan.samples) for name in beside} if self._fields else {}
-        jobs = [self._engine.submit(plan, images, exact=self._exact, rows=rows)]
+        places = None if rows is None else rows_of(rows, plan.rows_per_sample)
+        jobs = [self._engine.submit(plan.by_row(), images, exact=self._exact, rows=places)]
         for name, out in beside.items():
             jobs.append(self._engine.submit_field(plan, records[name], out, exact=self._exact, rows=rows))
-        return RowJobs(jobs)
+        return RowJobs(jobs, plan.rows_per_sample)
 
     def _wait(self, job: RowJobs) -> None:
         started = time.perf_counter()

@@ -17,7 +17,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.loading.field_options import check_labelled, field_reader
+from fastpipe.loading.field_options import check_crops_alone, check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
@@ -83,7 +83,8 @@ def loader(
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
             False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
             twice, so that all ranks have the same number of rows; `Loader.valid` marks the repeated rows.
-        crop: how an image becomes a row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: `train` decides.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
+            several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
@@ -100,7 +101,7 @@ def loader(
             "bbox_xyxy", "keypoints"]), they move masks, boxes and points with the images. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
-            CenterCrop and Resize are always exact, and so is evaluation.
+            All other crops are always exact, and so is evaluation.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
             with its own label. The seed selects the other sample, and stats() counts it. If there is not enough memory
             for a sample, the loader always raises an EngineError.
@@ -164,6 +165,8 @@ def loader(
     )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
+    if recipe.crop.rows > 1:
+        check_crops_alone(recipe, augmentation)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     index = open_data(
         data,

@@ -89,7 +89,7 @@ class Loader:
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.slot)
+        slots = SlotRing((recipe.batch_size * recipe.crop.rows, height, width, 3), keep, stream.slot)
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not recipe.crop.may_be_reduced

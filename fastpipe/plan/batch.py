@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.crops import Crop, Crops, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import ALONE, Partition, Ranks
@@ -50,14 +51,14 @@ class Recipe:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What the engine has to do for n rows.
+    """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives.
 
     Attributes:
         samples: (n,) int64 sample numbers.
         records: (n,) their index records.
-        crops: their crops.
-        flips: (n,) bool: mirror left and right.
-        valid: (n,) bool: rows that count; the others repeat samples, so that all ranks' batches are of one size.
+        crops: the n * k rows', those of a sample one after the other.
+        flips: (n * k,) bool: mirror left and right.
+        valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
     """
 
     samples: NDArray[np.int64]
@@ -70,19 +71,38 @@ class BatchPlan:
         return len(self.samples)
 
     @property
+    def rows_per_sample(self) -> int:
+        """k."""
+        return len(self.flips) // max(len(self.samples), 1)
+
+    def by_row(self) -> BatchPlan:
+        """The plan of the n * k rows as if each were that of a sample."""
+        k = self.rows_per_sample
+        if k == 1:
+            return self
+        rows = np.repeat(np.arange(len(self)), k)
+        return BatchPlan(self.samples[rows], self.records[rows], self.crops, self.flips, self.valid[rows])
+
+    @property
     def labels(self) -> NDArray[np.int64]:
         """(n,) int64, a copy."""
         return self.records["label"].astype(np.int64)
 
     def replaced(self, rows: NDArray[np.int64], others: BatchPlan) -> BatchPlan:
-        """The same plan with other samples in some rows, (m,), which `others` plans."""
+        """The same plan with other samples in some places, (m,), which `others` plans."""
         plan = deepcopy(self)
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
-        plan.crops.boxes[rows] = others.crops.boxes
-        plan.crops.bounds[rows] = others.crops.bounds
-        plan.flips[rows] = others.flips
+        made = rows_of(rows, self.rows_per_sample)
+        plan.crops.boxes[made] = others.crops.boxes
+        plan.crops.bounds[made] = others.crops.bounds
+        plan.flips[made] = others.flips
         return plan
+
+
+def rows_of(samples: NDArray[np.int64], rows_per_sample: int) -> NDArray[np.int64]:
+    """The rows of samples at these places of a batch."""
+    return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()
 
 
 def partition_of(samples: int, recipe: Recipe) -> Partition:
@@ -206,4 +226,8 @@ class EpochPlan:
             samples=samples,
         )
         flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
+        if crops.mirrored is not None:
+            flips = crops.mirrored
+        elif recipe.crop.rows > 1:
+            flips = np.repeat(flips, recipe.crop.rows)
         return BatchPlan(samples, records, crops, flips, valid)

@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crops import Crops
+from fastpipe.plan.crop_boxes import Crops
 
 if TYPE_CHECKING:
     from fastpipe.loading.looking import Look
@@ -60,6 +60,11 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     look, index = loader.look, loader.dataset
+    if look.recipe.crop.rows > 1:
+        raise ConfigError(
+            f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
+            f"{look.recipe.crop.rows}; pass a loader with another crop="
+        )
     count = min(whole("rows", rows, least=1, most=MOST_ROWS), len(index))
     samples = np.sort(np.random.default_rng(look.recipe.seed).choice(len(index), count, replace=False)).astype(np.int64)
     variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]

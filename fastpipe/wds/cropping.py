@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import lacks_memory
-from fastpipe.errors import ImageError
+from fastpipe.errors import ConfigError, ImageError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.native import _engine
-from fastpipe.plan.crops import Crop, Crops, RandomResizedCrop, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 from fastpipe.wds.members import Opened, open_jpeg, open_other
@@ -58,7 +59,12 @@ class Cropping:
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
         self._exact = flag("exact", exact) or not self._crop.may_be_reduced
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-        self._draws = self._flip > 0 or isinstance(self._crop, RandomResizedCrop)
+        if self._crop.rows > 1:
+            raise ConfigError(
+                f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
+                "use fastpipe.loader or fastpipe.Dataset"
+            )
+        self._draws = self._flip > 0 or self._crop.is_random
         self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
 
     def set_epoch(self, epoch: int) -> None:

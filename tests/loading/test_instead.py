@@ -188,7 +188,10 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
         (lambda: fastpipe.Resize(256), "crop=fastpipe.CenterCrop(resize=256)"),
         (lambda: fastpipe.Resize(size=256), "fastpipe.loader(..., size=256, crop=fastpipe.Resize())"),
         (lambda: fastpipe.RandomResizedCrop(size=224), "fastpipe.loader(..., size=224, crop="),
-        (lambda: fastpipe.CenterCrop(224), "CenterCrop: expected resize=, interpolation= and antialias= by name, got 224"),
+        (
+            lambda: fastpipe.CenterCrop(224),
+            "CenterCrop: expected resize=, interpolation= and antialias= by name, got 224",
+        ),
         (lambda: fastpipe.RandomResizedCrop(fill=0), "ratio=, interpolation= and antialias= by name, got fill="),
         (lambda: fastpipe.Resize(interpolation=2), "expected 'bilinear' or 'bicubic' or 'nearest', got 2"),
         (lambda: fastpipe.Resize(interpolation=Resampling.LANCZOS), "or 'nearest', got 'lanczos'"),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, Resize, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 
 DRAWS = 3000
 

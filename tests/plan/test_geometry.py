@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
 
 sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
@@ -142,7 +143,12 @@ def test_each_box_and_point_goes_with_its_own_picture() -> None:
     for place, row in enumerate(rows):
         one = slice(row, row + 1)
         alone = Geometry(
-            geometry.before[one], geometry.left_top[one], geometry.cut[one], geometry.after[one], flips[one], (48, 64)
+            *(
+                each[one]
+                for each in (geometry.before, geometry.padded, geometry.left_top, geometry.cut, geometry.after)
+            ),
+            flips[one],
+            (48, 64),
         )
         only = np.zeros(1, dtype=np.int64)
         assert np.array_equal(move_boxes(boxes[place : place + 1], only, alone), moved[place : place + 1])

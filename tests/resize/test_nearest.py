@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe import _engine
-from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, Resize, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 
 CASES = 10_000
 
