@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
@@ -16,7 +16,9 @@ from fastpipe.plan.crops import (
     RandomResizedCrop,
     Resize,
     TenCrop,
+    shorter_side,
 )
+from fastpipe.plan.sizes import Sizes
 
 _KINDS = (RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop, TenCrop)
 _OURS = {
@@ -46,18 +48,47 @@ def output_size(value: object) -> tuple[int, int]:
     )
 
 
+def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:
+    """Checks `size` and `size_choices`: the largest size that is known, and what decides where sizes change."""
+    if choices is not None:
+        if size != 224:
+            raise ConfigError(
+                f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; leave one out"
+            )
+        if not isinstance(choices, (tuple, list)) or not choices:
+            raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
+        checked = tuple(output_size(each) for each in choices)
+        for each in checked:
+            checked_crop(crop, each, train=train)
+        return max(checked, key=math.prod), Sizes(choices=checked)
+    if not callable(size):
+        return output_size(size), None
+
+    def schedule(epoch: int) -> tuple[int, int]:
+        try:
+            found = size(epoch)
+        except Exception as problem:
+            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
+        try:
+            checked_crop(crop, output_size(found), train=train)
+        except ConfigError as problem:
+            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
+        return output_size(found)
+
+    return schedule(0), Sizes(schedule=schedule)
+
+
 def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
-    """Checks `crop` against the output's (height, width) and fills in what None stands for."""
+    """Checks `crop` against the output's (height, width); None: `train` decides."""
     if crop is None:
         crop = RandomResizedCrop() if train else CenterCrop()
     if isinstance(crop, (CenterCrop, FiveCrop)):
-        resize = round(max(size) * 256 / 224) if crop.resize is None else crop.resize
+        resize = shorter_side(crop, size)
         if resize < max(size):
             raise ConfigError(
                 f"crop: {type(crop).__name__}(resize={resize}) makes the image smaller than size={size}; expected "
                 f"resize of at least {max(size)}"
             )
-        return replace(crop, resize=resize)
     if isinstance(crop, _KINDS):
         return crop
     raise ConfigError(

@@ -18,6 +18,7 @@ from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.readahead import joined, members, run_ranges, sample_ranges
+from fastpipe.plan.sizes import Sizes
 
 _NO_RUNS = np.empty((0, 2), dtype=np.int64)
 
@@ -36,6 +37,7 @@ class Recipe:
         seed: in [0, 2**64).
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
+        sizes: where they change, instead of `size`, which is the largest that is known.
     """
 
     batch_size: int
@@ -47,6 +49,7 @@ class Recipe:
     seed: int
     ranks: Ranks = ALONE
     sequences: int = 1
+    sizes: Sizes | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class EpochPlan:
         self._index = index
         self._recipe = recipe
         self.epoch = epoch
+        self._sizes = None if recipe.sizes is None else recipe.sizes.in_epoch(epoch, recipe.seed)
         self._partition = partition_of(len(index), recipe)
         chunk = 1 if index.scattered else samples_per_chunk(len(index), index.jpeg_bytes)
         self.orders: dict[int, tuple[int, EpochOrder]] = {}
@@ -152,7 +156,7 @@ class EpochPlan:
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
             taken.append(order.take(start, stop) + first)
-        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid)
+        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid, number)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -202,23 +206,25 @@ class EpochPlan:
                 found.append(samples[slice(*np.searchsorted(samples, run))] + base)
         return np.concatenate(found)
 
-    def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
-        """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
+    def replacements(self, samples: NDArray[np.int64], attempt: int, number: int = 0) -> BatchPlan:
+        """Other samples for those of batch `number` that cannot be decoded: a draw by sample and attempt, never the
+        sample itself.
+        """
         count = len(self._index)
         draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
         distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self.of((samples + distance) % count)
+        return self.of((samples + distance) % count, number)
 
-    def of(self, samples: NDArray[np.int64]) -> BatchPlan:
-        """The plan of some samples, as this epoch has them in whatever batch."""
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_))
+    def of(self, samples: NDArray[np.int64], number: int = 0) -> BatchPlan:
+        """The plan of some samples, as this epoch has them in whatever batch that has the size of batch `number`."""
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), number)
 
-    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_]) -> BatchPlan:
+    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_], number: int) -> BatchPlan:
         recipe = self._recipe
         records = self._index.read(samples)
         crops = plan_crops(
             recipe.crop,
-            recipe.size,
+            recipe.size if self._sizes is None else self._sizes.of(number),
             records["width"].astype(np.int64),
             records["height"].astype(np.int64),
             seed=recipe.seed,

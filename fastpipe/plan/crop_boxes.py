@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crops import CenterCrop, Crop, FiveCrop, Letterbox, RandomCrop, RandomResizedCrop, Resize, TenCrop
+from fastpipe.plan.crops import (
+    CenterCrop,
+    Crop,
+    FiveCrop,
+    Letterbox,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    TenCrop,
+    shorter_side,
+)
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.rendering import Rendering
 
@@ -26,12 +36,14 @@ class Crops:
             anywhere.
         bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
             picture is cropped and then resized, the picture where it is resized and then cropped.
+        size: (height, width) of the rows in pixels.
         rendering: of all of them.
         mirrored: (n,) bool: the crop is one of the mirrored picture; None: none is.
     """
 
     boxes: NDArray[np.float64]
     bounds: NDArray[np.int32]
+    size: tuple[int, int]
     rendering: Rendering = _PLAIN
     mirrored: NDArray[np.bool_] | None = None
 
@@ -49,7 +61,7 @@ def plan_crops(
     """Plans the crops of n pictures: crop.rows each, one picture after the other.
 
     Args:
-        crop: a checked crop; what None stands for is filled in.
+        crop: a checked crop.
         size: (height, width) of the output in pixels.
         widths, heights: (n,) of the pictures in pixels, at least 1.
         seed, epoch, samples: name the draws; samples is (n,).
@@ -59,11 +71,11 @@ def plan_crops(
     """
     if isinstance(crop, RandomResizedCrop):
         boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
-        return Crops(boxes.astype(np.float64), boxes.astype(np.int32), crop.rendering)
+        return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
     zeros = np.zeros_like(widths)
     bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
     if isinstance(crop, Resize):
-        return Crops(bounds.astype(np.float64), bounds, crop.rendering)
+        return Crops(bounds.astype(np.float64), bounds, size, crop.rendering)
     canvas = canvas_of(crop, size, widths, heights)
     room = canvas.resized + canvas.before + canvas.after - size[::-1]
     mirrored = None
@@ -82,7 +94,7 @@ def plan_crops(
     scale = np.repeat(np.stack([widths, heights], axis=1) / canvas.resized, crop.rows, axis=0)
     left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
     cuts: NDArray[np.float64] = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
-    return Crops(cuts, bounds, crop.rendering, mirrored)
+    return Crops(cuts, bounds, size, crop.rendering, mirrored)
 
 
 @dataclass(frozen=True)
@@ -112,11 +124,12 @@ def canvas_of(
         resized = _fitting(output, widths, heights)
         before = (output - resized) // 2 if crop.centered else np.zeros_like(resized)
         return Canvas(resized, before, output - resized - before)
+    if not isinstance(crop, RandomCrop):
+        resized = _of_shorter_side(shorter_side(crop, size), widths, heights)
+        return Canvas(resized, np.zeros_like(resized), np.zeros_like(resized))
     pictures = np.stack([widths, heights], axis=1)
     resized = pictures if crop.resize is None else _of_shorter_side(crop.resize, widths, heights)
     nothing = np.zeros_like(resized)
-    if not isinstance(crop, RandomCrop):
-        return Canvas(resized, nothing, nothing)
     before, after = nothing + crop.sides[:2], nothing + crop.sides[2:]
     if crop.pad_if_needed:
         lacking = np.maximum(output - (resized + before + after), 0)

@@ -278,6 +278,11 @@ class TenCrop(FiveCrop):
 Crop = RandomResizedCrop | CenterCrop | Resize | RandomCrop | Letterbox | FiveCrop | TenCrop
 
 
+def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
+    """What an image's shorter side is resized to before crops of a (height, width) are cut out."""
+    return round(max(size) * 256 / 224) if crop.resize is None else crop.resize
+
+
 def _check_resize(value: object) -> None:
     if value is not None:
         whole("resize", value, least=1, most=MAX_OUTPUT_PIXELS)

@@ -49,7 +49,6 @@ class Geometry:
 
 def geometry_of(
     crop: Crop,
-    size: tuple[int, int],
     crops: Crops,
     widths: NDArray[np.int64],
     heights: NDArray[np.int64],
@@ -58,12 +57,12 @@ def geometry_of(
     """What a plan does to n pictures.
 
     Args:
-        crop: the kind that `crops` were planned with, of one row a picture; what None stands for is filled in.
-        size: (height, width) of the output in pixels.
+        crop: the kind that `crops` were planned with, of one row a picture.
         crops: of the pictures.
         widths, heights: (n,) of the pictures in pixels.
         flips: (n,) which are mirrored.
     """
+    size = crops.size
     output = np.array(size[::-1])
     pictures = np.stack([widths, heights], axis=1)
     before: NDArray[Any] = np.ones((len(flips), 2))

@@ -20,7 +20,7 @@ def plan_one_crop(
     """As `plan_crops` for one picture.
 
     Args:
-        crop: a checked crop; what None stands for is filled in.
+        crop: a checked crop.
         size: (height, width) of the output in pixels.
         width, height: of the picture in pixels, at least 1.
         seed, epoch, sample: name the draws.
@@ -31,7 +31,7 @@ def plan_one_crop(
         sides, numbers = np.array([[width], [height]], dtype=np.int64), np.array([sample])
         return plan_crops(crop, size, sides[0], sides[1], seed=seed, epoch=epoch, samples=numbers)
     box = np.array([_random_resized(crop, width, height, seed, epoch, sample)], dtype=np.int32)
-    return Crops(box.astype(np.float64), box, crop.rendering)
+    return Crops(box.astype(np.float64), box, size, crop.rendering)
 
 
 def is_mirrored(flip: float, *, seed: int, epoch: int, sample: int) -> bool:

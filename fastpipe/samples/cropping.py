@@ -75,7 +75,7 @@ class Cropping:
     def geometry(self, plan: BatchPlan) -> Geometry:
         """Where boxes and points go, of one row a sample."""
         widths, heights = (plan.records[side].astype(np.int64) for side in ("width", "height"))
-        return geometry_of(self._crop, self.size, plan.crops, widths, heights, plan.flips)
+        return geometry_of(self._crop, plan.crops, widths, heights, plan.flips)
 
     def __repr__(self) -> str:
         flip = f", hflip={self._flip}" if self.mirrors else ""

@@ -80,7 +80,7 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         boxes = np.stack([seen.plan.crops.boxes[row] for seen in variants]) * (photo.shape[1] / record["width"])
         cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
         for seen, images in zip(variants, shown, strict=True):
-            moved = marks_of_row(seen.fields, row, fields, look.recipe.size)
+            moved = marks_of_row(seen.fields, row, fields, seen.plan.crops.size)
             cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
         captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
         captions += [_caption(epoch, seen.labels[row], index) for epoch, seen in enumerate(variants)]
@@ -101,7 +101,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         plan,
         samples=plan.samples[one],
         records=plan.records[one],
-        crops=Crops(box.astype(np.float64), box.astype(np.int32)),
+        crops=Crops(box.astype(np.float64), box.astype(np.int32), (image.shape[1], image.shape[2])),
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
     )

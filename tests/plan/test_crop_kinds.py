@@ -140,7 +140,7 @@ def test_boxes_and_points_are_torchvisions(
     points = np.concatenate([random.uniform(0, 1, (6, 5, 2)) * (width, height), np.ones((6, 5, 1))], axis=2)
     points = points.astype(np.float32)
     crops = planned(crop, size, width, height, seed)
-    geometry = geometry_of(crop, size, crops, np.array([width]), np.array([height]), np.array([flip]))
+    geometry = geometry_of(crop, crops, np.array([width]), np.array([height]), np.array([flip]))
     drawn, canvas = (size, crops, width, height), (height, width)
     kinds = torchvision.tv_tensors
     # Boxes beyond the edge cannot be mirrored: torchvision's padding of them is the constant one in any mode.
