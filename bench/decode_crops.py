@@ -21,7 +21,8 @@ import numpy as np
 from turbojpeg import TJPF_RGB, TurboJPEG
 
 from fastpipe import _engine
-from fastpipe.plan.crops import RandomResizedCrop, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import RandomResizedCrop
 
 AS_IT_LIES = "the source itself"
 WHOLE = "whole picture, libjpeg-turbo"

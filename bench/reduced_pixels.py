@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastpipe
-from fastpipe.plan.crops import RandomResizedCrop, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import RandomResizedCrop
 
 
 def reduced(index: fastpipe.Index, size: int, epoch: int) -> NDArray[np.bool_]:

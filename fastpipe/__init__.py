@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
-    from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+    from fastpipe.plan.crops import (
+        CenterCrop,
+        FiveCrop,
+        Letterbox,
+        RandomCrop,
+        RandomResizedCrop,
+        Resize,
+        TenCrop,
+    )
     from fastpipe.samples.dataset import Dataset
     from fastpipe.scan.opening import open
     from fastpipe.show.preview import preview
@@ -43,14 +51,18 @@ __all__ = [
     "DatasetError",
     "EngineError",
     "FastpipeError",
+    "FiveCrop",
     "ImageError",
     "Index",
+    "Letterbox",
     "Loader",
     "PackError",
+    "RandomCrop",
     "RandomResizedCrop",
     "Resize",
     "SampleError",
     "Stats",
+    "TenCrop",
     "Writer",
     "__version__",
     "diagnose",
@@ -67,11 +79,15 @@ _MODULES = {
     "Augment": "augment",
     "CenterCrop": "plan.crops",
     "Dataset": "samples.dataset",
+    "FiveCrop": "plan.crops",
     "Index": "format.index",
+    "Letterbox": "plan.crops",
     "Loader": "loading.loader",
+    "RandomCrop": "plan.crops",
     "RandomResizedCrop": "plan.crops",
     "Resize": "plan.crops",
     "Stats": "engine.stats",
+    "TenCrop": "plan.crops",
     "diagnose": "diagnosis",
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",

@@ -37,6 +37,7 @@ class Job:
         exact: bool,
         verify: bool,
         masks: bool = False,
+        **rendering: Any,  # of plan/rendering.py
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
     def cancel(self, patience_s: float) -> None: ...
@@ -50,6 +51,14 @@ class Shard:
     def __init__(self, path: bytes, size_bytes: int, mtime_ns: int = ...) -> None: ...
     def read_picture(self, offset: int, size: int, image: NDArray[np.uint8], png: bool = False) -> None: ...
     def read_mask(self, offset: int, size: int, mask: NDArray[np.uint8] | NDArray[np.int32]) -> None: ...
+    def fill_rows(
+        self,
+        tasks: NDArray[np.void],
+        images: NDArray[np.uint8] | NDArray[np.int32],
+        exact: bool,
+        masks: bool = False,
+        **rendering: Any,
+    ) -> None: ...
 
 def read_headers(paths: list[bytes], offsets: NDArray[np.uint64], sizes: NDArray[np.uint64]) -> NDArray[np.void]: ...
 def xxh3_64(data: bytes, scalar: bool = False) -> int: ...
@@ -69,6 +78,7 @@ def fill_rows(
     exact: bool,
     threads: int = 1,
     planar: bool = False,
+    **rendering: Any,
 ) -> list[tuple[int, str]]: ...
 def resize(
     image: NDArray[np.uint8],
@@ -79,6 +89,7 @@ def resize(
     flip: bool = False,
     kernels: str = "",
     rows_at_once: int = 8,
+    **rendering: Any,
 ) -> NDArray[np.uint8]: ...
 def resize_kernels() -> list[str]: ...
 def png_header(png: bytes, max_pixels: int = ...) -> dict[str, Any]: ...
@@ -92,6 +103,7 @@ def resize_mask(
     box: tuple[float, float, float, float] | None = None,
     bounds: tuple[int, int, int, int] | None = None,
     flip: bool = False,
+    **rendering: Any,
 ) -> NDArray[_Ids]: ...
 def transcode(
     jpeg: bytes,

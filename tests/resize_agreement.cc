@@ -39,11 +39,13 @@ int main(int argc, char** argv) {
     fastpipe::Box box = {0, 0, double(bounds.width), double(bounds.height)};
     if (random_below(2) == 0) box = {box.width * 0.3, box.height * 0.1, box.width * 0.55, box.height * 0.85};
     const bool flip = random_below(2) != 0;
+    const auto interpolation = static_cast<fastpipe::Interpolation>(random_below(3));
+    const fastpipe::Resampling resampling = {interpolation, random_below(4) != 0};
     const int rows_at_once = 1 + static_cast<int>(random_below(9));
     std::vector<std::uint8_t> source;
     std::vector<std::vector<std::uint8_t>> results;
     for (Resizer& resizer : resizers) {
-      const fastpipe::Rect region = resizer.plan(box, bounds, out, flip);
+      const fastpipe::Rect region = resizer.plan(box, bounds, out, flip, resampling);
       const std::ptrdiff_t stride = region.width * 4;
       const auto bytes = static_cast<std::size_t>(stride * region.height + fastpipe::kReadBeyond);
       while (source.size() < bytes) source.push_back(static_cast<std::uint8_t>(random_below(256)));

@@ -16,7 +16,8 @@ from jpegs import Pixels
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.plan.crops import RandomResizedCrop, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, uniform
 
 SIDE = 48  # pixels of a crop

@@ -23,9 +23,9 @@ class MaskRow {
  public:
   PngDecoder* png() { return &png_; }
 
-  // Decodes what `png` has opened and writes the crop; box and bounds lie inside it. Refuses a picture that is no mask
-  // and ids that do not fit.
-  Status fill(const Box& box, const Rect& bounds, bool flip, IdSpan out);
+  // Decodes what `png` has opened and writes the crop; the bounds lie inside it, and the box inside the bounds unless
+  // there is padding. Refuses a picture that is no mask, and ids that do not fit.
+  Status fill(const Box& box, const Rect& bounds, bool flip, Padding padding, IdSpan out);
 
   // The whole mask; `out` has its size.
   Status fill(IdSpan out);

@@ -40,12 +40,19 @@ Box box_of(const RowTask& task) { return {task.box[0], task.box[1], task.box[2],
 
 Rect bounds_of(const RowTask& task) { return {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]}; }
 
-Status check_crop(const RowTask& task) {
+Status bad_crop(const RowTask& task) {
   const Box box = box_of(task);
   const Rect bounds = bounds_of(task);
-  if (bounds.inside({task.width, task.height}) && inside(box, bounds)) return {};
   return error(Code::bad_crop, "box %g, %g, %g x %g, bounds %d, %d, %d x %d of %d x %d", box.x, box.y, box.width,
                box.height, bounds.x, bounds.y, bounds.width, bounds.height, task.width, task.height);
+}
+
+// A padded crop may reach beyond its picture; Padder and NearestResizer say whether it is possible.
+Status check_crop(const RowTask& task, PaddingMode mode) {
+  const Box box = box_of(task);
+  const Rect bounds = bounds_of(task);
+  const bool possible = mode == PaddingMode::none ? inside(box, bounds) : box.width > 0 && box.height > 0;
+  return bounds.inside({task.width, task.height}) && possible ? Status{} : bad_crop(task);
 }
 
 }  // namespace
@@ -70,6 +77,7 @@ struct RowWorker::GiveBack {
     worker->stored_.give_back();
     worker->mask_.give_back();
     worker->resizer_.give_back();
+    worker->padder_.give_back();
   }
 };
 
@@ -78,23 +86,37 @@ Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, Ro
   return fill(task, options, out, counters, stage);
 }
 
-Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, bool exact, PixelSpan out) {
+Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out) {
   RowCounters counters;
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
   stored_.borrow(jpeg, task.size);
-  return fill_picture(task, exact, out, &counters, &stage);
+  return fill_picture(task, options, out, &counters, &stage);
+}
+
+Status RowWorker::run(const File& file, const RowTask& task, RowOptions options, PixelSpan out) {
+  RowCounters counters;
+  StageFlag stage;
+  const GiveBack at_the_end{this, &stage};
+  return fill(file, task, options, out, &counters, &stage);
 }
 
 Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
                        StageFlag* stage) {
-  const std::uint64_t started = now_ns();
   stage->set(Stage::opening);
+  const std::uint64_t started = now_ns();
   std::shared_ptr<const File> file;
-  Status status = files_->get(task.shard, &file);
+  const Status status = files_->get(task.shard, &file);
   if (!status.ok()) return status;
+  counters->read_ns = now_ns() - started;
+  return fill(*file, task, options, out, counters, stage);
+}
+
+Status RowWorker::fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+                       StageFlag* stage) {
+  const std::uint64_t started = now_ns();
   stage->set(Stage::reading);
-  status = stored_.read(*file, task.offset, task.size);
+  Status status = stored_.read(file, task.offset, task.size);
   if (!status.ok()) return status;
   if (options.verify) {
     status = stored_.check(task.xxh3_64);
@@ -103,23 +125,37 @@ Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, R
 
   counters->read = options.kind == RowKind::rgb;
   counters->bytes = task.size;
-  counters->read_ns = now_ns() - started;
+  counters->read_ns += now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.kind == RowKind::rgb) return fill_picture(task, options.exact, out, counters, stage);
-  return fill_mask(task, {out.data, out.size, pixel_bytes(options.kind)}, counters);
+  if (options.kind == RowKind::rgb) return fill_picture(task, options, out, counters, stage);
+  return fill_mask(task, options.padding, {out.data, out.size, pixel_bytes(options.kind)}, counters);
 }
 
-Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters,
+Status RowWorker::fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
                                StageFlag* stage) {
   const std::uint64_t read = now_ns();
   const Size size = {task.width, task.height};
   Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &jpeg_);
-  if (status.ok()) status = check_crop(task);
+  if (status.ok()) status = check_crop(task, options.padding.mode);
   if (!status.ok()) return status;
   Box box = box_of(task);
-  const int by = exact || task.png != 0 ? 1 : denominator(box, out.size);
+  PixelSpan resized = out;
+  const bool padded = options.padding.mode != PaddingMode::none;
+  if (padded) {
+    if (!padder_.plan(box, bounds_of(task), out.size, options.padding)) return bad_crop(task);
+    if (padder_.empty()) {
+      padder_.spread(out, false);
+      counters->rows = 1;
+      return status;
+    }
+    box = padder_.box();
+    resized = padder_.room();
+  }
+  const bool reducible = !options.exact && !padded && task.png == 0 && options.resampling.averages();
+  const int by = reducible ? denominator(box, out.size) : 1;
   box = {box.x / by, box.y / by, box.width / by, box.height / by};
-  const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), out.size, task.flip != 0);
+  const bool flip = task.flip != 0 && !padded;
+  const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), resized.size, flip, options.resampling);
 
   TimedSink sink{&resizer_};
   if (task.png != 0) {
@@ -131,7 +167,8 @@ Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, R
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();
   stage->set(Stage::resizing);
-  resizer_.finish(out);
+  resizer_.finish(resized);
+  if (padded) padder_.spread(out, task.flip != 0);
   const std::uint64_t finished = now_ns();
 
   counters->rows = 1;
@@ -140,11 +177,11 @@ Status RowWorker::fill_picture(const RowTask& task, bool exact, PixelSpan out, R
   return status;
 }
 
-Status RowWorker::fill_mask(const RowTask& task, IdSpan out, RowCounters* counters) {
+Status RowWorker::fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters) {
   const std::uint64_t read = now_ns();
   Status status = stored_.open({task.width, task.height}, mask_.png());
-  if (status.ok()) status = check_crop(task);
-  if (status.ok()) status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, out);
+  if (status.ok()) status = check_crop(task, padding.mode);
+  if (status.ok()) status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, padding, out);
   counters->decode_ns = now_ns() - read;
   return status;
 }

@@ -11,6 +11,8 @@
 #include "engine/mask_row.h"
 #include "engine/stored_bytes.h"
 #include "io/file.h"
+#include "resize/padding.h"
+#include "resize/resampling.h"
 #include "resize/resize.h"
 
 namespace fastpipe {
@@ -41,6 +43,8 @@ struct RowOptions {
   bool exact;   // never decode at reduced size
   bool verify;  // compare each file's hash with the index's before it is decoded
   RowKind kind = RowKind::rgb;
+  Resampling resampling = {};  // of pictures
+  Padding padding = {};
 };
 
 // Time that a thread spent, and what it got done.
@@ -66,15 +70,20 @@ class RowWorker {
   Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
   // The same for a JPEG in memory, of task.size bytes; needs no files.
-  Status run(const std::uint8_t* jpeg, const RowTask& task, bool exact, PixelSpan out);
+  Status run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out);
+
+  // The same for a file that others hold open, whatever task.shard is; needs no files.
+  Status run(const File& file, const RowTask& task, RowOptions options, PixelSpan out);
 
  private:
   struct GiveBack;
 
   Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  Status fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
+              StageFlag* stage);
   // Those open, decode and resize what has been read.
-  Status fill_picture(const RowTask& task, bool exact, PixelSpan out, RowCounters* counters, StageFlag* stage);
-  Status fill_mask(const RowTask& task, IdSpan out, RowCounters* counters);
+  Status fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  Status fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters);
 
   FileCache* files_;
   StoredBytes stored_;
@@ -82,6 +91,7 @@ class RowWorker {
   MaskRow mask_;  // its decoder reads all PNGs
   std::vector<std::uint8_t> room_;
   Resizer resizer_;
+  Padder padder_;
 };
 
 }  // namespace fastpipe

@@ -97,35 +97,24 @@ class PyEngine {
   const pid_t process_ = ::getpid();
 };
 
-// What an array is to be filled with.
-RowKind kind_of(const py::array& images, bool masks) {
-  if ((images.flags() & py::array::c_style) != 0) {
-    const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
-    if (!masks && bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
-    if (masks && bytes && images.ndim() == 3) return RowKind::ids_u8;
-    if (masks && py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
-  }
-  throw py::value_error(
-      "images: expected a C-contiguous array: uint8 (rows, height, width, 3) for pictures; uint8 or int32 (rows, "
-      "height, width) for masks");
-}
-
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
-        bool exact, bool verify, bool masks)
+        bool exact, bool verify, bool masks, const py::kwargs& rendering)
       : engine_(std::move(engine)), images_(std::move(images)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
     const RowKind kind = kind_of(images_, masks);
     const Size out = {static_cast<int>(images_.shape(2)), static_cast<int>(images_.shape(1))};
     if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
+    RowOptions options = {exact, verify, kind};
+    render_as(rendering, &options);
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
     for (const RowTask& task : list) {
       if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
     }
     auto* const rows = static_cast<std::uint8_t*>(images_.mutable_data());  // throws if not writable
-    job_ = std::make_shared<Job>(std::move(list), rows, out, RowOptions{exact, verify, kind});
+    job_ = std::make_shared<Job>(std::move(list), rows, out, options);
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
   ~PyJob() { cancel(kPatience); }
@@ -256,7 +245,7 @@ void register_engine(py::module_& m) {
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool,
-                    bool>(),
+                    bool, const py::kwargs&>(),
            "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)

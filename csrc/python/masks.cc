@@ -90,7 +90,7 @@ py::array decode_mask(const py::bytes& png, std::int64_t max_pixels) {
 template <typename Id>
 py::array_t<Id> resize_mask(const py::array_t<Id, py::array::c_style>& mask, int height, int width,
                             const std::optional<std::array<double, 4>>& box,
-                            const std::optional<std::array<int, 4>>& bounds, bool flip) {
+                            const std::optional<std::array<int, 4>>& bounds, bool flip, const py::kwargs& rendering) {
   if (mask.ndim() != 2 || mask.size() == 0) throw py::value_error("mask: expected (height, width), not empty");
   if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
   const Size whole = {static_cast<int>(mask.shape(1)), static_cast<int>(mask.shape(0))};
@@ -99,10 +99,17 @@ py::array_t<Id> resize_mask(const py::array_t<Id, py::array::c_style>& mask, int
   Box part = {static_cast<double>(in.x), static_cast<double>(in.y), static_cast<double>(in.width),
               static_cast<double>(in.height)};
   if (box) part = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
-  if (!in.inside(whole) || !inside(part, in)) throw py::value_error(words(Code::bad_crop));
-  py::array_t<Id> out({height, width});
+  RowOptions options = {true, false};
+  render_as(rendering, &options);
+  const bool padded = options.padding.mode != PaddingMode::none;
   NearestResizer resizer;
-  resizer.plan(part, in, {width, height}, flip);
+  Rect region;
+  const bool possible = in.inside(whole) && (padded ? part.width > 0 && part.height > 0 : inside(part, in));
+  if (!possible || (padded && !resizer.plan_padded(part, in, {width, height}, flip, options.padding, &region))) {
+    throw py::value_error(words(Code::bad_crop));
+  }
+  py::array_t<Id> out({height, width});
+  if (!padded) resizer.plan(part, in, {width, height}, flip);
   const Id* const ids = mask.data();
   resizer.fill(out.mutable_data(), [&](int y) { return ids + static_cast<std::ptrdiff_t>(y) * whole.width; });
   return out;

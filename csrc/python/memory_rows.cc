@@ -21,7 +21,7 @@ RowScratch& this_threads_scratch() {
 }
 
 py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py::array::c_style>& tasks, Pixels images,
-              bool exact, int threads, bool planar) {
+              bool exact, int threads, bool planar, const py::kwargs& rendering) {
   if (tasks.ndim() != 1 || static_cast<std::size_t>(tasks.size()) != jpegs.size()) {
     throw py::value_error("tasks: expected one for each JPEG");
   }
@@ -43,10 +43,12 @@ py::list fill(const std::vector<py::bytes>& jpegs, const py::array_t<RowTask, py
   }
   const Size size = {static_cast<int>(images.shape(height + 1)), static_cast<int>(images.shape(height))};
   const BatchSpan out = {images.mutable_data(), size, planar};  // throws if not writable
+  RowOptions options = {exact, false};
+  render_as(rendering, &options);
   RowScratch& scratch = this_threads_scratch();
   std::vector<RowError> failed;
   // `jpegs`, whose references are its own, and `images` are held by this call.
-  without_gil([&] { failed = fill_rows(starts, list, exact, out, threads, &scratch); });
+  without_gil([&] { failed = fill_rows(starts, list, options, out, threads, &scratch); });
   py::list errors;
   for (const RowError& each : failed) errors.append(py::make_tuple(each.row, words_of(each.status)));
   return errors;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "base/xxh3.h"
 #include "engine/picture.h"
+#include "engine/row.h"
 #include "io/file.h"
 #include "jpeg/decode/jpeg.h"
 #include "python/gil.h"
@@ -73,8 +75,45 @@ class PyShard {
     raise_if(status);
   }
 
+  // Fills the rows of `images` as an engine's job does, one after the other.
+  void fill_rows(const py::array_t<RowTask, py::array::c_style>& tasks, py::array images, bool exact, bool masks,
+                 const py::kwargs& rendering) const {
+    if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
+    const RowKind kind = kind_of(images, masks);
+    const Size out = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
+    if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
+    RowOptions options = {exact, false, kind};
+    render_as(rendering, &options);
+    auto* const rows = static_cast<std::uint8_t*>(images.mutable_data());  // throws if not writable
+    RowWorker& worker = this_threads_worker();
+    Status status;
+    for (py::ssize_t i = 0; i < tasks.size() && status.ok(); ++i) {
+      const RowTask task = tasks.data()[i];
+      if (task.out_row >= images.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+      const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(out.width) * pixel_bytes(kind);
+      const PixelSpan row = {rows + static_cast<std::ptrdiff_t>(task.out_row) * stride * out.height, out, stride};
+      without_gil([&] { status = filled(&worker, task, options, row); });
+    }
+    raise_if(status);
+  }
+
  private:
   // Keeps its memory; Note [thread-local data].
+  static RowWorker& this_threads_worker() {
+    thread_local const auto worker = std::make_unique<RowWorker>(nullptr);
+    return *worker;
+  }
+
+  Status filled(RowWorker* worker, const RowTask& task, RowOptions options, PixelSpan row) const noexcept {
+    try {
+      return worker->run(*file_, task, options, row);
+    } catch (const std::bad_alloc&) {
+      return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
+    } catch (const std::exception& problem) {
+      return error(Code::internal, "%s", problem.what());
+    }
+  }
+
   static PictureReader& this_threads_reader() {
     thread_local const auto reader = std::make_unique<PictureReader>();
     return *reader;
@@ -139,7 +178,8 @@ void register_pictures(py::module_& m) {
       .def(py::init<std::string, std::uint64_t, std::int64_t>(), "path"_a, "size_bytes"_a,
            "mtime_ns"_a = Shard::kAnyTime)
       .def("read_picture", &PyShard::read_picture, "offset"_a, "size"_a, "image"_a.noconvert(), "png"_a = false)
-      .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert());
+      .def("read_mask", &PyShard::read_mask, "offset"_a, "size"_a, "mask"_a.noconvert())
+      .def("fill_rows", &PyShard::fill_rows, "tasks"_a, "images"_a.noconvert(), "exact"_a, "masks"_a = false);
 
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);

@@ -12,6 +12,7 @@
 
 #include "python/register.h"
 #include "python/values.h"
+#include "resize/padding.h"
 #include "resize/resize.h"
 
 namespace fastpipe {
@@ -26,7 +27,7 @@ const ResizeKernels* kernels_named(const std::string& name) {
 
 Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::forcecast>& image, int height, int width,
               const std::optional<std::array<double, 4>>& box, const std::optional<std::array<int, 4>>& bounds,
-              bool flip, const std::string& kernels, int rows_at_once) {
+              bool flip, const std::string& kernels, int rows_at_once, const py::kwargs& rendering) {
   if (image.ndim() != 3 || image.shape(2) != 3) throw py::value_error("image: expected (height, width, 3)");
   if (height < 1 || width < 1) throw py::value_error("height and width must be at least 1");
   if (rows_at_once < 1) throw py::value_error("rows_at_once must be at least 1");
@@ -35,9 +36,26 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
   if (bounds) within = {(*bounds)[0], (*bounds)[1], (*bounds)[2], (*bounds)[3]};
   Box what = {double(within.x), double(within.y), double(within.width), double(within.height)};
   if (box) what = {(*box)[0], (*box)[1], (*box)[2], (*box)[3]};
-  if (!within.inside(size) || !inside(what, within)) throw py::value_error(words(Code::bad_crop));
+  RowOptions options = {true, false};
+  render_as(rendering, &options);
+  const bool padded = options.padding.mode != PaddingMode::none;
+  Pixels out = new_image(height, width);
+  PixelSpan resized = span_of(out);
+  Padder padder;
+  const bool possible = within.inside(size) && (padded ? what.width > 0 && what.height > 0 : inside(what, within));
+  if (!possible || (padded && !padder.plan(what, within, {width, height}, options.padding))) {
+    throw py::value_error(words(Code::bad_crop));
+  }
+  if (padded && padder.empty()) {
+    padder.spread(span_of(out), false);
+    return out;
+  }
+  if (padded) {
+    what = padder.box();
+    resized = padder.room();
+  }
   Resizer resizer(kernels.empty() ? best_kernels() : kernels_named(kernels));
-  const Rect region = resizer.plan(what, within, {width, height}, flip);
+  const Rect region = resizer.plan(what, within, resized.size, flip && !padded, options.resampling);
   const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(region.width) * 4;
   rows_at_once = std::min(rows_at_once, region.height);
   std::vector<std::uint8_t> rows(static_cast<std::size_t>(stride * rows_at_once + kReadBeyond));
@@ -50,8 +68,8 @@ Pixels resize(const py::array_t<std::uint8_t, py::array::c_style | py::array::fo
     }
     resizer.take(y, count, rows.data(), stride);
   }
-  Pixels out = new_image(height, width);
-  resizer.finish(span_of(out));
+  resizer.finish(resized);
+  if (padded) padder.spread(span_of(out), flip);
   return out;
 }
 

@@ -3,13 +3,16 @@
 
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "base/image.h"
 #include "base/status.h"
+#include "engine/row.h"
 
 namespace fastpipe {
 
@@ -38,6 +41,53 @@ inline PixelSpan span_of(Pixels& image) {
 }
 
 inline Pixels new_image(int height, int width) { return Pixels({height, width, 3}); }
+
+// What an array is to be filled with.
+inline RowKind kind_of(const py::array& images, bool masks) {
+  if ((images.flags() & py::array::c_style) != 0) {
+    const bool bytes = py::isinstance<py::array_t<std::uint8_t>>(images);
+    if (!masks && bytes && images.ndim() == 4 && images.shape(3) == 3) return RowKind::rgb;
+    if (masks && bytes && images.ndim() == 3) return RowKind::ids_u8;
+    if (masks && py::isinstance<py::array_t<std::int32_t>>(images) && images.ndim() == 3) return RowKind::ids_i32;
+  }
+  throw py::value_error(
+      "images: expected a C-contiguous array: uint8 (rows, height, width, 3) for pictures; uint8 or int32 (rows, "
+      "height, width) for masks");
+}
+
+// One of some words, by its place among them.
+template <typename Choice, std::size_t kCount>
+Choice choice_of(const char* name, const std::string& word, const std::array<const char*, kCount>& words) {
+  std::string expected;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (word == words[i]) return static_cast<Choice>(i);
+    expected.append(i == 0 ? "" : i + 1 < kCount ? ", " : " or ").append(words[i]);
+  }
+  throw py::value_error(std::string(name) + ": expected " + expected + ", got " + word);
+}
+
+// Sets how pixels are made, from keywords of those names.
+inline void render_as(const py::kwargs& rendering, RowOptions* options) {
+  constexpr std::array<const char*, 3> kInterpolations = {"bilinear", "bicubic", "nearest"};
+  constexpr std::array<const char*, 5> kModes = {"none", "constant", "edge", "reflect", "symmetric"};
+  for (const auto& [key, value] : rendering) {
+    const auto name = key.cast<std::string>();
+    if (name == "interpolation") {
+      options->resampling.interpolation =
+          choice_of<Interpolation>("interpolation", value.cast<std::string>(), kInterpolations);
+    } else if (name == "antialias") {
+      options->resampling.antialias = value.cast<bool>();
+    } else if (name == "padding_mode") {
+      options->padding.mode = choice_of<PaddingMode>("padding_mode", value.cast<std::string>(), kModes);
+    } else if (name == "fill") {
+      options->padding.fill = value.cast<std::array<std::uint8_t, 3>>();
+    } else if (name == "mask_fill") {
+      options->padding.mask_fill = value.cast<std::int32_t>();
+    } else {
+      throw py::type_error("unexpected keyword " + name);
+    }
+  }
+}
 
 // The bytes of a Python object; it must outlive them.
 struct Bytes {

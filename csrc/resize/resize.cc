@@ -19,9 +19,11 @@ long rounded(double size) { return std::lround(std::min(size, 1e9)); }
 
 }  // namespace
 
-Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
-  columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, *kernels_);
-  rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, *kernels_);
+Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip, Resampling resampling) {
+  nearest_ = resampling.interpolation == Interpolation::nearest;
+  if (nearest_) return plan_nearest(box, bounds, out, flip);
+  columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, resampling, *kernels_);
+  rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, resampling, *kernels_);
   const Rect region = {columns_.first_needed(), rows_.first_needed(), columns_.count_needed(), rows_.count_needed()};
 
   // Pillow's rule, for all of what lies in the bounds as it would be resized.
@@ -40,7 +42,21 @@ Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip) {
   return region;
 }
 
+Rect Resizer::plan_nearest(Box box, Rect bounds, Size out, bool flip) {
+  nearest_columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, flip, NearestRule::pillow);
+  nearest_rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, NearestRule::pillow);
+  const Rect region = {nearest_columns_.first_needed(), nearest_rows_.first_needed(), nearest_columns_.count_needed(),
+                       nearest_rows_.count_needed()};
+  between_stride_ = static_cast<std::ptrdiff_t>(out.width) * 3;
+  grow(&between_, between_stride_ * region.height);
+  return region;
+}
+
 void Resizer::take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+  if (nearest_) {
+    for (int i = 0; i < count; ++i) pick_columns(y + i, rgbx + i * stride);
+    return;
+  }
   std::uint8_t* const rows = between_.data() + y * between_stride_;
   if (!down_first_) {
     kernels_->horizontal(rgbx, stride, count, rows, between_stride_, columns_.weights());
@@ -51,8 +67,23 @@ void Resizer::take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t st
   }
 }
 
+void Resizer::pick_columns(int y, const std::uint8_t* rgbx) {
+  std::uint8_t* to = between_.data() + y * between_stride_;
+  const int first = nearest_columns_.first_needed();
+  for (const int x : nearest_columns_.from()) {
+    std::memcpy(to, rgbx + static_cast<std::ptrdiff_t>(x - first) * 4, 3);
+    to += 3;
+  }
+}
+
 void Resizer::finish(PixelSpan out) {
-  if (down_first_) {
+  if (nearest_) {
+    const std::vector<int>& from = nearest_rows_.from();
+    for (int y = 0; y < out.size.height; ++y) {
+      const std::ptrdiff_t row = from[static_cast<std::size_t>(y)] - nearest_rows_.first_needed();
+      std::memcpy(out.row(y), between_.data() + row * between_stride_, static_cast<std::size_t>(between_stride_));
+    }
+  } else if (down_first_) {
     finish_down_first(out);
   } else {
     for (int y = 0; y < out.size.height; ++y) down(y, out.row(y), out.size.width * 3);

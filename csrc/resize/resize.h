@@ -1,4 +1,4 @@
-// Rows of a picture's region -> one resized RGB picture: Pillow's antialiased BILINEAR, bit by bit.
+// Rows of a picture's region -> one resized RGB picture: Pillow's BILINEAR, BICUBIC and NEAREST, bit by bit.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "resize/nearest.h"
+#include "resize/resampling.h"
 #include "resize/resize_axis.h"
 #include "resize/resize_kernels.h"
 
@@ -18,6 +20,7 @@ namespace fastpipe {
 //   finish()  puts the output's rows together from those
 // Where the height shrinks by far more than the width, resizing down comes first, as in Pillow 13: take() then keeps
 // the rows. The order matters by at most a bit, since the result of the first pass is rounded to bytes.
+// For nearest, take() picks the columns, and finish() the rows.
 class Resizer {
  public:
   explicit Resizer(const ResizeKernels* kernels = best_kernels()) : kernels_(kernels) {}
@@ -25,7 +28,7 @@ class Resizer {
   // `box` is what becomes the output; no pixel outside `bounds` has a part in it (bounds = box crops and then resizes,
   // bounds = picture resizes and then crops). `flip` mirrors left and right. The box lies inside the bounds.
   // Returns the region needed, which lies inside the bounds.
-  Rect plan(Box box, Rect bounds, Size out, bool flip);
+  Rect plan(Box box, Rect bounds, Size out, bool flip, Resampling resampling = {});
 
   // Rows as a RowSink is given them.
   void take(int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
@@ -40,6 +43,9 @@ class Resizer {
   const ResizeKernels* kernels_;
   ResizeAxis columns_;
   ResizeAxis rows_;
+  bool nearest_ = false;
+  NearestAxis nearest_columns_;
+  NearestAxis nearest_rows_;
   bool down_first_ = false;
   std::ptrdiff_t region_bytes_ = 0;    // of a row of the region, RGBX
   std::ptrdiff_t output_bytes_ = 0;    // of a row of the output, to whole groups
@@ -48,6 +54,8 @@ class Resizer {
   std::vector<std::uint8_t> lines_;    // rows of RGBX between the passes, if down is first
   std::vector<std::uint8_t> outputs_;  // rows of RGB, if down is first
 
+  Rect plan_nearest(Box box, Rect bounds, Size out, bool flip);
+  void pick_columns(int y, const std::uint8_t* rgbx);
   void finish_down_first(PixelSpan out);
   // Output row `y` of the pass down.
   void down(int y, std::uint8_t* out, int bytes);

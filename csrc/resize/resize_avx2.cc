@@ -13,15 +13,16 @@
 namespace fastpipe {
 namespace {
 
-// A weight's upper 14 bits (15 for weight 1) and its lower 8, since the products are of 16-bit numbers.
+// A weight's upper bits with its sign, which fit 16 since no weight is near 2, and its lower 8: the products are of
+// 16-bit numbers.
 constexpr int kLowerBits = 8;
 
 // Of two taps: {lower halves of 32 bits: tap 0, upper halves: tap 1} of the upper parts, then of the lower parts.
 FASTPIPE_AVX2 void arrange(std::int32_t* values, std::ptrdiff_t count) {
-  constexpr std::int32_t kLowerMask = (1 << kLowerBits) - 1;
+  constexpr std::int32_t kLowerMask = (1 << kLowerBits) - 1, kUpperMask = (1 << 16) - 1;
   for (std::ptrdiff_t i = 0; i < count; i += 2) {
     const std::int32_t a = values[i], b = values[i + 1];
-    values[i] = a >> kLowerBits | b >> kLowerBits << 16;
+    values[i] = (a >> kLowerBits & kUpperMask) | (b >> kLowerBits) * (1 << 16);
     values[i + 1] = (a & kLowerMask) | (b & kLowerMask) << 16;
   }
 }

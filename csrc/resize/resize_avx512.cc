@@ -118,7 +118,8 @@ FASTPIPE_AVX512_INLINE __m512i gather_far(const std::uint8_t* row, const std::in
 
 FASTPIPE_AVX512_INLINE void store_pixels(std::uint8_t* rgb, __m512i pixels) {
   const __m128i drop_x = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), _mm_shuffle_epi8(_mm512_cvtusepi32_epi8(pixels), drop_x));
+  const __m512i positive = _mm512_max_epi32(pixels, _mm512_setzero_si512());
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), _mm_shuffle_epi8(_mm512_cvtusepi32_epi8(positive), drop_x));
 }
 
 FASTPIPE_AVX512 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,

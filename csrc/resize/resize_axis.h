@@ -1,9 +1,10 @@
-// Where the outputs of one direction lie among the inputs -> the weights of Pillow's antialiased BILINEAR.
+// Where the outputs of one direction lie among the inputs -> the weights of Pillow's BILINEAR or BICUBIC.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "resize/resampling.h"
 #include "resize/resize_kernels.h"
 
 namespace fastpipe {
@@ -12,9 +13,9 @@ namespace fastpipe {
 class ResizeAxis {
  public:
   // [start, start + length) becomes `outputs` positions, mirrored if `reversed`; no input outside [bounds_first,
-  // bounds_first + bounds_count) has a part in it. The kernels say how the weights are laid out.
+  // bounds_first + bounds_count) has a part in it. Not for nearest. The kernels say how the weights are laid out.
   void plan(double start, double length, int bounds_first, int bounds_count, int outputs, bool reversed,
-            const ResizeKernels& kernels);
+            Resampling resampling, const ResizeKernels& kernels);
 
   // The inputs needed; what weights() calls input 0 is the first of them.
   int first_needed() const { return first_needed_; }
@@ -26,8 +27,10 @@ class ResizeAxis {
   static constexpr int kBlock = 32;  // outputs whose weights are computed side by side
   struct Filter;
 
-  // The weights of the next few outputs from `output` on; `first` is the first input needed, counted from the bounds.
-  void weigh(const Filter& filter, int first, int output, bool reversed);
+  // The weights of the next few outputs from `output` on, by a curve: a function of the distance in input pixels, or,
+  // where the picture shrinks, in output pixels. `first` is the first input needed, counted from the bounds.
+  template <typename Curve>
+  void weigh(const Filter& filter, const Curve& curve, int first, int output, bool reversed);
 
   int first_needed_ = 0;
   int count_needed_ = 0;

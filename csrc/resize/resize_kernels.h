@@ -11,8 +11,8 @@ namespace fastpipe {
 // The arithmetic is that of Pillow's Resample.c for 8-bit pictures, so results are its results, bit by bit: weights of
 // 22 fraction bits, 32-bit sums that start at one half, a shift, a clip. SIMD multiplies narrower numbers, so a kernel
 // takes each weight apart once for a picture (`arrange`) and puts the sums of the parts together, shifted by as much.
-// Integer sums do not depend on their order, and wrapping in between is harmless since the total fits: every kernel
-// gives the same bytes.
+// Bicubic weights may be negative, and are less than 1.3 in size. Integer sums do not depend on their order, and
+// wrapping in between is harmless since the total fits: every kernel gives the same bytes.
 constexpr int kWeightBits = 22;
 constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 

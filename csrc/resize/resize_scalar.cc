@@ -6,7 +6,7 @@
 namespace fastpipe {
 namespace {
 
-std::uint8_t finished(std::int32_t sum) { return static_cast<std::uint8_t>(std::min(sum >> kWeightBits, 255)); }
+std::uint8_t finished(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
 
 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                 std::ptrdiff_t rgb_stride, const Weights& weights) {

@@ -60,8 +60,9 @@ class HostBatch:
     Attributes:
         number: of the batch in its epoch.
         epoch: the epoch's number.
-        plan: of its n rows. A bad sample may have been replaced; the draws of the augmentation stay the plan's.
-        images: (N, height, width, 3) uint8, N >= n, a slot of a SlotRing.
+        plan: of its n samples, of k rows each. A bad sample may have been replaced; the draws of the augmentation stay
+            the plan's.
+        images: (N, height, width, 3) uint8, N >= n * k, a slot of a SlotRing.
         labels: (n,) int64.
         fields: what else the batch has; None: it is (images, labels).
     """

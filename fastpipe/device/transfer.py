@@ -134,11 +134,12 @@ class Transfer:
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
-        plan = None
+        plan, each = None, batch.plan.rows_per_sample
         arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "valid": batch.plan.valid}
         if self._augment is not None:
             size = (batch.images.shape[1], batch.images.shape[2])
-            plan = self._augment.plan(batch.plan.samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
+            samples = batch.plan.by_row().samples
+            plan = self._augment.plan(samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
             arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
         if batch.fields is not None:
             places: Places = batch.fields.boxes, batch.fields.points
@@ -155,7 +156,11 @@ class Transfer:
             labels, valid = tensors.pop("labels"), tensors.pop("valid")
             if self._augment is not None and plan is not None:
                 drawn = {name: tensors[f"augment.{name}"] for name in plan.arrays}
-                images, labels = self._augment.carry_out(images, labels, plan, drawn, num_classes=self._classes)
+                rows = labels if each == 1 else labels.repeat_interleave(each)
+                images, rows = self._augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
+                labels = rows if each == 1 else labels
+            if each > 1:
+                images = images.view(len(labels), each, *images.shape[1:])
             made: Batch = (images, labels)
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
@@ -188,8 +193,8 @@ class Transfer:
         self._stats.held_s += time.perf_counter() - started
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], Mark, Mark]:
-        """The batch's images (n, 3, height, width) and the arrays on the device; marks before and after the copies."""
-        host = torch.from_numpy(batch.images)[: len(batch.labels)]  # sliced by torch: see SlotRing.take
+        """The batch's rows (n * k, 3, height, width) and the arrays on the device; marks before, after the copies."""
+        host = torch.from_numpy(batch.images)[: len(batch.plan.flips)]  # sliced by torch: see SlotRing.take
         if not self._stream.copies:
             mark = self._stream.mark()
             return host.permute(0, 3, 1, 2), {name: torch.from_numpy(each) for name, each in arrays.items()}, mark, mark

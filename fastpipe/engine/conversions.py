@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from dataclasses import asdict
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.native import _engine
+from fastpipe.plan.rendering import Rendering
 
 _PATIENCE_S = 10.0
 
@@ -35,6 +37,7 @@ class _Row(NamedTuple):
         task: (1,) of TASK_DTYPE.
         images: where the row goes.
         exact: never decode at reduced size.
+        rendering: how its pixels are made.
         ended: gets None, or why the row failed.
     """
 
@@ -42,6 +45,7 @@ class _Row(NamedTuple):
     task: NDArray[np.void]
     images: NDArray[np.uint8]
     exact: bool
+    rendering: Rendering
     ended: Future[str | None]
 
 
@@ -85,7 +89,7 @@ class _State:
             jpeg = self.convert(row.sample)
             task = row.task.copy()
             task["size"] = len(jpeg)
-            for _, reason in _engine.fill_rows([jpeg], task, row.images, row.exact):
+            for _, reason in _engine.fill_rows([jpeg], task, row.images, row.exact, **asdict(row.rendering)):
                 return reason
         except MemoryError:
             return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.task['width'][0]} x {row.task['height'][0]}"
@@ -122,6 +126,7 @@ class Conversions:
         images: NDArray[np.uint8],
         *,
         exact: bool,
+        rendering: Rendering,
         refused: bool = False,
     ) -> list[Future[str | None]]:
         """Puts rows in line.
@@ -131,6 +136,7 @@ class Conversions:
             tasks: one each.
             images: where they go.
             exact: never decode at reduced size.
+            rendering: how their pixels are made.
             refused: the engine's threads have tried them, and counted them as failed.
 
         Returns:
@@ -140,7 +146,9 @@ class Conversions:
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
             thread.start()
             self._threads.append(thread)
-        rows = [_Row(sample, tasks[at : at + 1], images, exact, Future()) for at, sample in enumerate(samples)]
+        rows = [
+            _Row(sample, tasks[at : at + 1], images, exact, rendering, Future()) for at, sample in enumerate(samples)
+        ]
         with self._state.lock:
             self._state.refused += refused * len(rows)
         for row in rows:

@@ -9,19 +9,21 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
-from fastpipe.format.fields import NO_IMAGE, PNG
+from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.rendering import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -215,7 +217,7 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
-        tasks = _tasks(plan, rows)
+        tasks = tasks_of(plan, rows)
         if self._conversions is None:
             return self._begin(plan, tasks, images, exact=exact)
         conversions = self._conversions
@@ -223,13 +225,15 @@ class Engine:
 
         def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[str | None]]:
             samples = plan.samples[positions].tolist()
-            return conversions.begin(samples, tasks[positions], images, exact=exact, refused=refused)
+            return conversions.begin(
+                samples, tasks[positions], images, exact=exact, rendering=plan.crops.rendering, refused=refused
+            )
 
         def took(positions: NDArray[np.intp]) -> None:
             self._odd[plan.samples[positions]] = True
 
         others = np.flatnonzero(~odd)
-        job = self._submitted(tasks[others], images, exact=exact)
+        job = self._submitted(tasks[others], images, plan.crops.rendering, exact=exact)
         return MixedJob(job, others, convert, np.flatnonzero(odd), took)
 
     def submit_field(
@@ -254,10 +258,7 @@ class Engine:
             exact: never decode at reduced size; masks never are.
             rows: (n,) which of the N places each row of the plan fills; None: the first n in order.
         """
-        tasks = _tasks(plan, rows)
-        for name in ("offset", "size", "xxh3_64"):
-            tasks[name] = records[name]
-        tasks["png"] = records["format"] == PNG
+        tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
         return self._begin(plan, tasks, out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
@@ -273,16 +274,16 @@ class Engine:
         positions: NDArray[np.intp] | None = None,
     ) -> Job | FetchedJob:
         """The tasks of some positions of a plan; None: of all."""
+        rendering = plan.crops.rendering
         if self._reader is None:
-            return self._started(
-                tasks if positions is None else tasks[positions], out, positions, exact=exact, masks=masks
-            )
+            chosen_tasks = tasks if positions is None else tasks[positions]
+            return self._started(chosen_tasks, out, rendering, positions, exact=exact, masks=masks)
         from fastpipe.engine.fetched_job import FetchedJob
 
         self.check_usable()
 
         def begin(chosen: NDArray[np.intp], where: Where) -> Job:
-            return self._started(_moved(tasks[chosen], where), out, None, exact=exact, masks=masks)
+            return self._started(_moved(tasks[chosen], where), out, rendering, None, exact=exact, masks=masks)
 
         chosen = np.arange(len(tasks)) if positions is None else positions
         return FetchedJob(
@@ -293,24 +294,26 @@ class Engine:
         self,
         tasks: NDArray[np.void],
         out: NDArray[np.uint8] | NDArray[np.int32],
+        rendering: Rendering,
         positions: NDArray[np.intp] | None,
         *,
         exact: bool,
         masks: bool,
     ) -> Job:
-        return Job(self._submitted(tasks, out, exact=exact, masks=masks), positions)
+        return Job(self._submitted(tasks, out, rendering, exact=exact, masks=masks), positions)
 
     def _submitted(
         self,
         tasks: NDArray[np.void],
         out: NDArray[np.uint8] | NDArray[np.int32],
+        rendering: Rendering,
         *,
         exact: bool,
         masks: bool = False,
     ) -> _engine.Job:
         self.check_usable()
         try:
-            return _engine.Job(self._engine, tasks, out, exact, self._verify, masks)
+            return _engine.Job(self._engine, tasks, out, exact, self._verify, masks, **asdict(rendering))
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
@@ -426,17 +429,6 @@ def _close_all() -> None:
         engine = reference()
         if engine is not None:
             engine.close(_PATIENCE_S)
-
-
-def _tasks(plan: BatchPlan, rows: NDArray[np.int64] | None) -> NDArray[np.void]:
-    tasks = np.zeros(len(plan), dtype=_engine.TASK_DTYPE)
-    for name in ("shard", "offset", "size", "width", "height", "xxh3_64"):
-        tasks[name] = plan.records[name]
-    tasks["box"] = plan.crops.boxes
-    tasks["bounds"] = plan.crops.bounds
-    tasks["flip"] = plan.flips
-    tasks["out_row"] = np.arange(len(plan)) if rows is None else rows
-    return tasks
 
 
 def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:

@@ -1,21 +1,25 @@
-"""Sample numbers -> index records, whole images and masks, read and decoded on the calling thread."""
+"""Sample numbers -> index records, images and masks, whole or cropped, read and decoded on the calling thread."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, cast
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
+from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.rendering import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.remote.reader import Reader
@@ -95,12 +99,78 @@ class Pictures:
             raise index.sample_error(sample, str(problem)) from None
         return picture
 
-    def _converted(self, sample: int) -> NDArray[np.uint8]:
+    def rows(self, plan: BatchPlan, size: tuple[int, int], *, exact: bool) -> NDArray[np.uint8]:
+        """The rows of a sample, of which only what they need is decoded.
+
+        Args:
+            plan: of one sample.
+            size: (height, width) of a row.
+            exact: never decode at reduced size.
+
+        Returns:
+            (rows, height, width, 3) uint8, RGB.
+
+        Raises:
+            SampleError: it cannot be read or decoded.
+        """
+        index, sample = self._index, int(plan.samples[0])
+        out = np.empty((plan.rows_per_sample, *size, 3), dtype=np.uint8)
+        tasks = tasks_of(plan.by_row())
+        if index.convert is None or index.odd is None or not index.odd[sample]:
+            try:
+                self._fill(sample, tasks, out, exact, plan.crops.rendering)
+                return out
+            except ValueError as problem:
+                if index.convert is None or not str(problem).startswith(_engine.WRONG_JPEG):
+                    raise index.sample_error(sample, str(problem)) from None
+        jpeg = self._converted_jpeg(sample)
+        tasks["size"] = len(jpeg)
+        for _, reason in _engine.fill_rows([jpeg] * len(out), tasks, out, exact, **asdict(plan.crops.rendering)):
+            raise index.sample_error(sample, reason)
+        return out
+
+    def field_row(
+        self, plan: BatchPlan, size: tuple[int, int], record: np.void, *, exact: bool, mask: bool
+    ) -> NDArray[np.uint8] | NDArray[np.int32]:
+        """The row of a sample's mask or second picture, cropped as the picture is.
+
+        Args:
+            plan, size, exact: as of `rows`; of one row.
+            record: of FIELD_IMAGE_DTYPE; the sample has one.
+            mask: it is a mask.
+
+        Returns:
+            (height, width) of ids, as `mask`; or (height, width, 3) uint8.
+        """
+        sample = int(plan.samples[0])
+        wide = mask and record["bits"] == 16
+        out: NDArray[Any] = np.empty((1, *size) if mask else (1, *size, 3), dtype=np.int32 if wide else np.uint8)
+        try:
+            self._fill(sample, field_tasks(plan, np.array([record])), out, exact, plan.crops.rendering)
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
+        row: NDArray[np.uint8] | NDArray[np.int32] = out[0]
+        return row
+
+    def _fill(self, sample: int, tasks: NDArray[np.void], out: NDArray[Any], exact: bool, rendering: Rendering) -> None:
+        one = tasks[0]
+        place = (int(one["shard"]), int(one["offset"]), int(one["size"]), int(one["xxh3_64"]))
+        with self._found(sample, *place) as (file, offset):
+            tasks["offset"] = offset
+            file.fill_rows(tasks, out, exact, out.ndim == 3, **asdict(rendering))
+
+    def _converted_jpeg(self, sample: int) -> bytes:
         assert self._index.convert is not None
         try:
-            return _engine.decode(self._index.convert(sample), max_pixels=_MOST_PIXELS)
+            return self._index.convert(sample)
         except OSError as problem:
             raise self._index.sample_error(sample, f"the file cannot be read: {problem.strerror}") from None
+        except ValueError as problem:
+            raise self._index.sample_error(sample, str(problem)) from None
+
+    def _converted(self, sample: int) -> NDArray[np.uint8]:
+        try:
+            return _engine.decode(self._converted_jpeg(sample), max_pixels=_MOST_PIXELS)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +25,7 @@ class SlotRing:
     Fresh memory costs a page fault every 4 kB, which is why buffers are kept at all.
 
     Args:
-        shape: of each buffer, uint8.
+        shape: of an array, uint8, unless `take` is told another.
         keep: the most idle buffers to hold on to.
         allocate: makes a buffer; None: ordinary memory.
     """
@@ -36,6 +37,7 @@ class SlotRing:
         allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]] | None = None,
     ) -> None:
         self._shape = shape
+        self._largest = math.prod(shape)  # bytes of a new buffer
         self._allocate = allocate or _pageable
         self._keep = keep
         self._idle: deque[NDArray[np.uint8]] = deque()
@@ -52,18 +54,24 @@ class SlotRing:
         """Buffers that nobody has and that are kept. Any thread may ask: it changes nothing."""
         return min(self._keep, len(self._idle) + len(self._back))
 
-    def take(self) -> NDArray[np.uint8]:
-        """A buffer with no particular content.
+    def take(self, shape: tuple[int, ...] | None = None) -> NDArray[np.uint8]:
+        """An array with no particular content, of this shape. Buffers are as large as the largest one asked for: those
+        that are too small are let go.
 
         Derive from the array itself (torch.from_numpy does): numpy's own slices of it refer to the buffer beneath
         and would not keep it from being lent again.
         """
         self._collect()
+        shape = self._shape if shape is None else shape
+        size_bytes = math.prod(shape)
+        self._largest = max(self._largest, size_bytes)
         try:
             buffer = self._idle.pop()
+            while buffer.nbytes < size_bytes:
+                buffer = self._idle.pop()
         except IndexError:
-            buffer = self._allocate(self._shape)
-        lent = buffer[...]
+            buffer = self._allocate((self._largest,))
+        lent = buffer[:size_bytes].reshape(shape)
         if len(self._lent) < 2 * self._keep:  # beyond that somebody keeps batches: their memory goes when they do
             reference = weakref.ref(lent, self._back.append)  # Note [callbacks]
             self._lent[id(reference)] = reference, buffer
@@ -77,7 +85,7 @@ class SlotRing:
             except IndexError:
                 return
             _, buffer = self._lent.pop(id(reference))
-            if len(self._idle) < self._keep:
+            if len(self._idle) < self._keep and buffer.nbytes >= self._largest:
                 self._idle.append(buffer)
 
 

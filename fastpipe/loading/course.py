@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,15 +21,18 @@ class Course:
     Args:
         upcoming: makes epochs.
         batches: an epoch.
+        next_size: tells the size of the images of an epoch that begins now.
 
     Attributes:
         position: where the loader stands.
         lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
-    def __init__(self, upcoming: Upcoming, batches: int) -> None:
+    def __init__(self, upcoming: Upcoming, batches: int, next_size: Callable[[], tuple[int, int]]) -> None:
         self._upcoming = upcoming
         self._batches = batches
+        self._next_size = next_size
+        self._running_size = next_size()
         self._next = Position()  # where the next iteration begins
         self._begun = 0
         self.position = Position()
@@ -44,9 +48,19 @@ class Course:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
         return self._batches - self.position.batches
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Of the images of the epoch at hand, or of the next one if none is."""
+        return self._running_size if 0 < self.position.batches < self._batches else self._next_size()
+
+    def drop_upcoming(self) -> None:
+        """What has begun of the next epoch is begun anew."""
+        self._upcoming.drop()
+
     def begin(self) -> tuple[StagedEpoch, Position]:
         """The next iteration's epoch, and the position that it keeps up to date from now on."""
         start = self._next
+        self._running_size = self._next_size()
         epoch = self._upcoming.take(start.epoch, start.batches)
         # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
         if self._begun > 0:
@@ -78,4 +92,5 @@ class Course:
     def go_on_at(self, position: Position) -> None:
         """The next iteration begins there."""
         self._next = position
+        self._running_size = self._next_size()
         self.position = replace(position)

@@ -18,7 +18,7 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.row_jobs import RowJobs
-from fastpipe.plan.batch import BatchPlan, EpochPlan
+from fastpipe.plan.batch import BatchPlan, EpochPlan, rows_of
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
@@ -31,6 +31,7 @@ class EpochWorks:
 
     Args:
         first: the batch to begin with; those before it are neither planned nor decoded.
+        batch_rows: of a whole batch.
         fields: reads what else samples carry; None: batches are (images, labels).
     """
 
@@ -43,6 +44,7 @@ class EpochWorks:
         stats: Stats,
         *,
         first: int,
+        batch_rows: int,
         ahead: int,
         exact: bool,
         replace_bad: bool,
@@ -60,6 +62,7 @@ class EpochWorks:
         self._watchdog = watchdog
         self._fields = fields
         self._first = first
+        self._batch_rows = batch_rows
         self._submitted = self._taken = first  # up to these batches
         self._works: deque[tuple[BatchPlan, NDArray[np.uint8], dict[str, NDArray[Any]], RowJobs]] = deque()
         self._follow: Callable[[int], None] | None = None
@@ -134,8 +137,8 @@ class EpochWorks:
             self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
         elif first:
             self._engine.restart_fetching(self._plan.world_size)
-        images = self._slots.take()
-        beside = {} if self._fields is None else self._fields.slots(len(plan))
+        images = self._slots.take((self._batch_rows, *plan.crops.size, 3))
+        beside = {} if self._fields is None else self._fields.slots(len(plan), plan.crops.size)
         self._works.append((plan, images, beside, self._begin(plan, images, beside)))
         if self._engine.fetches:  # after the batch, whose own samples come first
             self._engine.fetch_ahead(self._plan.upcoming(self._submitted, first=first))
@@ -150,10 +153,11 @@ class EpochWorks:
     ) -> RowJobs:
         """The pictures of a plan, and what is cropped beside them."""
         records = {name: self._fields.stored(name, plan.samples) for name in beside} if self._fields else {}
-        jobs = [self._engine.submit(plan, images, exact=self._exact, rows=rows)]
+        places = None if rows is None else rows_of(rows, plan.rows_per_sample)
+        jobs = [self._engine.submit(plan.by_row(), images, exact=self._exact, rows=places)]
         for name, out in beside.items():
             jobs.append(self._engine.submit_field(plan, records[name], out, exact=self._exact, rows=rows))
-        return RowJobs(jobs)
+        return RowJobs(jobs, plan.rows_per_sample)
 
     def _wait(self, job: RowJobs) -> None:
         started = time.perf_counter()
@@ -178,7 +182,7 @@ class EpochWorks:
         shown = plan
         attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
         for attempt in range(attempts):
-            others = self._plan.replacements(plan.samples[rows], attempt)
+            others = self._plan.replacements(plan.samples[rows], attempt, self._taken)
             job = self._begin(others, images, beside, rows)
             self._wait(job)
             self._engine.check_usable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +17,9 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.loading.field_options import check_labelled, field_reader
+from fastpipe.loading.field_options import check_crops_alone, check_labelled, field_reader
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.loading.options import batch_sizes, checked_crop, flip_probability
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.loading.unknown import refuse
 from fastpipe.loading.unpacked import check_unpacked
@@ -40,7 +40,8 @@ def loader(
     data: str | os.PathLike[str],
     batch_size: int = 256,
     *,
-    size: int | tuple[int, int] = 224,
+    size: int | tuple[int, int] | Callable[[int], int | tuple[int, int]] = 224,
+    size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
     crop: Crop | None = None,
     hflip: bool | float | None = None,
@@ -79,11 +80,16 @@ def loader(
             of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
             ("shards/*.tar"). That is slower: docs/quickstart.md.
         batch_size: number of samples in a batch of one rank.
-        size: size of the output in pixels: a number for a square, or (height, width).
+        size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
+            number that returns one, for progressive resizing; it must give the same size for the same epoch. See also
+            `Loader.set_size`.
+        size_choices: sizes of which each batch has one, for training at several scales. The seed selects it, the same
+            on all ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
             False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
             twice, so that all ranks have the same number of rows; `Loader.valid` marks the repeated rows.
-        crop: how an image becomes a row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: `train` decides.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
+            several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
@@ -100,7 +106,7 @@ def loader(
             "bbox_xyxy", "keypoints"]), they move masks, boxes and points with the images. None: batches stay uint8.
         exact: True: always decode at full size. False: random crops of at least twice the output's size in both
             directions are decoded at 1/2, 1/4 or 1/8 of the size, which is faster and changes pixels a little.
-            CenterCrop and Resize are always exact, and so is evaluation.
+            All other crops are always exact, and so is evaluation.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
             with its own label. The seed selects the other sample, and stats() counts it. If there is not enough memory
             for a sample, the loader always raises an EngineError.
@@ -148,7 +154,7 @@ def loader(
     """
     refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
     flag("train", train)
-    height_width = output_size(size)
+    height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
     everyone = ranks_of(rank, world_size)
     ranks, sequences = _sharing(everyone, partition, canonical_nodes)
     recipe = Recipe(
@@ -161,9 +167,12 @@ def loader(
         seed=whole("seed", seed, least=0, most=2**64 - 1),
         ranks=ranks,
         sequences=sequences,
+        sizes=sizes,
     )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
+    if recipe.crop.rows > 1:
+        check_crops_alone(recipe, augmentation)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     index = open_data(
         data,

@@ -36,7 +36,7 @@ def field_reader(
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
-    from fastpipe.loading.fields import OWN, FieldReader, chosen_names
+    from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, chosen_names
 
     layout = Layout(
         choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
@@ -68,6 +68,11 @@ def field_reader(
                 "eye. Pass flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if "
                 f"there are none; or {'hflip=False' if recipe.flip > 0 else f'leave {mirroring[-1]} out'}"
             )
+    if recipe.crop.rows > 1 and (spatial := [name for name, kind in kinds.items() if kind in SPATIAL]):
+        raise ConfigError(
+            f"fields: {type(recipe.crop).__name__} has {recipe.crop.rows} crops of each image, but "
+            f"{', '.join(spatial)} can be on one only; leave them out, or pass crop=fastpipe.CenterCrop()"
+        )
     if augment is not None:
         _check_augment(augment, kinds, recipe.size)
     return FieldReader(index, recipe, names, layout, pairs or ())
@@ -80,6 +85,18 @@ def check_labelled(index: Index, augment: Augment) -> None:
         raise ConfigError(
             f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {len(index):,} samples "
             f"of {index.path} have no label; leave them out, or pack labels"
+        )
+
+
+def check_crops_alone(recipe: Recipe, augment: Augment | None) -> None:
+    """Refuses what does not go with several crops of each image."""
+    name = type(recipe.crop).__name__
+    if recipe.flip > 0:
+        raise ConfigError(f"crop: {name} is for evaluation, and mirrors by itself or not at all; pass train=False")
+    if augment is not None and augment.soft:
+        raise ConfigError(
+            f"augment: mixup, cutmix and label_smoothing make soft labels of one image each, but {name} has "
+            f"{recipe.crop.rows} crops of it; leave them out"
         )
 
 

@@ -70,9 +70,9 @@ class FieldReader:
             part(values, rows, geometry)
         return values
 
-    def slots(self, count: int) -> dict[str, NDArray[Any]]:
-        """Memory for the masks and second pictures of `count` rows, by field."""
-        return {name: each.slot(count, self._recipe.size) for name, each in self._stored.items()}
+    def slots(self, count: int, size: tuple[int, int]) -> dict[str, NDArray[Any]]:
+        """Memory for the masks and second pictures of `count` rows of a (height, width), by field."""
+        return {name: each.slot(count, size) for name, each in self._stored.items()}
 
     def stored(self, name: str, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """(n,) of FIELD_IMAGE_DTYPE: where the masks or second pictures of samples are.
@@ -84,7 +84,7 @@ class FieldReader:
 
     def _geometry(self, rows: BatchPlan) -> Geometry:
         widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
-        return geometry_of(self._recipe.crop, self._recipe.size, rows.crops, widths, heights, rows.flips)
+        return geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
 
     def _part(self, index: Index, name: str) -> _Part:
         field = index.fields[name]

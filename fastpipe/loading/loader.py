@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -23,12 +23,12 @@ from fastpipe.loading.course import Course
 from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.looking import Look
+from fastpipe.loading.options import checked_crop, output_size
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
-from fastpipe.plan.crops import RandomResizedCrop
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
@@ -84,26 +84,27 @@ class Loader:
                 'pass partition="sample"'
             )
         self._index = index
-        self._recipe = recipe
+        self._current = current = _Current(recipe)
         self._stats = stats = Stats()
         height, width = recipe.size
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        slots = SlotRing((recipe.batch_size, height, width, 3), keep, stream.slot)
+        slots = SlotRing((recipe.batch_size * recipe.crop.rows, height, width, 3), keep, stream.slot)
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
-        full_size = exact or not isinstance(recipe.crop, RandomResizedCrop)
+        full_size = exact or not recipe.crop.may_be_reduced
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
         def make(epoch: int, first: int) -> StagedEpoch:
             works = EpochWorks(
                 index,
-                EpochPlan(index, recipe, epoch),
+                EpochPlan(index, current.recipe, epoch),
                 engine,
                 slots,
                 stats,
                 first=first,
+                batch_rows=recipe.batch_size * recipe.crop.rows,
                 ahead=prefetch_factor,
                 exact=full_size,
                 replace_bad=on_error == "replace",
@@ -133,7 +134,11 @@ class Loader:
         compiled = augment is not None and augment.compiled
         settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled, index.packed, engine.fetches)
         self._watch = LoadWatch(snapshot, settings)
-        self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe))
+        self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe), lambda: current.recipe.size)
+
+    @property
+    def _recipe(self) -> Recipe:
+        return self._current.recipe
 
     @property
     def dataset(self) -> Index:
@@ -209,6 +214,28 @@ class Loader:
         """
         self._course.set_epoch(whole("epoch", epoch, least=0, most=2**63 - 1))
 
+    def set_size(self, size: int | tuple[int, int]) -> None:
+        """Sets the size of the images, in pixels, for all epochs that begin from now on: a number, or (height, width).
+
+        An epoch that is running keeps its size. A state remembers a size that was set here, for the rest of its epoch.
+
+        Raises:
+            ConfigError: the size is wrong, or the loader's sizes come from a function or from size_choices=.
+        """
+        if self._recipe.sizes is not None:
+            source = "a function, size=" if self._recipe.sizes.schedule else "size_choices="
+            raise ConfigError(
+                f"set_size({size!r}): this loader's sizes come from {source}; leave set_size out, or pass one size to "
+                "fastpipe.loader(..., size=)"
+            )
+        height_width = output_size(size)
+        checked_crop(self._recipe.crop, height_width, train=False)
+        with self._course.lock:
+            self._current.recipe = replace(self._recipe, size=height_width)
+            self._current.was_set = True
+            self.look = replace(self.look, recipe=self._recipe)
+            self._course.drop_upcoming()
+
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
 
@@ -216,7 +243,8 @@ class Loader:
         process gives the remaining batches, with any num_workers and prefetch_factor, and with any world_size if the
         global batch size stays the same.
         """
-        return state_of(self._course.position, self._index.fingerprint, self._order())
+        size = self._course.size if self._current.was_set else None
+        return state_of(self._course.position, self._index.fingerprint, self._order(), size)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -224,7 +252,10 @@ class Loader:
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        self._course.go_on_at(position_in(state, self._index.fingerprint, self._order(), len(self)))
+        position = position_in(state, self._index.fingerprint, self._order(), len(self))
+        if state.get("size") is not None:
+            self.set_size(tuple(state["size"]))
+        self._course.go_on_at(position)
 
     def _order(self) -> dict[str, Any]:
         """The options that decide which samples are in which global batch."""
@@ -275,6 +306,19 @@ class Loader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@dataclass
+class _Current:
+    """What the epochs to come are made with.
+
+    Attributes:
+        recipe: of them.
+        was_set: its size is one of `set_size`.
+    """
+
+    recipe: Recipe
+    was_set: bool = False
 
 
 def _for_ranks(recipe: Recipe) -> str:

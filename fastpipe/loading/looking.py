@@ -69,15 +69,15 @@ class Look:
             DatasetError: a field cannot be read.
         """
         plan = EpochPlan(self.index, self.recipe, epoch).of(samples)
-        images = self.stream.buffer((len(samples), *self.recipe.size, 3))
+        images = self.stream.buffer((len(samples) * plan.rows_per_sample, *plan.crops.size, 3))
         fields = None
-        jobs = [self.engine.submit(plan, images, exact=True)]
+        jobs = [self.engine.submit(plan.by_row(), images, exact=True)]
         if self.fields is not None:
             fields = self.fields.read(plan)
-            for name, out in self.fields.slots(len(samples)).items():
+            for name, out in self.fields.slots(len(samples), plan.crops.size).items():
                 jobs.append(self.engine.submit_field(plan, self.fields.stored(name, samples), out))
                 fields.arrays[name] = out
-        job = RowJobs(jobs)
+        job = RowJobs(jobs, plan.rows_per_sample)
         while not job.wait(1.0):
             self.engine.check_usable()
         for row, reason in job.errors():

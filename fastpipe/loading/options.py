@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, RandomResizedCrop, Resize
+from fastpipe.plan.crops import (
+    MAX_OUTPUT_PIXELS,
+    CenterCrop,
+    Crop,
+    FiveCrop,
+    Letterbox,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    TenCrop,
+    shorter_side,
+)
+from fastpipe.plan.sizes import Sizes
 
+_KINDS = (RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop, TenCrop)
 _OURS = {
     "random": "RandomResizedCrop",
-    "randomcrop": "RandomResizedCrop",
-    "randomresizedcrop": "RandomResizedCrop",
     "center": "CenterCrop",
-    "centercrop": "CenterCrop",
-    "resize": "Resize",
+    **{kind.__name__.lower(): kind.__name__ for kind in _KINDS},
 }
 _NOT_A_CROP = (
     ". crop= says only which part of an image becomes the row: pass mirroring as hflip=, and what comes after as "
@@ -36,22 +48,52 @@ def output_size(value: object) -> tuple[int, int]:
     )
 
 
+def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:
+    """Checks `size` and `size_choices`: the largest size that is known, and what decides where sizes change."""
+    if choices is not None:
+        if size != 224:
+            raise ConfigError(
+                f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; leave one out"
+            )
+        if not isinstance(choices, (tuple, list)) or not choices:
+            raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
+        checked = tuple(output_size(each) for each in choices)
+        for each in checked:
+            checked_crop(crop, each, train=train)
+        return max(checked, key=math.prod), Sizes(choices=checked)
+    if not callable(size):
+        return output_size(size), None
+
+    def schedule(epoch: int) -> tuple[int, int]:
+        try:
+            found = size(epoch)
+        except Exception as problem:
+            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
+        try:
+            checked_crop(crop, output_size(found), train=train)
+        except ConfigError as problem:
+            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
+        return output_size(found)
+
+    return schedule(0), Sizes(schedule=schedule)
+
+
 def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
-    """Checks `crop` against the output's (height, width) and fills in what None stands for."""
+    """Checks `crop` against the output's (height, width); None: `train` decides."""
     if crop is None:
         crop = RandomResizedCrop() if train else CenterCrop()
-    if isinstance(crop, CenterCrop):
-        resize = round(max(size) * 256 / 224) if crop.resize is None else crop.resize
+    if isinstance(crop, (CenterCrop, FiveCrop)):
+        resize = shorter_side(crop, size)
         if resize < max(size):
             raise ConfigError(
-                f"crop: CenterCrop(resize={resize}) makes the image smaller than size={size}; expected resize of at "
-                f"least {max(size)}"
+                f"crop: {type(crop).__name__}(resize={resize}) makes the image smaller than size={size}; expected "
+                f"resize of at least {max(size)}"
             )
-        return CenterCrop(resize=resize)
-    if isinstance(crop, (RandomResizedCrop, Resize)):
+    if isinstance(crop, _KINDS):
         return crop
     raise ConfigError(
-        f"crop: expected fastpipe.RandomResizedCrop(...), fastpipe.CenterCrop(...) or fastpipe.Resize(), got {crop!r}"
+        f"crop: expected fastpipe.RandomResizedCrop(...), {', '.join(kind.__name__ for kind in _KINDS[1:])}, got "
+        f"{crop!r}"
         f"{_instead(crop)}"
     )
 
@@ -70,7 +112,7 @@ def flip_probability(hflip: object, *, train: bool) -> float:
 
 def _instead(crop: object) -> str:
     """How a transform of another library, or a name, is written here."""
-    if isinstance(crop, type) and issubclass(crop, (RandomResizedCrop, CenterCrop, Resize)):
+    if isinstance(crop, type) and issubclass(crop, _KINDS):
         return f". Create an object: fastpipe.{crop.__name__}()"
     kind = crop if isinstance(crop, str) else getattr(crop, "__name__", type(crop).__name__)
     name = _OURS.get(kind.lower().replace("_", ""))
@@ -80,5 +122,17 @@ def _instead(crop: object) -> str:
     if name == "Resize" and isinstance(size, int):
         return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
     values = ((option, getattr(crop, option, None)) for option in ("scale", "ratio") if name == "RandomResizedCrop")
-    options = ", ".join(f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list)))
-    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({options})"
+    options = [f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list))]
+    if name == "RandomCrop":
+        options += [
+            f"{option}={value!r}" for option in ("padding", "padding_mode") if _set(value := getattr(crop, option, 0))
+        ]
+        options += ["pad_if_needed=True"] if getattr(crop, "pad_if_needed", False) else []
+    interpolation = str(getattr(getattr(crop, "interpolation", None), "value", "bilinear"))
+    options += [] if interpolation == "bilinear" else [f"interpolation={interpolation!r}"]
+    return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({', '.join(options)})"
+
+
+def _set(option: object) -> bool:
+    """Whether an option of torchvision's RandomCrop is not its default."""
+    return option not in (None, 0, "constant")

@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
 
 class RowJobs:
-    """Jobs of the same rows. Like a Job."""
+    """Jobs of the same samples. Like a Job.
 
-    def __init__(self, jobs: list[Job | FetchedJob]) -> None:
+    Args:
+        jobs: of the rows of a plan.
+        rows_per_sample: of the plan.
+    """
+
+    def __init__(self, jobs: list[Job | FetchedJob], rows_per_sample: int = 1) -> None:
         self._jobs = jobs
+        self._rows_per_sample = rows_per_sample
 
     def wait(self, timeout_s: float) -> bool:
         """True when every row of all is done; False after `timeout_s` seconds."""
@@ -28,9 +34,9 @@ class RowJobs:
             job.cancel()
 
     def errors(self) -> list[tuple[int, str]]:
-        """(position in the plan, reason) of each row of which something failed, in the order of the plan."""
+        """(position in the plan, reason) of each sample of which something failed, in the order of the plan."""
         found: dict[int, str] = {}
         for job in self._jobs:
             for row, reason in job.errors():
-                found.setdefault(row, reason)
+                found.setdefault(row // self._rows_per_sample, reason)
         return sorted(found.items())

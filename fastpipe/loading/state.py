@@ -29,13 +29,16 @@ class Position:
     valid: torch.Tensor | None = None
 
 
-def state_of(position: Position, fingerprint: str, order: Mapping[str, Any]) -> dict[str, Any]:
+def state_of(
+    position: Position, fingerprint: str, order: Mapping[str, Any], size: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """What a checkpoint needs of a loader.
 
     Args:
         position: where it stands.
         fingerprint: of the dataset.
         order: the options that decide which samples are in which batch.
+        size: (height, width) of its images, if it was set while training ran.
     """
     return {
         "version": STATE_VERSION,
@@ -43,6 +46,7 @@ def state_of(position: Position, fingerprint: str, order: Mapping[str, Any]) -> 
         "order": dict(order),
         "epoch": position.epoch,
         "batches": position.batches,
+        **({} if size is None else {"size": list(size)}),
     }
 
 

@@ -48,6 +48,10 @@ class Upcoming:
         if not begun[1].failed:
             self._begun = begun
 
+    def drop(self) -> None:
+        """Lets go of what has begun."""
+        self._begun = None
+
     def take(self, epoch: int, first: int) -> StagedEpoch:
         """The epoch from batch `first` on, begun or not."""
         begun, self._begun = self._begun, None

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.crops import Crop, Crops, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.readahead import joined, members, run_ranges, sample_ranges
+from fastpipe.plan.sizes import Sizes
 
 _NO_RUNS = np.empty((0, 2), dtype=np.int64)
 
@@ -35,6 +37,7 @@ class Recipe:
         seed: in [0, 2**64).
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
+        sizes: where they change, instead of `size`, which is the largest that is known.
     """
 
     batch_size: int
@@ -46,18 +49,19 @@ class Recipe:
     seed: int
     ranks: Ranks = ALONE
     sequences: int = 1
+    sizes: Sizes | None = None
 
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What the engine has to do for n rows.
+    """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives.
 
     Attributes:
         samples: (n,) int64 sample numbers.
         records: (n,) their index records.
-        crops: their crops.
-        flips: (n,) bool: mirror left and right.
-        valid: (n,) bool: rows that count; the others repeat samples, so that all ranks' batches are of one size.
+        crops: the n * k rows', those of a sample one after the other.
+        flips: (n * k,) bool: mirror left and right.
+        valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
     """
 
     samples: NDArray[np.int64]
@@ -70,19 +74,38 @@ class BatchPlan:
         return len(self.samples)
 
     @property
+    def rows_per_sample(self) -> int:
+        """k."""
+        return len(self.flips) // max(len(self.samples), 1)
+
+    def by_row(self) -> BatchPlan:
+        """The plan of the n * k rows as if each were that of a sample."""
+        k = self.rows_per_sample
+        if k == 1:
+            return self
+        rows = np.repeat(np.arange(len(self)), k)
+        return BatchPlan(self.samples[rows], self.records[rows], self.crops, self.flips, self.valid[rows])
+
+    @property
     def labels(self) -> NDArray[np.int64]:
         """(n,) int64, a copy."""
         return self.records["label"].astype(np.int64)
 
     def replaced(self, rows: NDArray[np.int64], others: BatchPlan) -> BatchPlan:
-        """The same plan with other samples in some rows, (m,), which `others` plans."""
+        """The same plan with other samples in some places, (m,), which `others` plans."""
         plan = deepcopy(self)
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
-        plan.crops.boxes[rows] = others.crops.boxes
-        plan.crops.bounds[rows] = others.crops.bounds
-        plan.flips[rows] = others.flips
+        made = rows_of(rows, self.rows_per_sample)
+        plan.crops.boxes[made] = others.crops.boxes
+        plan.crops.bounds[made] = others.crops.bounds
+        plan.flips[made] = others.flips
         return plan
+
+
+def rows_of(samples: NDArray[np.int64], rows_per_sample: int) -> NDArray[np.int64]:
+    """The rows of samples at these places of a batch."""
+    return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()
 
 
 def partition_of(samples: int, recipe: Recipe) -> Partition:
@@ -110,6 +133,7 @@ class EpochPlan:
         self._index = index
         self._recipe = recipe
         self.epoch = epoch
+        self._sizes = None if recipe.sizes is None else recipe.sizes.in_epoch(epoch, recipe.seed)
         self._partition = partition_of(len(index), recipe)
         chunk = 1 if index.scattered else samples_per_chunk(len(index), index.jpeg_bytes)
         self.orders: dict[int, tuple[int, EpochOrder]] = {}
@@ -132,7 +156,7 @@ class EpochPlan:
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
             taken.append(order.take(start, stop) + first)
-        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid)
+        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid, number)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -182,23 +206,25 @@ class EpochPlan:
                 found.append(samples[slice(*np.searchsorted(samples, run))] + base)
         return np.concatenate(found)
 
-    def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
-        """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
+    def replacements(self, samples: NDArray[np.int64], attempt: int, number: int = 0) -> BatchPlan:
+        """Other samples for those of batch `number` that cannot be decoded: a draw by sample and attempt, never the
+        sample itself.
+        """
         count = len(self._index)
         draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
         distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self.of((samples + distance) % count)
+        return self.of((samples + distance) % count, number)
 
-    def of(self, samples: NDArray[np.int64]) -> BatchPlan:
-        """The plan of some samples, as this epoch has them in whatever batch."""
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_))
+    def of(self, samples: NDArray[np.int64], number: int = 0) -> BatchPlan:
+        """The plan of some samples, as this epoch has them in whatever batch that has the size of batch `number`."""
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), number)
 
-    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_]) -> BatchPlan:
+    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_], number: int) -> BatchPlan:
         recipe = self._recipe
         records = self._index.read(samples)
         crops = plan_crops(
             recipe.crop,
-            recipe.size,
+            recipe.size if self._sizes is None else self._sizes.of(number),
             records["width"].astype(np.int64),
             records["height"].astype(np.int64),
             seed=recipe.seed,
@@ -206,4 +232,8 @@ class EpochPlan:
             samples=samples,
         )
         flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
+        if crops.mirrored is not None:
+            flips = crops.mirrored
+        elif recipe.crop.rows > 1:
+            flips = np.repeat(flips, recipe.crop.rows)
         return BatchPlan(samples, records, crops, flips, valid)

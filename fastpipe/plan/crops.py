@@ -1,30 +1,35 @@
-"""Kinds of crops, image sizes and draws -> the part of each image that becomes its row of the batch."""
+"""The kinds of crops: how an image becomes its row of the batch, or its rows."""
 
 from __future__ import annotations
 
 import inspect
-import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastpipe.checks import pair, whole
+from fastpipe.checks import choice, flag, pair, whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.rendering import INTERPOLATIONS, PADDING_MODES, Rendering
 
 MAX_OUTPUT_PIXELS = 16384  # a side of the output
 
-TRIES = 10
 
-
+@dataclass(frozen=True, kw_only=True)
 class _Crop:
     """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
 
+    interpolation: str = "bilinear"
+    antialias: bool = True
+
+    def __post_init__(self) -> None:
+        name = self.interpolation.name.lower() if isinstance(self.interpolation, Enum) else self.interpolation
+        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
+        if not flag("antialias", self.antialias) and name == "nearest":
+            raise ConfigError("antialias: nearest takes single pixels in any case; leave antialias out")
+
     def __new__(cls, *size: object, **options: object) -> Self:
-        known = list(inspect.get_annotations(cls))
-        expected = " and ".join(f"{name}=" for name in known) + " by name" if known else "no arguments"
+        known = [f"{name}=" for kind in cls.__mro__[:-1] for name in inspect.get_annotations(kind)]  # its own first
+        expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
         if not size and "size" in options:
             size = (options["size"],)
         if size:
@@ -33,13 +38,30 @@ class _Crop:
                 f"belongs to the loader: fastpipe.loader(..., size={size[0]!r}, crop=fastpipe.{cls.__name__}())"
                 f"{cls._hint(size[0])}"
             )
-        unknown = [name for name in options if name not in known]
+        unknown = [name for name in options if f"{name}=" not in known]
         if unknown:
-            raise ConfigError(
-                f"{cls.__name__}: expected {expected}, got {'=, '.join(unknown)}=. Every resize is bilinear and "
-                "antialiased, as Pillow does it"
-            )
+            raise ConfigError(f"{cls.__name__}: expected {expected}, got {'=, '.join(unknown)}=")
         return super().__new__(cls)
+
+    @property
+    def rendering(self) -> Rendering:
+        """How pixels are made."""
+        return Rendering(self.interpolation, self.antialias)
+
+    @property
+    def may_be_reduced(self) -> bool:
+        """Whether the picture may be decoded at a fraction of its size, where it is not to be exact."""
+        return False
+
+    @property
+    def is_random(self) -> bool:
+        """Whether each epoch has other crops."""
+        return False
+
+    @property
+    def rows(self) -> int:
+        """How many rows a picture becomes."""
+        return 1
 
     @classmethod
     def _hint(cls, size: object) -> str:
@@ -54,14 +76,27 @@ class RandomResizedCrop(_Crop):
     Args:
         scale: minimum and maximum share of the image's area, in (0, 1].
         ratio: minimum and maximum of width divided by height.
+        interpolation: "bilinear", "bicubic" or "nearest", as Pillow computes them; also as torchvision's
+            InterpolationMode or Pillow's Resampling.
+        antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel of the output, as
+            in torch's interpolate.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "scale", pair("scale", self.scale, most=1.0))
         object.__setattr__(self, "ratio", pair("ratio", self.ratio))
+
+    @property
+    def may_be_reduced(self) -> bool:
+        return True
+
+    @property
+    def is_random(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +105,23 @@ class CenterCrop(_Crop):
 
     Args:
         resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
+        interpolation, antialias: see RandomResizedCrop.
     """
 
     resize: int | None = None
 
     def __post_init__(self) -> None:
-        if self.resize is not None:
-            whole("resize", self.resize, least=1, most=MAX_OUTPUT_PIXELS)
+        super().__post_init__()
+        _check_resize(self.resize)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resize(_Crop):
-    """The whole image, resized to the output's size; this can change its aspect ratio."""
+    """The whole image, resized to the output's size; this can change its aspect ratio.
+
+    Args:
+        interpolation, antialias: see RandomResizedCrop.
+    """
 
     @classmethod
     def _hint(cls, size: object) -> str:
@@ -93,117 +133,176 @@ class Resize(_Crop):
         )
 
 
-Crop = RandomResizedCrop | CenterCrop | Resize
+@dataclass(frozen=True, kw_only=True)
+class _Padded(_Crop):
+    """A crop that may reach beyond its image."""
+
+    fill: int | tuple[int, int, int] = 0
+    padding_mode: str = "constant"
+    mask_fill: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "fill", _colour(self.fill))
+        choice("padding_mode", self.padding_mode, PADDING_MODES)
+        whole("mask_fill", self.mask_fill, least=0, most=255)
+        for name, value in (("fill", self.fill), ("mask_fill", self.mask_fill)):
+            if self.padding_mode != "constant" and value not in (0, (0, 0, 0)):
+                raise ConfigError(f"{name}: padding_mode={self.padding_mode!r} repeats pixels; leave {name} out")
+
+    @property
+    def pads(self) -> bool:
+        """Whether it ever reaches beyond."""
+        return True
+
+    @property
+    def rendering(self) -> Rendering:
+        if not self.pads:
+            return super().rendering
+        return Rendering(self.interpolation, self.antialias, self.padding_mode, _colour(self.fill), self.mask_fill)
 
 
-@dataclass(frozen=True)
-class Crops:
-    """The crops of n pictures, in pixels of each picture.
+@dataclass(frozen=True, kw_only=True)
+class RandomCrop(_Padded):
+    """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also after its Resize.
 
-    Attributes:
-        boxes: (n, 4) float64: x, y, width, height of what becomes the row.
-        bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
-            picture is cropped and then resized, the picture where it is resized and then cropped.
-    """
-
-    boxes: NDArray[np.float64]
-    bounds: NDArray[np.int32]
-
-
-def plan_crops(
-    crop: Crop,
-    size: tuple[int, int],
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    *,
-    seed: int,
-    epoch: int,
-    samples: NDArray[np.int64],
-) -> Crops:
-    """Plans one crop a picture.
+    An image that is smaller than the output, after resizing and padding, is a ConfigError without `pad_if_needed`.
 
     Args:
-        crop: a checked crop; CenterCrop's resize is filled in.
-        size: (height, width) of the output in pixels.
-        widths, heights: (n,) of the pictures in pixels, at least 1.
-        seed, epoch, samples: name the draws; samples is (n,).
+        resize: length of the shorter side in pixels before padding and crop; None: the image as it is.
+        padding: pixels around the (resized) image: a number, (left and right, top and bottom), or (left, top, right,
+            bottom).
+        pad_if_needed: where the image is smaller than the output, adds the difference at both sides, as torchvision.
+        fill: of padding_mode="constant": a number, or (red, green, blue), 0 to 255.
+        padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge once) or "symmetric"
+            (mirrored, the edge twice).
+        mask_fill: the id that "constant" puts in masks.
+        interpolation, antialias: of the resize; see RandomResizedCrop.
     """
-    if isinstance(crop, RandomResizedCrop):
-        boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
-        return Crops(boxes.astype(np.float64), boxes.astype(np.int32))
-    zeros = np.zeros_like(widths)
-    bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
-    if isinstance(crop, CenterCrop):
-        assert crop.resize is not None
-        return Crops(_centered(crop.resize, size, widths, heights), bounds)
-    return Crops(bounds.astype(np.float64), bounds)
+
+    resize: int | None = None
+    padding: int | tuple[int, ...] = 0
+    pad_if_needed: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_resize(self.resize)
+        object.__setattr__(self, "padding", _sides(self.padding))
+        flag("pad_if_needed", self.pad_if_needed)
+        if not self.pads and self.rendering_given:
+            raise ConfigError(
+                "RandomCrop: fill, mask_fill and padding_mode work only with padding= or pad_if_needed=True; pass one "
+                "of these, or leave them out"
+            )
+        if self.resize is None and (self.interpolation, self.antialias) != ("bilinear", True):
+            raise ConfigError(
+                "RandomCrop: interpolation and antialias work only with resize=; pass it, or leave them out"
+            )
+
+    @property
+    def rendering_given(self) -> bool:
+        """Whether an option of padding is not the default."""
+        return (self.fill, self.padding_mode, self.mask_fill) != ((0, 0, 0), "constant", 0)
+
+    @property
+    def sides(self) -> tuple[int, int, int, int]:
+        """Left, top, right, bottom."""
+        return _sides(self.padding)
+
+    @property
+    def pads(self) -> bool:
+        return self.pad_if_needed or any(self.sides)
+
+    @property
+    def is_random(self) -> bool:
+        return True
 
 
-def _random_resized(
-    crop: RandomResizedCrop,
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    *,
-    seed: int,
-    epoch: int,
-    samples: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle."""
+@dataclass(frozen=True, kw_only=True)
+class Letterbox(_Padded):
+    """The whole image in its own aspect ratio: resized so that it just fits into the output, and padded.
 
-    def draw(stream: int, which: NDArray[np.int64]) -> NDArray[np.float64]:
-        return uniform(key(seed, epoch, stream), which)
+    With a square output this is the padding to a square of detection models. Sizes are rounded down, as in
+    torchvision's Resize(size=None, max_size=).
 
-    log_ratio = math.log(crop.ratio[0]), math.log(crop.ratio[1])
-    out = middle(crop.ratio, widths, heights)
-    todo = np.arange(len(samples))
-    for attempt in range(TRIES):
-        if not len(todo):
-            break
-        which, width, height = samples[todo], widths[todo], heights[todo]
-        share = crop.scale[0] + (crop.scale[1] - crop.scale[0]) * draw(Stream.CROP_AREA + attempt, which)
-        area = (width * height) * share
-        ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draw(Stream.CROP_RATIO + attempt, which))
-        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
-        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
-        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-        x = (draw(Stream.CROP_X, which) * (width - w + 1)).astype(np.int64)
-        y = (draw(Stream.CROP_Y, which) * (height - h + 1)).astype(np.int64)
-        out[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
-        todo = todo[~fits]
-    return out
-
-
-def middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """As much of the middle as the nearest allowed ratio leaves."""
-    too_tall = widths / heights < ratio[0]
-    too_wide = widths / heights > ratio[1]
-    w = np.where(too_wide, np.rint(heights * ratio[1]).astype(np.int64), widths)
-    h = np.where(too_tall, np.rint(widths / ratio[0]).astype(np.int64), heights)
-    w, h = np.clip(w, 1, widths), np.clip(h, 1, heights)
-    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)
-
-
-def centered(
-    resize: int, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """torchvision's Resize(resize) and CenterCrop(size), in whole pixels.
-
-    The longer side is cut to a whole pixel (int), the cut's edge rounded half to even (Python's round), as there.
-
-    Returns:
-        (n, 2): width and height of each resized picture; (n, 2): left and top of the cut in it.
+    Args:
+        centered: True: the image is in the middle of the output. False: at its top left.
+        fill, padding_mode, mask_fill: see RandomCrop.
+        interpolation, antialias: see RandomResizedCrop.
     """
-    shorter = np.minimum(widths, heights)
-    resized_w = np.where(widths <= heights, resize, resize * widths // shorter)
-    resized_h = np.where(widths <= heights, resize * heights // shorter, resize)
-    resized = np.stack([resized_w, resized_h], axis=1)
-    return resized, np.rint((resized - size[::-1]) / 2.0).astype(np.int64)
+
+    centered: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag("centered", self.centered)
 
 
-def _centered(
-    resize: int, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """`centered`, as the box of the picture that the cut shows."""
-    resized, left_top = centered(resize, size, widths, heights)
-    scale = np.stack([widths, heights], axis=1) / resized
-    return np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
+@dataclass(frozen=True, kw_only=True)
+class FiveCrop(_Crop):
+    """For evaluation: the four corners and the centre of the image, as torchvision's Resize and FiveCrop give them.
+
+    A batch has images of shape (N, 5, 3, height, width): top left, top right, bottom left, bottom right, centre.
+
+    Args:
+        resize: length of the shorter side in pixels before the crops; None: size * 256 / 224, rounded.
+        interpolation, antialias: see RandomResizedCrop.
+    """
+
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_resize(self.resize)
+
+    @property
+    def rows(self) -> int:
+        return 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenCrop(FiveCrop):
+    """For evaluation: the crops of FiveCrop, and those of the mirrored image, as torchvision's Resize and TenCrop.
+
+    A batch has images of shape (N, 10, 3, height, width).
+
+    Args:
+        resize, interpolation, antialias: see FiveCrop.
+    """
+
+    @property
+    def rows(self) -> int:
+        return 10
+
+
+Crop = RandomResizedCrop | CenterCrop | Resize | RandomCrop | Letterbox | FiveCrop | TenCrop
+
+
+def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
+    """What an image's shorter side is resized to before crops of a (height, width) are cut out."""
+    return round(max(size) * 256 / 224) if crop.resize is None else crop.resize
+
+
+def _check_resize(value: object) -> None:
+    if value is not None:
+        whole("resize", value, least=1, most=MAX_OUTPUT_PIXELS)
+
+
+def _colour(value: object) -> tuple[int, int, int]:
+    parts = value if isinstance(value, (tuple, list)) else (value,) * 3
+    if len(parts) != 3:
+        raise ConfigError(f"fill: expected a number or (red, green, blue), got {value!r}")
+    red, green, blue = (whole("fill", part, least=0, most=255) for part in parts)
+    return red, green, blue
+
+
+def _sides(value: object) -> tuple[int, int, int, int]:
+    parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(parts) not in (1, 2, 4):
+        raise ConfigError(
+            f"padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), got {value!r}"
+        )
+    left, top, right, bottom = (
+        whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts * (4 // len(parts))
+    )
+    return left, top, right, bottom

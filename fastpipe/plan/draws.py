@@ -22,6 +22,7 @@ class Stream(IntEnum):
     CROP_Y = 6
     REPLACE = 7
     SEQUENCE = 8
+    SIZE = 24  # by batch
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64

@@ -2,9 +2,10 @@
 
 Note [torchvision's order]
 Results equal those of torchvision.transforms.v2 on tv_tensors to the last bit of float32, because each operation is
-done in the same order and rounded at the same places: a resize multiplies by a ratio that is rounded to float32, a crop
-subtracts and cuts boxes off at the canvas, and mirroring comes last, in the output. Boxes are cut off at the output
-once more, as v2.ClampBoundingBoxes does: a ratio that was rounded up moves an edge beyond the border by a bit.
+done in the same order and rounded at the same places: a resize multiplies by a ratio that is rounded to float32,
+padding adds, a crop subtracts and cuts boxes off at the canvas, and mirroring comes last, in the output. Boxes are cut
+off at the output once more, as v2.ClampBoundingBoxes does: a ratio that was rounded up moves an edge beyond the border
+by a bit.
 Source: torchvision/transforms/v2/functional/_geometry.py.
 """
 
@@ -17,17 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.plan.crops import CenterCrop, Crop, Crops, RandomResizedCrop, centered
+from fastpipe.plan.crop_boxes import Crops, canvas_of
+from fastpipe.plan.crops import Crop, RandomResizedCrop, Resize
 
 Float32s = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """How n pictures become rows: resized, cropped, resized, mirrored. A resize by 1 is none.
+    """How n pictures become rows: resized, padded, cropped, resized, mirrored. A resize by 1 is none.
 
     Attributes:
         before: (n, 2) float32: the ratios x, y of the resize before the crop.
+        padded: (n, 2) float32: pixels left and above that are added then.
         left_top: (n, 2) float32: of the crop, in pixels of what it is cut from.
         cut: (n, 2) float32: its width and height.
         after: (n, 2) float32: the ratios of the resize after it.
@@ -36,6 +39,7 @@ class Geometry:
     """
 
     before: Float32s
+    padded: Float32s
     left_top: Float32s
     cut: Float32s
     after: Float32s
@@ -45,7 +49,6 @@ class Geometry:
 
 def geometry_of(
     crop: Crop,
-    size: tuple[int, int],
     crops: Crops,
     widths: NDArray[np.int64],
     heights: NDArray[np.int64],
@@ -54,26 +57,27 @@ def geometry_of(
     """What a plan does to n pictures.
 
     Args:
-        crop: the kind that `crops` were planned with; CenterCrop's resize is filled in.
-        size: (height, width) of the output in pixels.
+        crop: the kind that `crops` were planned with, of one row a picture.
         crops: of the pictures.
         widths, heights: (n,) of the pictures in pixels.
         flips: (n,) which are mirrored.
     """
+    size = crops.size
     output = np.array(size[::-1])
     pictures = np.stack([widths, heights], axis=1)
     before: NDArray[Any] = np.ones((len(flips), 2))
+    padded: NDArray[Any] = np.zeros((len(flips), 2))
     left_top: NDArray[Any] = np.zeros((len(flips), 2))
     cut: NDArray[Any] = pictures
-    if isinstance(crop, CenterCrop):
-        assert crop.resize is not None
-        resized, left_top = centered(crop.resize, size, widths, heights)
-        before, cut = resized / pictures, np.broadcast_to(output, pictures.shape)
-    elif isinstance(crop, RandomResizedCrop):
+    if isinstance(crop, RandomResizedCrop):
         left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers
+    elif not isinstance(crop, Resize):
+        canvas = canvas_of(crop, size, widths, heights)
+        before, padded, cut = canvas.resized / pictures, canvas.before, np.broadcast_to(output, pictures.shape)
+        left_top = np.rint(crops.boxes[:, :2] * before) + padded
     after = output / cut
-    first, corner, extent, last = (each.astype(np.float32) for each in (before, left_top, cut, after))
-    return Geometry(first, corner, extent, last, flips, (size[1], size[0]))
+    first, added, corner, extent, last = (each.astype(np.float32) for each in (before, padded, left_top, cut, after))
+    return Geometry(first, added, corner, extent, last, flips, (size[1], size[0]))
 
 
 def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> Float32s:
@@ -133,6 +137,7 @@ def swap_pairs(points: Float32s, mirrored: NDArray[np.bool_], flip_pairs: Sequen
 def _resized_and_cut(points: Float32s, rows: NDArray[np.int64], geometry: Geometry, *, clamp: bool) -> Float32s:
     """(M, K, 2) points x, y, all but mirrored. See Note [torchvision's order]."""
     moved: Float32s = points * geometry.before[rows, None]
+    moved += geometry.padded[rows, None]
     moved -= geometry.left_top[rows, None]
     if clamp:
         np.clip(moved, 0, geometry.cut[rows, None], out=moved)

@@ -7,7 +7,8 @@ import math
 
 import numpy as np
 
-from fastpipe.plan.crops import TRIES, Crop, Crops, RandomResizedCrop, middle, plan_crops
+from fastpipe.plan.crop_boxes import TRIES, Crops, middle, plan_crops
+from fastpipe.plan.crops import Crop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, uniform_one
 
 _key = functools.lru_cache(maxsize=1024)(key)
@@ -19,15 +20,18 @@ def plan_one_crop(
     """As `plan_crops` for one picture.
 
     Args:
-        crop: a checked crop; CenterCrop's resize is filled in.
+        crop: a checked crop.
         size: (height, width) of the output in pixels.
         width, height: of the picture in pixels, at least 1.
         seed, epoch, sample: name the draws.
     """
-    if not isinstance(crop, RandomResizedCrop):
+    if not crop.is_random:
         return _without_draws(crop, size, width, height)
+    if not isinstance(crop, RandomResizedCrop):
+        sides, numbers = np.array([[width], [height]], dtype=np.int64), np.array([sample])
+        return plan_crops(crop, size, sides[0], sides[1], seed=seed, epoch=epoch, samples=numbers)
     box = np.array([_random_resized(crop, width, height, seed, epoch, sample)], dtype=np.int32)
-    return Crops(box.astype(np.float64), box)
+    return Crops(box.astype(np.float64), box, size, crop.rendering)
 
 
 def is_mirrored(flip: float, *, seed: int, epoch: int, sample: int) -> bool:

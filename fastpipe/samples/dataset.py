@@ -24,16 +24,22 @@ from fastpipe.samples.transform import applier, as_tensor, sample_applier
 from fastpipe.samples.worker import keep_to_one_thread
 from fastpipe.scan.opening import open_data
 
-if TYPE_CHECKING:  # most programs load no fields
+if TYPE_CHECKING:  # most programs load whole images without fields
+    from fastpipe.plan.batch import BatchPlan
+    from fastpipe.plan.crops import Crop
+    from fastpipe.samples.cropping import Cropping
     from fastpipe.samples.fields import FieldValues
 
 
 class Dataset(torch.utils.data.Dataset[Any]):
     """Samples of a dataset by number, in shard order; a map-style dataset like torchvision's ImageFolder.
 
-    `dataset[n]` is (image, label): the whole image, decoded on the calling thread, and its label, an int. Without a
+    `dataset[n]` is (image, label): the image, decoded on the calling thread, and its label, an int. Without a
     transform the image is a uint8 tensor of shape (3, height, width), RGB, 0 to 255, in its own memory, with the
     strides of torch.channels_last: resizing is fastest with them, and `image.permute(1, 2, 0).numpy()` copies nothing.
+
+    With `crop`, the image is one crop of it, (3, *size), or several, (K, 3, *size). Only what it needs is decoded,
+    as fastpipe.loader does it: for samplers of your own this takes a fraction of the time of a whole image.
 
     With `fields`, `dataset[n]` is a dict of these. Where torchvision is installed, the image, boxes and points in it
     are tv_tensors, so that the transforms of torchvision.transforms.v2 move them together.
@@ -51,7 +57,15 @@ class Dataset(torch.utils.data.Dataset[Any]):
             keyword-only parameter `image`, it is called as transform(image=array), with (height, width, 3) uint8, and
             the dataset takes "image" from the returned dict. If that is an array of shape (height, width, 3), it
             becomes a tensor of shape (3, height, width), also without ToTensorV2. It may change its input. With
-            `fields` it is called as transform(sample), with the dict.
+            `fields` it is called as transform(sample), with the dict. Of several crops, without `fields`, it is called
+            with each.
+        crop: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop or TenCrop; None: whole
+            images. Boxes, points, masks and second images are cropped with the image. Until `set_epoch`, torch's
+            generator decides on random crops, as it does for torchvision's transforms.
+        size: size of the crops in pixels: a number for a square, or (height, width); None: 224.
+        hflip: mirror crops left to right: True (half of them), False, or a probability.
+        seed: seed of crops and mirroring after `set_epoch`.
+        exact: True: always decode at full size. See fastpipe.loader.
         fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields; see
             fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K).
             Without "image" nothing is decoded. None: a sample is (image, label).
@@ -70,6 +84,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
         data: str | os.PathLike[str],
         transform: object = None,
         *,
+        crop: Crop | None = None,
+        size: int | tuple[int, int] | None = None,
+        hflip: bool | float = False,
+        seed: int = 0,
+        exact: bool = False,
         fields: Sequence[str] | None = None,
         max_pixels: int = MAX_PIXELS,
         cache_dir: str | os.PathLike[str] | None = None,
@@ -94,7 +113,21 @@ class Dataset(torch.utils.data.Dataset[Any]):
             from fastpipe.loading.fields import chosen_names
 
             names = chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
-        self._begin(path, index.fingerprint, transform, names, max_pixels, index)
+        cropping = None
+        if crop is not None:
+            from fastpipe.samples.cropping import Cropping
+
+            cropping = Cropping(crop, 224 if size is None else size, hflip=hflip, seed=seed, exact=exact)
+            if names is not None:
+                from fastpipe.samples.fields import check_croppable
+
+                check_croppable(index, names, cropping)
+        elif (size, hflip, seed, exact) != (None, False, 0, False):
+            raise ConfigError(
+                "size, hflip, seed and exact work only with crop=; pass crop=fastpipe.RandomResizedCrop() or another, "
+                "or leave them out"
+            )
+        self._begin(path, index.fingerprint, transform, names, max_pixels, index, cropping)
 
     def _begin(
         self,
@@ -104,12 +137,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
         fields: tuple[str, ...] | None,
         max_pixels: int,
         index: Index | None,
+        cropping: Cropping | None,
     ) -> None:
         self._path = path
         self._max_pixels = max_pixels
         self._fingerprint = fingerprint
         self._transform = transform
         self._fields = fields
+        self._cropping = cropping
         self._apply: Callable[[Any], Any] = applier(transform) if fields is None else sample_applier(transform)
         self._index = index
         self._opened_files: tuple[int, Pictures, FieldValues | None] | None = None  # with the process that opened them
@@ -165,21 +200,52 @@ class Dataset(torch.utils.data.Dataset[Any]):
         with pictures.fetched(numbers):
             if fields is not None:
                 return self._with_fields(pictures, fields, numbers, records)
+            if self._cropping is not None:
+                return [
+                    (self._applied_to_rows(self._rows(pictures, plan), int(plan.samples[0])), int(plan.labels[0]))
+                    for plan in self._cropping.plans(numbers, records)
+                ]
             return [
                 (self._applied(pictures.decode(sample, record), sample), label)
                 for sample, record, label in zip(numbers.tolist(), records, records["label"].tolist(), strict=True)
             ]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes crops and mirroring a function of (seed, epoch, sample): those of fastpipe.loader with the same seed
+        and options. Call it before each epoch, in the process that iterates over the DataLoader, or not at all. Workers
+        see it, also persistent ones.
+
+        Raises:
+            ConfigError: the dataset has no crop.
+        """
+        if self._cropping is None:
+            raise ConfigError("set_epoch: this dataset gives whole images; pass crop= for random crops by epoch")
+        self._cropping.set_epoch(epoch)
 
     def _with_fields(
         self, pictures: Pictures, fields: FieldValues, numbers: NDArray[np.int64], records: NDArray[np.void]
     ) -> list[Any]:
         from fastpipe.samples.fields import as_image
 
-        def image_of(row: int) -> torch.Tensor:
-            return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
+        plans = None if self._cropping is None else list(self._cropping.plans(numbers, records))
 
-        samples = fields.of(numbers, records, image_of)
+        def image_of(row: int) -> torch.Tensor:
+            if plans is None:
+                return as_image(as_tensor(pictures.decode(int(numbers[row]), records[row])))
+            rows = torch.from_numpy(self._rows(pictures, plans[row])).permute(0, 3, 1, 2)
+            return as_image(rows[0] if len(rows) == 1 else rows)
+
+        samples = fields.of(numbers, records, image_of, plans)
         return [self._applied(sample, number) for number, sample in zip(numbers.tolist(), samples, strict=True)]
+
+    def _rows(self, pictures: Pictures, plan: BatchPlan) -> NDArray[np.uint8]:
+        assert self._cropping is not None
+        return pictures.rows(plan, self._cropping.size, exact=self._cropping.exact)
+
+    def _applied_to_rows(self, rows: NDArray[np.uint8], sample: int) -> Any:
+        if len(rows) == 1:
+            return self._applied(rows[0], sample)
+        return torch.stack([torch.as_tensor(self._applied(row, sample)) for row in rows])
 
     def _applied(self, value: Any, sample: int) -> Any:
         try:
@@ -231,7 +297,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
             if self._fields is not None:
                 from fastpipe.samples.fields import FieldValues
 
-                fields = FieldValues(index, self._fields, pictures)
+                fields = FieldValues(index, self._fields, pictures, self._cropping)
             self._opened_files = process, pictures, fields
         return self._opened_files[1:]
 
@@ -243,13 +309,23 @@ class Dataset(torch.utils.data.Dataset[Any]):
             "fields": self._fields,
             "max_pixels": self._max_pixels,
             **({} if self._remote is None else {"remote": self._remote}),
+            **({} if self._cropping is None else {"cropping": self._cropping}),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._remote = state.get("remote")
         place = place_of(state["path"])
         path = place if isinstance(place, Url) else Path(state["path"])
-        self._begin(path, state["fingerprint"], state["transform"], state["fields"], state["max_pixels"], None)
+        self._begin(
+            path,
+            state["fingerprint"],
+            state["transform"],
+            state["fields"],
+            state["max_pixels"],
+            None,
+            state.get("cropping"),
+        )
 
     def __repr__(self) -> str:
-        return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}): {len(self)} samples"
+        crop = "" if self._cropping is None else f", {self._cropping!r}"
+        return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}{crop}): {len(self)} samples"

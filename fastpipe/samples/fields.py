@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import Pictures
+from fastpipe.errors import ConfigError
 from fastpipe.format.columns import Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import NO_IMAGE, Field
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
-from fastpipe.loading.fields import OWN, multi_hot
+from fastpipe.loading.fields import OWN, SPATIAL, multi_hot
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.geometry import large_enough, move_boxes, move_points
+
+if TYPE_CHECKING:
+    from fastpipe.samples.cropping import Cropping
 
 Values = dict[str, Any]
-# (samples, records) -> for each sample, what goes into its dict.
-_Reader = Callable[[NDArray[np.int64], NDArray[np.void]], Iterator[Values]]
+_LEAST_BOX = 1.0  # pixels of a side in a crop, as fastpipe.loader's min_box_size
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some samples, whole or cropped.
+
+    Attributes:
+        samples: (n,) their numbers.
+        records: (n,) their index records.
+        plans: of their rows; None: they are whole.
+    """
+
+    samples: NDArray[np.int64]
+    records: NDArray[np.void]
+    plans: list[BatchPlan] | None
+
+
+# For each sample, what goes into its dict.
+_Reader = Callable[[_Rows], Iterator[Values]]
 
 
 class FieldValues:
@@ -29,18 +54,26 @@ class FieldValues:
         index: of the dataset.
         names: the keys of a sample, checked, in order.
         pictures: reads masks and second pictures.
+        cropping: of the pictures; None: none.
 
     Raises:
         DatasetError: a field's files are missing or damaged.
     """
 
-    def __init__(self, index: Index, names: tuple[str, ...], pictures: Pictures) -> None:
+    def __init__(
+        self, index: Index, names: tuple[str, ...], pictures: Pictures, cropping: Cropping | None = None
+    ) -> None:
         self._readers = [
-            self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures) for name in names
+            self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures, cropping)
+            for name in names
         ]
 
     def of(
-        self, samples: NDArray[np.int64], records: NDArray[np.void], image_of: Callable[[int], Any]
+        self,
+        samples: NDArray[np.int64],
+        records: NDArray[np.void],
+        image_of: Callable[[int], Any],
+        plans: list[BatchPlan] | None = None,
     ) -> Iterator[Values]:
         """The dict of each sample.
 
@@ -48,11 +81,13 @@ class FieldValues:
             samples: (n,) their numbers.
             records: (n,) their index records.
             image_of: makes the image of samples[i]; called when its dict is asked for, if images were.
+            plans: of their crops; None: they are whole.
 
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        columns = [reader(samples, records) for reader in self._readers]
+        rows = _Rows(samples, records, plans)
+        columns = [reader(rows) for reader in self._readers]
         for row in range(len(samples)):
             sample: Values = {}
             for column in columns:
@@ -65,10 +100,10 @@ class FieldValues:
     def _own(index: Index, name: str) -> _Reader:
         if name == "key":
             paths = SourcePaths(index)
-            return lambda samples, records: ({name: path} for path in paths.of(samples, records))
+            return lambda rows: ({name: path} for path in paths.of(rows.samples, rows.records))
         if name == "label":
-            return lambda samples, records: ({name: label} for label in records["label"].tolist())
-        return lambda samples, records: ({name: number} for number in samples.tolist())  # of images, a place is kept
+            return lambda rows: ({name: label} for label in rows.records["label"].tolist())
+        return lambda rows: ({name: number} for number in rows.samples.tolist())  # of images, a place is kept
 
 
 def as_image(image: torch.Tensor) -> torch.Tensor:
@@ -77,62 +112,102 @@ def as_image(image: torch.Tensor) -> torch.Tensor:
     return image if kinds is None else kinds.Image(image)
 
 
-def _of(index: Index, field: Field, pictures: Pictures) -> _Reader:
+def check_croppable(index: Index, names: tuple[str, ...], cropping: Cropping) -> None:
+    """Raises ConfigError where a field does not go with the crop."""
+    kinds = {name: index.fields[name].kind for name in names if name not in OWN}
+    spatial = [name for name, kind in kinds.items() if kind in SPATIAL]
+    if cropping.rows > 1 and spatial:
+        raise ConfigError(
+            f"fields: there are {cropping.rows} crops of each image, but {', '.join(spatial)} can be on one only; "
+            "leave them out, or pass crop=fastpipe.CenterCrop()"
+        )
+    for name, kind in kinds.items():
+        if kind == "keypoints" and cropping.mirrors and not index.fields[name].flip_pairs:
+            raise ConfigError(
+                f"fields: {name!r} has points, and hflip mirrors images: a left eye would become a right eye. Pack the "
+                "field with its flip_pairs, or pass hflip=False"
+            )
+
+
+def _of(index: Index, field: Field, pictures: Pictures, cropping: Cropping | None) -> _Reader:
     column, name = open_column(index, field), field.name
     if isinstance(column, RowColumn):
         if field.kind in ("mask", "image"):
-            decode = partial(_mask if field.kind == "mask" else _picture, pictures)
-            return lambda samples, records: (
-                {name: decode(*row)} for row in zip(samples.tolist(), records, column.take(samples), strict=True)
-            )
+            images = _Images(pictures, cropping, mask=field.kind == "mask")
+            return lambda rows: ({name: image} for image in images.of(rows, column.take(rows.samples)))
         if field.kind == "int":
-            return lambda samples, _: ({name: number} for number in column.take(samples).tolist())
-        return lambda samples, _: ({name: row} for row in torch.from_numpy(column.take(samples)))
+            return lambda rows: ({name: number} for number in column.take(rows.samples).tolist())
+        return lambda rows: ({name: row} for row in torch.from_numpy(column.take(rows.samples)))
     if not isinstance(column, RaggedColumn):
-        return lambda samples, _: ({name: value} for value in column.take(samples))
+        return lambda rows: ({name: value} for value in column.take(rows.samples))
     if field.kind == "classes":
-        return lambda samples, _: (
-            {name: row} for row in torch.from_numpy(multi_hot(column.take(samples), field.classes))
+        return lambda rows: (
+            {name: row} for row in torch.from_numpy(multi_hot(column.take(rows.samples), field.classes))
         )
     split = _boxes if field.kind == "boxes" else _points
-    return lambda samples, records: split(name, column.take(samples), records)
+    return lambda rows: split(field, column.take(rows.samples), rows, cropping)
 
 
-def _mask(pictures: Pictures, sample: int, record: np.void, stored: np.void) -> torch.Tensor:
-    """(height, width) of ids; zeros where the sample has no mask."""
-    if stored["format"] == NO_IMAGE:
-        ids = torch.zeros((int(record["height"]), int(record["width"])), dtype=torch.uint8)
-    else:
-        ids = torch.from_numpy(pictures.mask(sample, record, stored))
-    kinds = _tv_tensors()
-    return ids if kinds is None else kinds.Mask(ids)
+@dataclass(frozen=True)
+class _Images:
+    """Reads masks, or second pictures."""
+
+    pictures: Pictures
+    cropping: Cropping | None
+    mask: bool
+
+    def of(self, rows: _Rows, stored: NDArray[np.void]) -> Iterator[torch.Tensor]:
+        """(height, width) of ids, or (3, height, width); zeros where a sample has none."""
+        kinds = _tv_tensors()
+        for place, record in enumerate(stored):
+            pixels = self._pixels(rows, place, record)
+            if not self.mask:
+                yield as_image(torch.from_numpy(pixels).permute(2, 0, 1))
+            else:
+                ids = torch.from_numpy(pixels)
+                yield ids if kinds is None else kinds.Mask(ids)
+
+    def _pixels(self, rows: _Rows, place: int, stored: np.void) -> NDArray[Any]:
+        sample, record = int(rows.samples[place]), rows.records[place]
+        cut = self.cropping
+        if stored["format"] == NO_IMAGE:
+            size = (int(record["height"]), int(record["width"])) if cut is None else cut.size
+            return np.zeros(size if self.mask else (*size, 3), dtype=np.uint8)
+        if cut is not None and rows.plans is not None:
+            return self.pictures.field_row(rows.plans[place], cut.size, stored, exact=cut.exact, mask=self.mask)
+        read = self.pictures.mask if self.mask else self.pictures.second_picture
+        pixels: NDArray[Any] = read(sample, record, stored)
+        return pixels
 
 
-def _picture(pictures: Pictures, sample: int, record: np.void, stored: np.void) -> torch.Tensor:
-    """(3, height, width); zeros where the sample has no second picture."""
-    if stored["format"] == NO_IMAGE:
-        pixels = np.zeros((int(record["height"]), int(record["width"]), 3), dtype=np.uint8)
-    else:
-        pixels = pictures.second_picture(sample, record, stored)
-    return as_image(torch.from_numpy(pixels).permute(2, 0, 1))
-
-
-def _boxes(name: str, boxes: Ragged, records: NDArray[np.void]) -> Iterator[Values]:
-    kinds = _tv_tensors()
-    for part, canvas in _parts(boxes, records):
-        value = torch.from_numpy(boxes.values[part])
+def _boxes(field: Field, boxes: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
+    name, kinds = field.name, _tv_tensors()
+    for place, (part, canvas) in enumerate(_parts(boxes, rows.records)):
+        values = boxes.values[part]
+        labels = None if boxes.labels is None else boxes.labels[part]
+        if cropping is not None and rows.plans is not None:
+            none = np.zeros(len(values), dtype=np.int64)
+            values = move_boxes(values, none, cropping.geometry(rows.plans[place]))
+            kept = large_enough(values, _LEAST_BOX, 0.0)
+            values, labels, canvas = values[kept], None if labels is None else labels[kept], cropping.size
+        value = torch.from_numpy(values)
         if kinds is not None:
             value = kinds.BoundingBoxes(value, format="XYXY", canvas_size=canvas)
         sample = {name: value}
-        if boxes.labels is not None:
-            sample[f"{name}_labels"] = torch.from_numpy(boxes.labels[part])
+        if labels is not None:
+            sample[f"{name}_labels"] = torch.from_numpy(labels)
         yield sample
 
 
-def _points(name: str, points: Ragged, records: NDArray[np.void]) -> Iterator[Values]:
-    kinds = _tv_tensors()
-    for part, canvas in _parts(points, records):
-        value = torch.from_numpy(points.values[part])
+def _points(field: Field, points: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
+    name, kinds = field.name, _tv_tensors()
+    for place, (part, canvas) in enumerate(_parts(points, rows.records)):
+        values = points.values[part]
+        if cropping is not None and rows.plans is not None:
+            none = np.zeros(len(values), dtype=np.int64)
+            values = move_points(values, none, cropping.geometry(rows.plans[place]), field.flip_pairs or ())
+            canvas = cropping.size
+        value = torch.from_numpy(values)
         places = value[..., :2]
         if kinds is not None:
             places = kinds.KeyPoints(places, canvas_size=canvas)

@@ -145,6 +145,7 @@ def write_contact_sheet(
             SlotRing((recipe.batch_size, *size, 3), keep=1),
             stats,
             first=0,
+            batch_rows=recipe.batch_size,
             ahead=0,
             exact=not train,
             replace_bad=True,

@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crops import Crops
+from fastpipe.plan.crop_boxes import Crops
 
 if TYPE_CHECKING:
     from fastpipe.loading.looking import Look
@@ -60,6 +60,11 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
 
     look, index = loader.look, loader.dataset
+    if look.recipe.crop.rows > 1:
+        raise ConfigError(
+            f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
+            f"{look.recipe.crop.rows}; pass a loader with another crop="
+        )
     count = min(whole("rows", rows, least=1, most=MOST_ROWS), len(index))
     samples = np.sort(np.random.default_rng(look.recipe.seed).choice(len(index), count, replace=False)).astype(np.int64)
     variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]
@@ -75,7 +80,7 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         boxes = np.stack([seen.plan.crops.boxes[row] for seen in variants]) * (photo.shape[1] / record["width"])
         cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
         for seen, images in zip(variants, shown, strict=True):
-            moved = marks_of_row(seen.fields, row, fields, look.recipe.size)
+            moved = marks_of_row(seen.fields, row, fields, seen.plan.crops.size)
             cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
         captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
         captions += [_caption(epoch, seen.labels[row], index) for epoch, seen in enumerate(variants)]
@@ -96,7 +101,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         plan,
         samples=plan.samples[one],
         records=plan.records[one],
-        crops=Crops(box.astype(np.float64), box.astype(np.int32)),
+        crops=Crops(box.astype(np.float64), box.astype(np.int32), (image.shape[1], image.shape[2])),
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
     )

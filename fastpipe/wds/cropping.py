@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TypeVar
 
 import numpy as np
@@ -20,10 +21,11 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import lacks_memory
-from fastpipe.errors import ImageError
+from fastpipe.errors import ConfigError, ImageError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.native import _engine
-from fastpipe.plan.crops import Crop, Crops, RandomResizedCrop, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 from fastpipe.wds.members import Opened, open_jpeg, open_other
@@ -55,9 +57,14 @@ class Cropping:
         self._crop = checked_crop(crop, self._size, train=train)
         self._flip = flip_probability(hflip, train=train)
         self._seed = whole("seed", seed, least=0, most=2**64 - 1)
-        self._exact = flag("exact", exact) or not isinstance(self._crop, RandomResizedCrop)
+        self._exact = flag("exact", exact) or not self._crop.may_be_reduced
         self._max_pixels = whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-        self._draws = self._flip > 0 or isinstance(self._crop, RandomResizedCrop)
+        if self._crop.rows > 1:
+            raise ConfigError(
+                f"crop: fastpipe.wds gives one crop a picture, and {type(self._crop).__name__} has {self._crop.rows}; "
+                "use fastpipe.loader or fastpipe.Dataset"
+            )
+        self._draws = self._flip > 0 or self._crop.is_random
         self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
 
     def set_epoch(self, epoch: int) -> None:
@@ -137,6 +144,7 @@ class Cropping:
         if not len(rows):
             return {}
         crops, flips = self._plan(list(opened.values()), epoch, numbers[rows])
+        rendering = asdict(crops.rendering)
         tasks = np.zeros(len(rows), dtype=_engine.TASK_DTYPE)
         tasks["box"], tasks["bounds"], tasks["flip"], tasks["out_row"] = crops.boxes, crops.bounds, flips, rows
         for field in ("width", "height"):
@@ -149,11 +157,11 @@ class Cropping:
             box, bounds = tuple(crops.boxes[place].tolist()), tuple(crops.bounds[place].tolist())
             pixels = opened[int(rows[place])].rgb
             assert pixels is not None
-            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]))
+            row = _engine.resize(pixels, *self._size, box, bounds, bool(flips[place]), **rendering)
             out[rows[place]] = row.transpose(2, 0, 1) if planar else row
 
         _each(resize, np.flatnonzero(~ours).tolist(), threads)
-        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar)
+        refused = _engine.fill_rows(jpegs, tasks[ours], out, self._exact, threads, planar, **rendering)
         if lacking := [reason for _, reason in refused if lacks_memory(reason)]:
             raise MemoryError(lacking[0])
         return {int(rows[ours][number]): reason for number, reason in refused}

@@ -114,7 +114,7 @@ void RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
   fill(random, task, kinds[random->below(std::size(kinds))], tally);
 }
 
-void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
+void RowTarget::fill(Random* random, RowTask task, RowKind kind, Tally* tally) {
   const bool exact = random->one_in(3);
   Size out;
   out.width = 1 + random->below(kMostOut);
@@ -124,7 +124,12 @@ void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* t
              static_cast<std::size_t>(pixel_bytes(kind)));
   RowCounters counters;
   StageFlag stage;
-  const RowOptions options = {exact, false, kind};  // a hash would keep all damage from the decoders
+  RowOptions options = {exact, false, kind};  // a hash would keep all damage from the decoders
+  options.resampling = {static_cast<Interpolation>(random->below(3)), !random->one_in(4)};
+  if (random->one_in(3)) {
+    options.padding.mode = static_cast<PaddingMode>(random->below(5));
+    for (int i = 0; i < 2; ++i) task.box[i] += task.bounds[2 + i] * (3 * random->fraction() - 1.5);
+  }
   const PixelSpan row = {slot.data(), out, std::ptrdiff_t{pixel_bytes(kind)} * out.width};
   const Status status = worker_->run(task, options, row, &counters, &stage);
   tally->rows += status.ok() ? 1 : 0;

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL.Image import Resampling
 from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
 
 import fastpipe
@@ -167,6 +168,9 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
             module.CenterCrop(160): "Write size=(160, 160), crop=fastpipe.CenterCrop()",
             transforms.Resize(256): "Of the shorter side: write crop=fastpipe.CenterCrop(resize=256)",
             transforms.Resize((96, 128)): "Write size=(96, 128), crop=fastpipe.Resize()",
+            module.RandomResizedCrop(96, interpolation=module.InterpolationMode.BICUBIC): (
+                "ratio=(0.75, 1.3333333333333333), interpolation='bicubic')"
+            ),
             module.CenterCrop: "Write crop=fastpipe.CenterCrop()",
             module.Compose([module.CenterCrop(160)]): "crop= says only which part of an image becomes the row",
         }
@@ -180,13 +184,19 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: fastpipe.Resize(256), "Resize: expected no arguments, got 256"),
+        (lambda: fastpipe.Resize(256), "Resize: expected interpolation= and antialias= by name, got 256"),
         (lambda: fastpipe.Resize(256), "crop=fastpipe.CenterCrop(resize=256)"),
         (lambda: fastpipe.Resize(size=256), "fastpipe.loader(..., size=256, crop=fastpipe.Resize())"),
         (lambda: fastpipe.RandomResizedCrop(size=224), "fastpipe.loader(..., size=224, crop="),
-        (lambda: fastpipe.CenterCrop(224), "CenterCrop: expected resize= by name, got 224"),
-        (lambda: fastpipe.RandomResizedCrop(antialias=True), "expected scale= and ratio= by name, got antialias=."),
-        (lambda: fastpipe.Resize(interpolation=2), "Every resize is bilinear and antialiased"),
+        (
+            lambda: fastpipe.CenterCrop(224),
+            "CenterCrop: expected resize=, interpolation= and antialias= by name, got 224",
+        ),
+        (lambda: fastpipe.RandomResizedCrop(fill=0), "ratio=, interpolation= and antialias= by name, got fill="),
+        (lambda: fastpipe.Resize(interpolation=2), "expected 'bilinear' or 'bicubic' or 'nearest', got 2"),
+        (lambda: fastpipe.Resize(interpolation=Resampling.LANCZOS), "or 'nearest', got 'lanczos'"),
+        (lambda: fastpipe.Resize(antialias=None), "antialias: expected True or False, got None"),
+        (lambda: fastpipe.Resize(interpolation="nearest", antialias=False), "antialias: nearest takes single pixels"),
     ],
 )
 def test_arguments_of_torchvisions_crops(make: Callable[[], object], words: str) -> None:

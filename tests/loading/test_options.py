@@ -13,7 +13,7 @@ import torch
 from fastpipe import checks
 from fastpipe.errors import ConfigError, FastpipeError
 from fastpipe.loading import options
-from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side
 
 
 def whole(value: object) -> int:
@@ -117,9 +117,10 @@ def test_default_crops() -> None:
     assert options.checked_crop(None, (224, 224), train=True) == RandomResizedCrop(
         scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3)
     )
-    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop(resize=256)
-    assert options.checked_crop(None, (100, 192), train=False) == CenterCrop(resize=219)
-    assert options.checked_crop(CenterCrop(), (14, 14), train=True) == CenterCrop(resize=16)
+    assert options.checked_crop(None, (224, 224), train=False) == CenterCrop()
+    sides = {(224, 224): 256, (100, 192): 219, (14, 14): 16}
+    assert {size: shorter_side(CenterCrop(), size) for size in sides} == sides
+    assert shorter_side(CenterCrop(resize=300), (224, 224)) == 300
     assert options.checked_crop(Resize(), (14, 14), train=True) == Resize()
 
 

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.geometry import Geometry, geometry_of, large_enough, move_boxes, move_points
 
 sides = st.one_of(st.integers(1, 12), st.integers(1, 3000), st.integers(60000, 65535))
@@ -41,7 +42,7 @@ def case(
         crop = CenterCrop(resize=crop.resize - 1 + max(size))
     widths, heights = np.array([picture[0]]), np.array([picture[1]])
     plan = plan_crops(crop, size, widths, heights, seed=seed, epoch=0, samples=np.zeros(1, dtype=np.int64))
-    return crop, geometry_of(crop, size, plan, widths, heights, np.array([flip])), plan.boxes[0]
+    return crop, geometry_of(crop, plan, widths, heights, np.array([flip])), plan.boxes[0]
 
 
 def by_torchvision(
@@ -134,7 +135,7 @@ def test_each_box_and_point_goes_with_its_own_picture() -> None:
     widths, heights = rng.integers(20, 500, 8), rng.integers(20, 500, 8)
     plan = plan_crops(RandomResizedCrop(), (64, 48), widths, heights, seed=1, epoch=2, samples=np.arange(8))
     flips = np.arange(8) % 2 == 0
-    geometry = geometry_of(RandomResizedCrop(), (64, 48), plan, widths, heights, flips)
+    geometry = geometry_of(RandomResizedCrop(), plan, widths, heights, flips)
     rows = np.array([0, 0, 2, 3, 3, 3, 7])
     boxes = np.concatenate([random_boxes(rng, (20, 20), 1) for _ in rows])
     points = rng.uniform(0, 20, (len(rows), 3, 3)).astype(np.float32)
@@ -142,7 +143,12 @@ def test_each_box_and_point_goes_with_its_own_picture() -> None:
     for place, row in enumerate(rows):
         one = slice(row, row + 1)
         alone = Geometry(
-            geometry.before[one], geometry.left_top[one], geometry.cut[one], geometry.after[one], flips[one], (48, 64)
+            *(
+                each[one]
+                for each in (geometry.before, geometry.padded, geometry.left_top, geometry.cut, geometry.after)
+            ),
+            flips[one],
+            (48, 64),
         )
         only = np.zeros(1, dtype=np.int64)
         assert np.array_equal(move_boxes(boxes[place : place + 1], only, alone), moved[place : place + 1])
@@ -154,7 +160,7 @@ def test_a_box_that_the_crop_does_not_show_has_no_area_left() -> None:
     plan = plan_crops(
         CenterCrop(resize=100), (50, 50), widths, heights, seed=0, epoch=0, samples=np.zeros(1, dtype=np.int64)
     )
-    geometry = geometry_of(CenterCrop(resize=100), (50, 50), plan, widths, heights, np.array([True]))
+    geometry = geometry_of(CenterCrop(resize=100), plan, widths, heights, np.array([True]))
     boxes = np.array([[0, 0, 20, 100], [20, 30, 40, 60], [90, 90, 95, 95]], dtype=np.float32)
     moved = move_boxes(boxes, np.zeros(3, dtype=np.int64), geometry)
     assert moved.tolist() == [[50, 0, 50, 50], [35, 5, 50, 35], [0, 50, 0, 50]]
@@ -166,7 +172,7 @@ def test_a_box_that_the_crop_does_not_show_has_no_area_left() -> None:
 def test_no_boxes_and_no_points_are_none_afterwards() -> None:
     widths = heights = np.array([10])
     plan = plan_crops(Resize(), (5, 5), widths, heights, seed=0, epoch=0, samples=np.zeros(1, dtype=np.int64))
-    geometry = geometry_of(Resize(), (5, 5), plan, widths, heights, np.array([True]))
+    geometry = geometry_of(Resize(), plan, widths, heights, np.array([True]))
     nobody = np.empty(0, dtype=np.int64)
     assert move_boxes(np.empty((0, 4), dtype=np.float32), nobody, geometry).shape == (0, 4)
     assert move_points(np.empty((0, 17, 3), dtype=np.float32), nobody, geometry, [(0, 1)]).shape == (0, 17, 3)

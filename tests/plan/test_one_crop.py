@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, plan_crops
+from fastpipe.plan.crop_boxes import plan_crops
+from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 

@@ -70,6 +70,7 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
+    expected["ImageNet with progressive sizes"] = 1
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -91,6 +92,30 @@ def test_plain_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     run("Plain PyTorch", names, first=3)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
     assert all(parameter.grad.isfinite().all() for parameter in names["model"].parameters())
+
+
+def test_progressive_sizes() -> None:
+    (program,) = sections()["ImageNet with progressive sizes"]
+    smaller_still = {
+        '"cuda"': '"cpu"',
+        "512": str(BATCH_SIZE),
+        "resnet50": "resnet18",
+        "[6, 12], [160, 192]": "[1, 2], [32, 64]",
+        "size=256": "size=64",
+        "range(16)": "range(3)",
+    }
+    for said, run in smaller_still.items():
+        assert said in program
+        program = program.replace(said, run)
+    seen: set[int] = set()
+    loop = "for images, labels in train:\n"
+    program = program.replace(loop, f"{loop}        seen.add(len(images[0, 0]))\n")
+    names: dict[str, Any] = {"seen": seen}
+    exec(compile(program, "recipes.md: progressive sizes", "exec"), names)
+    assert seen == {32, 64}
+    assert names["train"].stats().batches == 3 * BATCHES
+    assert names["val"].stats().samples == FLAT_IMAGES
+    assert names["loss"].isfinite()
 
 
 # Lightning 2.6 asks torch's trees in a way that torch 2.13 is about to drop.

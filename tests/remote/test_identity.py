@@ -13,6 +13,8 @@ from remote.cases import BATCH, digest, digests
 from remote.range_server import RangeServer
 from soak import Tried, long_form
 
+import fastpipe
+
 Loaders = Callable[..., Any]
 
 
@@ -83,3 +85,24 @@ def test_nodes_fetch_their_own_part(
         assert digests(remote) == digests(local)
         assert sum(sent for name, sent in range_server.sent_by_name.items() if "shard" in name) < 0.56 * remote_bytes
         assert digests(remote) == digests(local)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_several_crops_of_each_image(
+    remote_packed: Path, range_server: RangeServer, open_remote: Loaders, remote_bytes: int, share: float
+) -> None:
+    options: dict[str, Any] = {"crop": fastpipe.TenCrop(), "train": False, "shuffle": True}
+    with (
+        open_remote(remote_packed, **options) as local,
+        open_remote(range_server.url, cache_limit=int(share * remote_bytes), **options) as remote,
+    ):
+        assert digests(remote, 2) == digests(local, 2)
+
+
+def test_single_crops(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"crop": fastpipe.RandomResizedCrop(), "size": 32, "hflip": True}
+    local = fastpipe.Dataset(remote_packed, **options)
+    remote = fastpipe.Dataset(range_server.url, cache_dir=tmp_path / "cache", **options)
+    for dataset in (local, remote):
+        dataset.set_epoch(1)
+    assert all(local[sample][0].equal(remote[sample][0]) for sample in range(5))

@@ -1,0 +1,87 @@
+#include "resize/padding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+namespace fastpipe {
+namespace {
+
+// Whoever pads by more than this looks at no picture.
+constexpr double kMostPixels = 1 << 30;
+
+// Which of `count` pixels is at a place before, among or after them.
+std::int64_t pixel_at(std::int64_t place, std::int64_t count, PaddingMode mode) {
+  if (place >= 0 && place < count) return place;
+  switch (mode) {
+    case PaddingMode::edge:
+      return std::clamp<std::int64_t>(place, 0, count - 1);
+    case PaddingMode::reflect: {
+      if (count == 1) return 0;
+      const std::int64_t period = 2 * (count - 1), within = (place % period + period) % period;
+      return std::min(within, period - within);
+    }
+    case PaddingMode::symmetric: {
+      const std::int64_t period = 2 * count, within = (place % period + period) % period;
+      return std::min(within, period - 1 - within);
+    }
+    case PaddingMode::none:
+    case PaddingMode::constant:
+      break;
+  }
+  return PaddedAxis::kFill;
+}
+
+}  // namespace
+
+bool PaddedAxis::plan(double at, double length, int begin, int count, int out, PaddingMode mode) {
+  resized_ = std::max(std::rint(count * (out / length)), 1.0);
+  const double skipped = std::rint((at - begin) * (resized_ / count));
+  if (!(resized_ <= kMostPixels && std::abs(skipped) <= kMostPixels)) return false;
+  from_.resize(static_cast<std::size_t>(out));
+  std::int64_t first = -1, last = -1;
+  for (int i = 0; i < out; ++i) {
+    const std::int64_t pixel =
+        pixel_at(static_cast<std::int64_t>(skipped) + i, static_cast<std::int64_t>(resized_), mode);
+    from_[static_cast<std::size_t>(i)] = static_cast<int>(pixel);
+    if (pixel == kFill) continue;
+    first = first < 0 ? pixel : std::min(first, pixel);
+    last = std::max(last, pixel);
+  }
+  first_ = static_cast<int>(std::max<std::int64_t>(first, 0));
+  needed_ = first < 0 ? 0 : static_cast<int>(last - first) + 1;
+  at_ = begin + first_ * (count / resized_);
+  length_ = needed_ * (count / resized_);
+  for (int& pixel : from_) pixel = pixel == kFill ? kFill : pixel - first_;
+  return true;
+}
+
+bool Padder::plan(const Box& box, const Rect& bounds, Size out, Padding padding) {
+  padding_ = padding;
+  return columns_.plan(box.x, box.width, bounds.x, bounds.width, out.width, padding.mode) &&
+         rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, padding.mode);
+}
+
+PixelSpan Padder::room() {
+  const Size size = {columns_.needed(), rows_.needed()};
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * 3;
+  room_.resize(static_cast<std::size_t>(stride * size.height));
+  return {room_.data(), size, stride};
+}
+
+void Padder::spread(PixelSpan out, bool flip) const {
+  const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(columns_.needed()) * 3;
+  const std::ptrdiff_t step = flip ? -3 : 3;
+  for (int y = 0; y < out.size.height; ++y) {
+    const int row = rows_.from()[static_cast<std::size_t>(y)];
+    std::uint8_t* to = out.row(y) + (flip ? (out.size.width - 1) * 3 : 0);
+    for (const int column : columns_.from()) {
+      const bool fill = row == PaddedAxis::kFill || column == PaddedAxis::kFill;
+      std::memcpy(to, fill ? padding_.fill.data() : room_.data() + row * stride + std::ptrdiff_t{column} * 3, 3);
+      to += step;
+    }
+  }
+}
+
+}  // namespace fastpipe

@@ -1,0 +1,226 @@
+"""Kinds of crops, image sizes and draws -> the part of each image that becomes its row of the batch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import ConfigError
+from fastpipe.plan.crops import (
+    CenterCrop,
+    Crop,
+    FiveCrop,
+    Letterbox,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    TenCrop,
+    shorter_side,
+)
+from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.rendering import Rendering
+
+TRIES = 10
+_PLAIN = Rendering()
+
+
+@dataclass(frozen=True)
+class Crops:
+    """The crops of n rows, in pixels of each row's picture.
+
+    Attributes:
+        boxes: (n, 4) float64: x, y, width, height of what becomes the row. It lies inside the bounds, or, with padding,
+            anywhere.
+        bounds: (n, 4) int32: x, y, width, height; pixels outside have no part in the row. It is the box where the
+            picture is cropped and then resized, the picture where it is resized and then cropped.
+        size: (height, width) of the rows in pixels.
+        rendering: of all of them.
+        mirrored: (n,) bool: the crop is one of the mirrored picture; None: none is.
+    """
+
+    boxes: NDArray[np.float64]
+    bounds: NDArray[np.int32]
+    size: tuple[int, int]
+    rendering: Rendering = _PLAIN
+    mirrored: NDArray[np.bool_] | None = None
+
+
+def plan_crops(
+    crop: Crop,
+    size: tuple[int, int],
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    *,
+    seed: int,
+    epoch: int,
+    samples: NDArray[np.int64],
+) -> Crops:
+    """Plans the crops of n pictures: crop.rows each, one picture after the other.
+
+    Args:
+        crop: a checked crop.
+        size: (height, width) of the output in pixels.
+        widths, heights: (n,) of the pictures in pixels, at least 1.
+        seed, epoch, samples: name the draws; samples is (n,).
+
+    Raises:
+        ConfigError: a picture is smaller than a random crop without a resize.
+    """
+    if isinstance(crop, RandomResizedCrop):
+        boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
+        return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
+    zeros = np.zeros_like(widths)
+    bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
+    if isinstance(crop, Resize):
+        return Crops(bounds.astype(np.float64), bounds, size, crop.rendering)
+    canvas = canvas_of(crop, size, widths, heights)
+    room = canvas.resized + canvas.before + canvas.after - size[::-1]
+    mirrored = None
+    if isinstance(crop, FiveCrop):
+        places = five_places(room, mirrored=False)
+        if isinstance(crop, TenCrop):
+            places = np.concatenate([places, five_places(room, mirrored=True)], axis=1)
+            mirrored = np.tile(np.arange(10) >= 5, len(widths))
+        left_top, bounds = places.reshape(-1, 2), np.repeat(bounds, crop.rows, axis=0)
+    elif isinstance(crop, RandomCrop):
+        _check_room(room, widths, heights, size)
+        drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
+        left_top = (np.stack(drawn, axis=1) * (room + 1)).astype(np.int64)
+    else:
+        left_top = np.rint(room / 2.0).astype(np.int64) if isinstance(crop, CenterCrop) else np.zeros_like(room)
+    scale = np.repeat(np.stack([widths, heights], axis=1) / canvas.resized, crop.rows, axis=0)
+    left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
+    cuts: NDArray[np.float64] = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
+    return Crops(cuts, bounds, size, crop.rendering, mirrored)
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What n pictures are made into before a crop of the output's size is cut out.
+
+    Attributes:
+        resized: (n, 2) int64: width and height of each resized picture.
+        before: (n, 2) int64: pixels of padding left and above.
+        after: (n, 2) int64: right and below.
+    """
+
+    resized: NDArray[np.int64]
+    before: NDArray[np.int64]
+    after: NDArray[np.int64]
+
+
+def canvas_of(
+    crop: CenterCrop | FiveCrop | RandomCrop | Letterbox,
+    size: tuple[int, int],
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+) -> Canvas:
+    """The canvas that a crop cuts from, by torchvision's rules; see plan_crops."""
+    output = np.array(size[::-1])
+    if isinstance(crop, Letterbox):
+        resized = _fitting(output, widths, heights)
+        before = (output - resized) // 2 if crop.centered else np.zeros_like(resized)
+        return Canvas(resized, before, output - resized - before)
+    if not isinstance(crop, RandomCrop):
+        resized = _of_shorter_side(shorter_side(crop, size), widths, heights)
+        return Canvas(resized, np.zeros_like(resized), np.zeros_like(resized))
+    pictures = np.stack([widths, heights], axis=1)
+    resized = pictures if crop.resize is None else _of_shorter_side(crop.resize, widths, heights)
+    nothing = np.zeros_like(resized)
+    before, after = nothing + crop.sides[:2], nothing + crop.sides[2:]
+    if crop.pad_if_needed:
+        lacking = np.maximum(output - (resized + before + after), 0)
+        before, after = before + lacking, after + lacking
+    return Canvas(resized, before, after)
+
+
+def five_places(room: NDArray[np.int64], *, mirrored: bool) -> NDArray[np.int64]:
+    """Left and top of torchvision's five crops, (n, 5, 2); of the mirrored picture, mirrored back.
+
+    Args:
+        room: (n, 2) by how much the picture is wider and higher than a crop.
+        mirrored: the crops are those of the mirrored picture.
+    """
+    zero = np.zeros_like(room[:, 0])
+    wide, high = room.T
+    middle_x, middle_y = np.rint(room.T / 2.0).astype(np.int64)
+    x = np.stack([zero, wide, zero, wide, middle_x], axis=1)
+    y = np.stack([zero, zero, high, high, middle_y], axis=1)
+    return np.stack([wide[:, None] - x if mirrored else x, y], axis=2)
+
+
+def _check_room(
+    room: NDArray[np.int64], widths: NDArray[np.int64], heights: NDArray[np.int64], size: tuple[int, int]
+) -> None:
+    for row in np.flatnonzero((room < 0).any(axis=1))[:1].tolist():
+        raise ConfigError(
+            f"crop: an image of {widths[row]} x {heights[row]} pixels, resized and padded, is smaller than the output, "
+            f"{size[1]} x {size[0]}; pass RandomCrop(pad_if_needed=True), or a larger resize= or padding="
+        )
+
+
+def _of_shorter_side(resize: int, widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """torchvision's Resize(resize): the longer side is cut to a whole pixel."""
+    shorter = np.minimum(widths, heights)
+    resized_w = np.where(widths <= heights, resize, resize * widths // shorter)
+    resized_h = np.where(widths <= heights, resize * heights // shorter, resize)
+    return np.stack([resized_w, resized_h], axis=1)
+
+
+def _fitting(output: NDArray[np.int64], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The largest size in the picture's aspect ratio that fits: one side is the output's, the other is cut to a whole
+    pixel.
+    """
+    width, height = output.tolist()
+    by_width = width * heights <= height * widths
+    fitted_w = np.where(by_width, width, height * widths // heights)
+    fitted_h = np.where(by_width, width * heights // widths, height)
+    fitted: NDArray[np.int64] = np.maximum(np.stack([fitted_w, fitted_h], axis=1), 1)
+    return fitted
+
+
+def _random_resized(
+    crop: RandomResizedCrop,
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    *,
+    seed: int,
+    epoch: int,
+    samples: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle."""
+
+    def draw(stream: int, which: NDArray[np.int64]) -> NDArray[np.float64]:
+        return uniform(key(seed, epoch, stream), which)
+
+    log_ratio = math.log(crop.ratio[0]), math.log(crop.ratio[1])
+    out = middle(crop.ratio, widths, heights)
+    todo = np.arange(len(samples))
+    for attempt in range(TRIES):
+        if not len(todo):
+            break
+        which, width, height = samples[todo], widths[todo], heights[todo]
+        share = crop.scale[0] + (crop.scale[1] - crop.scale[0]) * draw(Stream.CROP_AREA + attempt, which)
+        area = (width * height) * share
+        ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draw(Stream.CROP_RATIO + attempt, which))
+        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+        x = (draw(Stream.CROP_X, which) * (width - w + 1)).astype(np.int64)
+        y = (draw(Stream.CROP_Y, which) * (height - h + 1)).astype(np.int64)
+        out[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
+        todo = todo[~fits]
+    return out
+
+
+def middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """As much of the middle as the nearest allowed ratio leaves."""
+    too_tall = widths / heights < ratio[0]
+    too_wide = widths / heights > ratio[1]
+    w = np.where(too_wide, np.rint(heights * ratio[1]).astype(np.int64), widths)
+    h = np.where(too_tall, np.rint(widths / ratio[0]).astype(np.int64), heights)
+    w, h = np.clip(w, 1, widths), np.clip(h, 1, heights)
+    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)

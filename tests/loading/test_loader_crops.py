@@ -1,0 +1,135 @@
+"""Tests of padded crops and of several crops of an image in a loader's batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import damage
+from PIL import Image
+
+import fastpipe
+from fastpipe.errors import ConfigError, SampleError
+
+SIDE = 40
+KINDS: dict[str, Callable[[], Any]] = {
+    "random": lambda: fastpipe.RandomCrop(padding=30, padding_mode="reflect", pad_if_needed=True),
+    "resized": lambda: fastpipe.RandomCrop(resize=44, padding=8, fill=(9, 200, 3)),
+    "letterbox": lambda: fastpipe.Letterbox(fill=114),
+    "corner": lambda: fastpipe.Letterbox(centered=False, interpolation="bicubic"),
+}
+
+
+def whole(dataset: fastpipe.Dataset, sample: int) -> Image.Image:
+    return Image.fromarray(dataset[sample][0].permute(1, 2, 0).numpy())
+
+
+@pytest.mark.parametrize("kind", ["letterbox", "corner"])
+def test_a_letterbox_shows_all_of_the_image(textured: Path, kind: str) -> None:
+    dataset, crop = fastpipe.Dataset(textured), KINDS[kind]()
+    with fastpipe.loader(textured, 5, size=(SIDE, 56), crop=crop, train=False, num_workers=2) as loader:
+        images = torch.cat([images for images, _ in loader]).permute(0, 2, 3, 1).numpy()
+    for sample, image in enumerate(images):
+        picture = whole(dataset, sample)
+        scale = min(56 / picture.width, SIDE / picture.height)
+        fitted = int(picture.width * scale + 1e-9), int(picture.height * scale + 1e-9)
+        left, top = ((56 - fitted[0]) // 2, (SIDE - fitted[1]) // 2) if crop.centered else (0, 0)
+        expected = Image.new("RGB", (56, SIDE), crop.fill)
+        expected.paste(picture.resize(fitted, Image.Resampling[crop.interpolation.upper()]), (left, top))
+        assert np.array_equal(image, np.asarray(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_epoch_has_its_own_crops_and_threads_change_nothing(textured: Path, kind: str) -> None:
+    def epochs(workers: int) -> list[torch.Tensor]:
+        with fastpipe.loader(textured, 5, size=SIDE, crop=KINDS[kind](), shuffle=False, num_workers=workers) as loader:
+            return [torch.cat([images for images, _ in loader]) for _ in range(2)]
+
+    one, many = epochs(1), epochs(3)
+    assert all(torch.equal(*pair) for pair in zip(one, many, strict=True))
+    assert not torch.equal(*one)
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("FiveCrop", 5), ("TenCrop", 10)])
+def test_several_crops_of_each_image(textured: Path, torchvision: Any, kind: str, rows: int) -> None:
+    dataset, crop = fastpipe.Dataset(textured), getattr(fastpipe, kind)
+    transforms = torchvision.transforms
+    expected = transforms.Compose([transforms.Resize(50), getattr(transforms, kind)(SIDE)])
+    with fastpipe.loader(textured, 4, size=SIDE, crop=crop(resize=50), train=False, num_workers=2) as loader:
+        batches = list(loader)
+        assert loader.batch_size == 4
+        stats = loader.stats()
+    assert [tuple(images.shape) for images, _ in batches[:-1]] == [(4, rows, 3, SIDE, SIDE)] * (len(batches) - 1)
+    images, labels = (torch.cat(each) for each in zip(*batches, strict=True))
+    assert len(images) == len(labels) == len(dataset) == stats.samples
+    assert labels.tolist() == [dataset[sample][1] for sample in range(len(dataset))]
+    for sample, crops in enumerate(images):
+        for ours, theirs in zip(crops, expected(whole(dataset, sample)), strict=True):
+            assert np.array_equal(ours.permute(1, 2, 0).numpy(), np.asarray(theirs))
+
+
+def test_several_crops_are_normalised_and_carry_fields(fielded: Path) -> None:
+    def first(**options: Any) -> Any:
+        crop = fastpipe.TenCrop()
+        with fastpipe.loader(fielded, 3, size=16, crop=crop, train=False, num_workers=1, **options) as loader:
+            return next(iter(loader))
+
+    plain = first()[0]
+    augment = fastpipe.Augment(mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    normalised, labels = first(augment=augment)
+    assert normalised.shape == plain.shape == (3, 10, 3, 16, 16)
+    assert torch.allclose(normalised, (plain / 255 - 0.5) / 0.25, atol=1e-5)
+    batch = first(fields=("image", "label", "caption", "id"))
+    assert torch.equal(batch["image"], plain)
+    assert torch.equal(batch["label"], labels)
+    assert len(batch["caption"]) == 3
+    with pytest.raises(ConfigError, match="TenCrop has 10 crops of each image, but boxes can be on one only"):
+        first(fields=("image", "boxes"))
+
+
+def test_a_bad_sample_of_several_crops_is_replaced_as_one(textured: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(textured)
+    damage(dataset, 2)
+    options: dict[str, Any] = {"size": 16, "crop": fastpipe.FiveCrop(), "train": False, "num_workers": 2}
+    with fastpipe.loader(dataset, 4, **options) as loader, pytest.raises(SampleError, match="sample 2"):
+        next(iter(loader))
+    with fastpipe.loader(dataset, 4, on_error="replace", **options) as loader:
+        images, labels = next(iter(loader))
+        assert loader.stats().replaced == 1
+    with fastpipe.loader(textured, 23, **options) as loader:
+        good, good_labels = next(iter(loader))
+    assert torch.equal(images[[0, 1, 3]], good[[0, 1, 3]])
+    found = [sample for sample in range(len(good)) if torch.equal(good[sample], images[2])]
+    assert found
+    assert found != [2]
+    assert good_labels[found[0]] == labels[2]
+
+
+def test_what_does_not_go_with_several_crops(textured: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="FiveCrop is for evaluation, and mirrors by itself or not at all; pass train"
+    ):
+        fastpipe.loader(textured, 4, size=16, crop=fastpipe.FiveCrop())
+    augment = fastpipe.Augment(mixup=0.2, cutmix=0.0, num_classes=3)
+    with pytest.raises(ConfigError, match="soft labels of one image each, but TenCrop has 10 crops"):
+        fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, augment=augment)
+    ten = fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, num_workers=1)
+    with ten, pytest.raises(ConfigError, match="it draws one crop of each photo, but TenCrop has 10"):
+        fastpipe.preview(ten, "nowhere.png")
+    with pytest.raises(ConfigError, match=r"fastpipe\.wds gives one crop a picture, and FiveCrop has 5"):
+        fastpipe.wds.crop(16, crop=fastpipe.FiveCrop(), train=False)
+    with pytest.raises(ConfigError, match=r"FiveCrop\(resize=20\) makes the image smaller than size="):
+        fastpipe.loader(textured, 4, size=32, crop=fastpipe.FiveCrop(resize=20), train=False)
+
+
+def test_an_image_smaller_than_a_random_crop_ends_the_epoch(textured: Path) -> None:
+    loader = fastpipe.loader(textured, 4, size=900, crop=fastpipe.RandomCrop(), num_workers=1)
+    with (
+        loader,
+        pytest.raises(ConfigError, match=r"smaller than the output, 900 x 900; pass RandomCrop\(pad_if_needed"),
+    ):
+        next(iter(loader))

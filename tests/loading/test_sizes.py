@@ -1,0 +1,228 @@
+"""Tests of sizes that change: set_size between epochs, a schedule by epoch, one of several sizes for each batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import damage
+from field_scenes import write_scenes
+
+import fastpipe
+from fastpipe.engine.slots import SlotRing
+from fastpipe.errors import ConfigError
+from fastpipe.plan.sizes import Sizes
+
+CHOICES = (24, 32, (40, 16))
+SIZES = {(24, 24), (32, 32), (40, 16)}
+
+
+def opened(data: Path, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, 4, **{"num_workers": 2, "seed": 7, **options})
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    pairs = list(zip(one, other, strict=True))
+    return all(torch.equal(a[0], b[0]) and torch.equal(a[1], b[1]) for a, b in pairs)
+
+
+def shape(batch: Any) -> tuple[int, int]:
+    height, width = batch[0].shape[2:]
+    return int(height), int(width)
+
+
+def epoch_at(data: Path, size: Any, epoch: int, **options: Any) -> list[Any]:
+    """The epoch of a loader that has one size."""
+    with opened(data, size=size, **options) as loader:
+        loader.set_epoch(epoch)
+        return list(loader)
+
+
+def test_set_size_changes_the_epochs_to_come(textured: Path) -> None:
+    with opened(textured, size=16) as loader:
+        for epoch, size in enumerate((16, 16, 48, (20, 36), 16)):
+            loader.set_size(size)
+            assert same(list(loader), epoch_at(textured, size, epoch))
+        assert "16 x 16 pixels" in repr(loader)
+
+
+def test_an_epoch_that_runs_keeps_its_size(textured: Path) -> None:
+    with opened(textured, size=16) as loader:
+        list(loader)  # from the second epoch on, the next one begins early
+        batches = []
+        for batch in loader:
+            batches.append(batch)
+            loader.set_size(40)
+        assert same(batches, epoch_at(textured, 16, 1))
+        assert same(list(loader), epoch_at(textured, 40, 2))
+
+
+def test_the_centre_crop_follows_the_size(textured: Path) -> None:
+    with opened(textured, size=16, train=False) as loader:
+        loader.set_size(64)
+        assert same(list(loader), epoch_at(textured, 64, 0, train=False))
+
+
+def ffcv(epoch: int) -> int:
+    """The formula of FFCV's ImageNet example (get_resolution): from 32 to 64 pixels, between epochs 1 and 4."""
+    return int(np.round(np.interp([epoch], [1, 4], [32, 64])[0] / 32)) * 32
+
+
+def test_a_schedule_is_a_function_of_the_epoch(textured: Path) -> None:
+    with opened(textured, size=ffcv) as loader:
+        found = []
+        for epoch in range(6):
+            batches = list(loader)
+            found.append(batches[0][0].shape[-1])
+            assert same(batches, epoch_at(textured, ffcv(epoch), epoch))
+        assert found == [ffcv(epoch) for epoch in range(6)]
+        assert found == [32, 32, 32, 64, 64, 64]
+        loader.set_epoch(3)
+        state = loader.state_dict()
+    with opened(textured, size=ffcv) as loader:
+        loader.load_state_dict(json.loads(json.dumps(state)))
+        assert next(iter(loader))[0].shape[-1] == 64
+
+
+def test_each_batch_has_one_of_the_choices(textured: Path) -> None:
+    with opened(textured, size_choices=CHOICES) as loader:
+        epochs = [list(loader) for _ in range(6)]
+    assert {shape(batch) for batches in epochs for batch in batches} == SIZES
+    assert len({tuple(map(shape, batches)) for batches in epochs}) > 1
+    of_one = {size: epoch_at(textured, size, 2) for size in SIZES}
+    for number, batch in enumerate(epochs[2]):
+        assert same([batch], [of_one[shape(batch)][number]])
+
+
+def test_the_choices_are_evenly_drawn() -> None:
+    sizes = Sizes(choices=tuple((side, side) for side in range(8)))
+    drawn = [sizes.in_epoch(epoch, seed=3).of(batch)[0] for epoch in range(10) for batch in range(1000)]
+    counts = np.bincount(drawn)
+    assert ((counts - 1250) ** 2 / 1250).sum() < 24.3  # chi-squared of 7 degrees, 1 in 1000
+
+
+@pytest.mark.parametrize("options", [{"size_choices": CHOICES}, {"size": ffcv}, {}])
+def test_resumed_at_every_batch(textured: Path, options: dict[str, Any]) -> None:
+    with opened(textured, **options) as loader:
+        if not options:
+            loader.set_size(40)
+        loader.set_epoch(3)
+        states, batches = [loader.state_dict()], []
+        for batch in loader:
+            batches.append(batch)
+            states.append(loader.state_dict())
+    for number, state in enumerate(states[:-1]):
+        with opened(textured, **options) as loader:
+            loader.load_state_dict(json.loads(json.dumps(state)))
+            assert loader.state_dict() == state
+            assert same(list(loader), batches[number:])
+
+
+@pytest.mark.parametrize("options", [{"size_choices": CHOICES}, {"size": ffcv}])
+def test_ranks_have_the_same_sizes(textured: Path, options: dict[str, Any]) -> None:
+    def rows(world_size: int, batch_size: int) -> list[dict[bytes, int]]:
+        """Of each global batch, its images and labels, whoever has them."""
+        found: list[dict[bytes, int]] = []
+        for rank in range(world_size):
+            share: dict[str, Any] = {"rank": rank, "world_size": world_size, "num_workers": 1, "seed": 7}
+            with fastpipe.loader(textured, batch_size, **share, **options) as loader:
+                loader.set_epoch(2)
+                for number, (images, labels) in enumerate(loader):
+                    found += [{}] * (number == len(found))
+                    mine = zip(images, labels.tolist(), strict=True)
+                    found[number] = found[number] | {image.numpy().tobytes(): label for image, label in mine}
+        return found
+
+    assert rows(1, 8) == rows(2, 4) == rows(4, 2)
+
+
+def test_fields_follow_the_size(tmp_path: Path) -> None:
+    scenes = write_scenes(tmp_path / "scenes", 12)
+    names = ("image", "mask", "boxes", "id")
+    options: dict[str, Any] = {"fields": names, "hflip": False}
+    of_one = {}
+    for size in SIZES:
+        with opened(scenes, size=size, **options) as loader:
+            of_one[size] = list(loader)
+    with opened(scenes, size_choices=CHOICES, **options) as loader:
+        for number, batch in enumerate(loader):
+            expected = of_one[tuple(batch["image"].shape[2:])][number]
+            for name in ("image", "mask", "id"):
+                assert torch.equal(batch[name], expected[name])
+            assert all(torch.equal(*pair) for pair in zip(batch["boxes"], expected["boxes"], strict=True))
+
+
+def test_a_bad_sample_is_replaced_at_the_batchs_size(textured: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(textured)
+    for sample in range(0, 23, 3):
+        damage(dataset, sample)
+    with opened(dataset, size_choices=CHOICES, on_error="replace", shuffle=False) as loader:
+        batches = list(loader)
+        assert loader.stats().replaced == 7
+    with opened(textured, size_choices=CHOICES, shuffle=False) as loader:
+        whole = list(loader)
+    for batch, expected in zip(batches, whole, strict=True):
+        assert batch[0].shape == expected[0].shape
+        assert all(image.any() for image in batch[0])
+
+
+def test_memory_of_the_largest_size_is_used_again() -> None:
+    made: list[int] = []
+
+    def allocate(shape: tuple[int, ...]) -> Any:
+        made.append(int(np.prod(shape)))
+        return np.empty(shape, dtype=np.uint8)
+
+    ring = SlotRing((4, 8, 8, 3), 2, allocate)
+    for side in (8, 4, 8, 2, 8):
+        array = ring.take((4, side, side, 3))
+        assert array.shape == (4, side, side, 3)
+        assert array.flags["C_CONTIGUOUS"]
+        del array
+    assert made == [4 * 8 * 8 * 3]
+    small, large = ring.take((4, 2, 2, 3)), ring.take((4, 9, 9, 3))
+    assert made[1:] == [4 * 9 * 9 * 3]
+    del small, large
+    again = ring.take()
+    assert again.shape == (4, 8, 8, 3)
+    assert ring.idle == 0  # the smaller one is let go
+    assert len(made) == 2
+
+
+def test_looking_and_preview_have_the_epochs_size(textured: Path, tmp_path: Path) -> None:
+    with opened(textured, size=lambda epoch: 16 + 8 * epoch) as loader:
+        assert loader.look.at(np.arange(3), 2).images.shape == (3, 3, 32, 32)
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=1) == 1
+    with opened(textured, size=16) as loader:
+        loader.set_size(24)
+        assert loader.look.at(np.arange(3), 0).images.shape == (3, 3, 24, 24)
+
+
+def test_errors(textured: Path) -> None:
+    with opened(textured, size=16, train=False, crop=fastpipe.CenterCrop(resize=20)) as loader:
+        with pytest.raises(ConfigError, match="size: expected a whole number, got 'large'"):
+            loader.set_size("large")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"CenterCrop\(resize=20\) makes the image smaller than size=\(32, 32\)"):
+            loader.set_size(32)
+        assert shape(next(iter(loader))) == (16, 16)
+    for options, source in (({"size_choices": CHOICES}, "size_choices="), ({"size": ffcv}, "a function, size=")):
+        with opened(textured, **options) as loader, pytest.raises(ConfigError, match=f"sizes come from {source}"):
+            loader.set_size(16)
+    for choices in ([], 32, "32"):
+        with pytest.raises(ConfigError, match="size_choices: expected sizes, for example"):
+            opened(textured, size_choices=choices)
+    with pytest.raises(ConfigError, match="one of size= and size_choices=, got both, size=32"):
+        opened(textured, size=32, size_choices=[32, 64])
+    with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 0: size: expected 1 to 16384"):
+        opened(textured, size=lambda epoch: epoch)
+    with pytest.raises(ConfigError, match=r"size: the function failed for epoch 0: KeyError\(0\)"):
+        opened(textured, size={1: 32}.__getitem__)
+    with opened(textured, size=lambda epoch: 32 - 32 * epoch) as loader:
+        assert len(list(loader)) == len(loader)
+        with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 1"):
+            next(iter(loader))

@@ -1,0 +1,139 @@
+"""Tests of fastpipe.Dataset(crop=...): the loader's crops of single samples, for samplers of the user's own."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from field_scenes import write_scenes
+from torch.utils.data import DataLoader
+
+import fastpipe
+from fastpipe.errors import ConfigError, SampleError
+
+SIZE = (36, 44)
+CROPS = {
+    "random": fastpipe.RandomResizedCrop(interpolation="bicubic"),
+    "padded": fastpipe.RandomCrop(padding=20, pad_if_needed=True, fill=7, mask_fill=255),
+    "centre": fastpipe.CenterCrop(resize=50),
+    "letterbox": fastpipe.Letterbox(padding_mode="edge"),
+}
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_scenes(tmp_path_factory.mktemp("scenes") / "data", 12)
+
+
+@pytest.mark.parametrize("kind", CROPS)
+def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> None:
+    options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": True, "seed": 4}
+    dataset = fastpipe.Dataset(large, **options)
+    with fastpipe.loader(large, 6, shuffle=False, num_workers=2, **options) as loader:
+        for epoch in range(2):
+            dataset.set_epoch(epoch)
+            images, labels = next(iter(loader))
+            for sample in range(6):
+                image, label = dataset[sample]
+                assert torch.equal(image, images[sample])
+                assert label == labels[sample]
+                assert image.is_contiguous(memory_format=torch.channels_last) or image.stride(0) == 1
+
+
+@pytest.mark.parametrize("kind", CROPS)
+def test_fields_are_cropped_with_the_image(scenes: Path, kind: str) -> None:
+    names = ("image", "mask", "boxes", "caption", "id")
+    options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5, "fields": names}
+    dataset = fastpipe.Dataset(scenes, **options)
+    dataset.set_epoch(0)
+    with fastpipe.loader(scenes, 12, shuffle=False, num_workers=2, **options) as loader:
+        batch = next(iter(loader))
+    for sample in range(12):
+        one = dataset[sample]
+        for name in ("image", "mask", "boxes", "boxes_labels"):
+            assert torch.equal(torch.as_tensor(one[name]), batch[name][sample]), name
+        assert one["caption"] == batch["caption"][sample]
+        assert tuple(one["boxes"].canvas_size) == SIZE
+
+
+def test_torch_decides_until_an_epoch_is_set(large: Path) -> None:
+    dataset = fastpipe.Dataset(large, crop=fastpipe.RandomResizedCrop(), size=20)
+    torch.manual_seed(3)
+    first = [dataset[1][0], dataset[1][0]]
+    torch.manual_seed(3)
+    again = [dataset[1][0], dataset[1][0]]
+    assert not torch.equal(*first)
+    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))
+    whole = fastpipe.Dataset(large, crop=fastpipe.Resize(), size=20)
+    torch.manual_seed(3)
+    drawn = torch.rand(1)
+    torch.manual_seed(3)
+    whole[0]
+    assert torch.equal(torch.rand(1), drawn)  # nothing random takes nothing from the generator
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_see_the_epoch(large: Path, context: str) -> None:
+    dataset = fastpipe.Dataset(large, crop=fastpipe.RandomResizedCrop(), size=20, hflip=True)
+    mine = pickle.loads(pickle.dumps(dataset))  # noqa: S301 (our own bytes)
+    batches = DataLoader(dataset, 3, num_workers=2, multiprocessing_context=context, persistent_workers=True)
+    for epoch in (0, 5):
+        dataset.set_epoch(epoch)
+        mine.set_epoch(epoch)
+        images = torch.cat([images for images, _ in batches])
+        assert torch.equal(images, torch.stack([mine[sample][0] for sample in range(len(mine))]))
+
+
+def test_several_crops_and_transforms(large: Path) -> None:
+    crop = fastpipe.FiveCrop()
+    dataset = fastpipe.Dataset(large, crop=crop, size=16)
+    with fastpipe.loader(large, 6, size=16, crop=crop, train=False, num_workers=1) as loader:
+        images = next(iter(loader))[0]
+    assert torch.equal(dataset[2][0], images[2])
+    assert dataset[2][0].shape == (5, 3, 16, 16)
+    doubled = fastpipe.Dataset(large, lambda image: image.float() * 2, crop=crop, size=16)
+    assert torch.equal(doubled[2][0], images[2] * 2.0)
+    one = fastpipe.Dataset(large, lambda image: image.float() * 2, crop=fastpipe.Resize())
+    assert one[2][0].shape == (3, 224, 224)
+    with_fields = fastpipe.Dataset(large, crop=crop, size=16, fields=("image", "label"))
+    assert torch.equal(torch.as_tensor(with_fields[2]["image"]), images[2])
+
+
+def test_what_is_not_packed(tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "a").mkdir()
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    for name in ("0.png", "1.jpg"):
+        Image.fromarray(noise).save(tmp_path / "a" / name, quality=95)
+    options: dict[str, Any] = {"size": SIZE, "crop": fastpipe.CenterCrop(resize=50)}
+    dataset = fastpipe.Dataset(tmp_path, **options)
+    with fastpipe.loader(tmp_path, 2, train=False, num_workers=1, **options) as loader:
+        images = next(iter(loader))[0]
+    assert all(torch.equal(dataset[sample][0], images[sample]) for sample in range(2))
+
+
+def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
+    with pytest.raises(ConfigError, match="size, hflip, seed and exact work only with crop="):
+        fastpipe.Dataset(large, size=32)
+    with pytest.raises(ConfigError, match="set_epoch: this dataset gives whole images"):
+        fastpipe.Dataset(large).set_epoch(1)
+    with pytest.raises(ConfigError, match="TenCrop is for evaluation"):
+        fastpipe.Dataset(large, crop=fastpipe.TenCrop(), hflip=True)
+    with pytest.raises(ConfigError, match="there are 5 crops of each image, but mask can be on one only"):
+        fastpipe.Dataset(scenes, crop=fastpipe.FiveCrop(), fields=("image", "mask"))
+    with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
+        fastpipe.Dataset(fielded, crop=fastpipe.Resize(), hflip=True, fields=("image", "joints"))
+    from conftest import damage
+
+    broken = copied(large)
+    damage(broken, 1)
+    dataset = fastpipe.Dataset(broken, crop=fastpipe.Resize(), size=16)
+    assert dataset[0][0].shape == (3, 16, 16)
+    with pytest.raises(SampleError, match="sample 1"):
+        dataset[1]
+    assert "crop=Resize(" in repr(dataset)
