@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -314,6 +315,34 @@ def test_on_error_fail_stops(tmp_path: Path) -> None:
         with fastpipe.Writer(tmp_path / "packed", on_error="fail") as writer:
             writer.add(b"text of some length", key="bad")
     assert not (tmp_path / "packed" / "dataset.json").exists()
+
+
+def test_no_dataset_appears_after_an_error_that_the_program_catches(tmp_path: Path) -> None:
+    """Samples that were converted together with the bad one are lost with it."""
+    errors: list[str] = []
+    with pytest.raises(PackError, match=r"samples are missing.*bad cannot be packed: not an image"):  # noqa: SIM117
+        with fastpipe.Writer(tmp_path / "packed", on_error="fail", workers=1) as writer:
+            for number in range(100):
+                try:
+                    writer.add(b"no image" if number == 10 else jpeg_bytes((16, 16)), key="bad" if number == 10 else None)
+                except PackError as problem:
+                    errors.append(str(problem))
+    assert len(errors) > 2
+    assert all("bad cannot be packed: not an image" in error for error in errors)
+    assert not (tmp_path / "packed" / "dataset.json").exists()
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_no_dataset_appears_if_the_program_catches_that_samples_differ(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True)
+    with pytest.raises(PackError, match=r"samples are missing.*expected the same keys and labels"):  # noqa: SIM117
+        with fastpipe.Writer(packed, FIELDS, shard_size=100_000, workers=1) as writer:
+            for number in range(SAMPLES):
+                with contextlib.suppress(PackError):
+                    writer.add(**{**sample(number), "label": 2})
+    assert not (packed / "dataset.json").exists()
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
