@@ -324,7 +324,9 @@ def test_no_dataset_appears_after_an_error_that_the_program_catches(tmp_path: Pa
         with fastpipe.Writer(tmp_path / "packed", on_error="fail", workers=1) as writer:
             for number in range(100):
                 try:
-                    writer.add(b"no image" if number == 10 else jpeg_bytes((16, 16)), key="bad" if number == 10 else None)
+                    writer.add(
+                        b"no image" if number == 10 else jpeg_bytes((16, 16)), key="bad" if number == 10 else None
+                    )
                 except PackError as problem:
                     errors.append(str(problem))
     assert len(errors) > 2

@@ -44,7 +44,7 @@ class Seen:
             look = "json"  # lists of several lengths
         self.looks.setdefault(look, number)
         if not self._typed:
-            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value)) else str(look), number)
+            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value).strip()) else str(look), number)
 
     @property
     def kind(self) -> str:
@@ -115,13 +115,14 @@ def _look(value: object) -> Any:
 
 
 def _look_of_text(text: str) -> Any:
-    if not text.strip():
+    text = text.strip()
+    if not text:
         return "none"
     if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return "int"
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return "float"
-    if text.lstrip()[0] in "[{":
+    if text[0] in "[{":
         try:
             return _look(json.loads(text))
         except (ValueError, RecursionError):
@@ -130,7 +131,8 @@ def _look_of_text(text: str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    if not text.strip():
+    text = text.strip()
+    if not text:
         return None
     try:
         return json.loads(text)

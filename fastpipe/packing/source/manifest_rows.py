@@ -117,8 +117,10 @@ def _rows(manifest: Manifest, columns: _Columns, *, numbered: bool | None) -> It
             yield Row("", problem=f"column {columns.image}: expected the path of an image, got {got}", where=where)
             continue
         label = record.values.get(columns.label) if columns.label is not None else None
-        if not manifest.typed:
-            label = int(label) if label and numbered else label or None
+        if isinstance(label, str) and not label.strip():
+            label = None
+        elif label is not None and not manifest.typed:
+            label = int(label) if numbered else label.strip()
         values: dict[str, Any] = {}
         problem = None
         for each, column in columns.fields:

@@ -175,7 +175,8 @@ def _lists_images(path: Path) -> bool:
         if kind == "jsonl":
             names = json.loads(line)
             return isinstance(names, dict) and any(name.lower() in IMAGE_COLUMNS for name in names)
-        cells = next(csv.reader([line], delimiter="," if path.suffix.lower() == ".csv" else "\t"), [])
+        delimiter = "," if path.suffix.lower() == ".csv" else "\t"
+        cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
         return any(cell.strip().lower() in IMAGE_COLUMNS for cell in cells)
     except (OSError, ValueError, RecursionError, csv.Error):
         return False
