@@ -28,17 +28,20 @@ class Seen:
     """The values of a column, one after the other.
 
     Attributes:
+        count: how many there are.
         looks: what they look like -> the number of the first such record.
         labels: the same for a column of labels in a CSV file.
     """
 
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
+        self.count = 0
         self.looks: dict[Any, int] = {}
         self.labels: dict[str, int] = {}
 
     def add(self, value: object, number: int) -> None:
         """One more value, of the record with this number; None: it is missing."""
+        self.count += 1
         look = _look(value) if self._typed or value is None else _look_of_text(str(value))
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[1] != look[1] for one in self.looks):
             look = "json"  # lists of several lengths

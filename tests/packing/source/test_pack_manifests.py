@@ -99,6 +99,20 @@ def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_pat
     assert verify(tmp_path / "packed").sound
 
 
+@pytest.mark.parametrize("missing", [{}, {"n": None, "text": None, "boxes": None, "many": None}])
+def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Path, missing: dict[str, None]) -> None:
+    there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1]}
+    rows = [{"path": f"{number:03d}.jpg", **(there if number else missing)} for number in range(3)]
+    summary = fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    assert not summary.tally.rejected
+    assert kinds(tmp_path / "packed") == {"n": "json", "text": "text", "boxes": "boxes", "many": "json"}
+    assert by_path(tmp_path / "packed", "n", "text") == {
+        "000.jpg": (None, ""),
+        "001.jpg": (7, "a"),
+        "002.jpg": (7, "a"),
+    }
+
+
 def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) -> None:
     text = 'path, label, n , caption\n000.jpg, 7, 1 ," a, b "\n001.jpg, 3 ,\t2, "c"\n002.jpg, 10, 3, d \n'
     summary = fastpipe.pack(write_text(photos / "a.csv", text), tmp_path / "packed")
