@@ -43,8 +43,8 @@ class Writer:
     Note [resuming a Writer]
     If the program is interrupted, finished shards are kept. Run the same program again: if all samples have a `key`,
     `add` skips the samples that are in finished shards. It compares keys and labels of the samples with those of the
-    first run, so keys have to come in the same order, and the same key has to mean the same sample. Without keys, the
-    next run begins anew.
+    first run, so keys have to come in the same order, and the same key has to mean the same sample. Without keys, or
+    with overwrite=True, the next run begins anew.
 
     Args:
         dst: a new or empty folder, or an unfinished dataset of the same Writer.

@@ -95,13 +95,13 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
     assert digests(tmp_path / "1") == digests(tmp_path / "4")
 
 
-def add_all(destination: Path, *, stop: bool = False, **changes: Any) -> fastpipe.Writer:
+def add_all(destination: Path, *, stop: bool = False, overwrite: bool = False, **changes: Any) -> fastpipe.Writer:
     """Adds all samples, and fails before the end. One after the other, so that there are finished shards then.
 
     Args:
         changes: values that all samples get in place of their own.
     """
-    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1) as writer:
+    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1, overwrite=overwrite) as writer:
         for number in range(SAMPLES):
             values = {**sample(number), **changes}
             writer.add(**{name: value(number) if callable(value) else value for name, value in values.items()})
@@ -146,6 +146,11 @@ def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path) -> 
     with pytest.raises(PackError, match="other sources, fields or options"):
         write(packed, 0, fields={"caption": "text"})
     assert digests(packed) == before
+    # A remedy that the messages name.
+    other = add_all(packed, overwrite=True, key=lambda number: f"other-{number}").summary
+    assert (other.resumed, other.info["samples"]) == (0, SAMPLES)
+    add_all(tmp_path / "other", key=lambda number: f"other-{number}")
+    assert digests(packed) == digests(tmp_path / "other")
     write(packed, overwrite=True)
     write(tmp_path / "whole")
     assert digests(packed) == digests(tmp_path / "whole")
