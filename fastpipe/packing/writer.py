@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +43,8 @@ class Writer:
     Note [resuming a Writer]
     If the program is interrupted, finished shards are kept. Run the same program again: if all samples have a `key`,
     `add` skips the samples that are in finished shards. It compares keys and labels of the samples with those of the
-    first run, so keys have to come in the same order, and the same key has to mean the same sample. Without keys, the
-    next run begins anew.
+    first run, so keys have to come in the same order, and the same key has to mean the same sample. Without keys, or
+    with overwrite=True, the next run begins anew.
 
     Args:
         dst: a new or empty folder, or an unfinished dataset of the same Writer.
@@ -114,6 +115,7 @@ class Writer:
         self._run: list[Given] = []
         self._position = 0  # of the next sample that is added
         self._next_done = self._skipped  # of the next one that is written
+        self._failed: BaseException | None = None
         return self
 
     def add(self, /, image: object, label: int | str | None = None, key: str | None = None, **fields: object) -> None:
@@ -129,7 +131,7 @@ class Writer:
         Raises:
             ConfigError: a field is not one of the Writer's, or the Writer is not open.
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be packed; or the samples
-                are not those of the interrupted run.
+                are not those of the interrupted run. After it no sample can be added, and no dataset appears.
         """
         if self._series is None:
             raise ConfigError("add samples inside the with block: with fastpipe.Writer(...) as writer: writer.add(...)")
@@ -139,11 +141,13 @@ class Writer:
             raise ConfigError(f"{min(strange)}: expected only the fields that the Writer was made with ({expected})")
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
+        self._check_complete()
         position = self._position
         self._position += 1
         identity = None if key is None else f"{key!r} {label}"
         if position < self._skipped:
-            self._identity.take(position, identity)
+            with self._remembered():
+                self._identity.take(position, identity)
             return
         name = key if key is not None else _name_of(image, position)
         sample = given(name, identity, image, label, fields, self._kinds, self._classes)
@@ -168,6 +172,7 @@ class Writer:
 
     def _finish(self, series: ShardSeries) -> None:
         """Publishes the dataset."""
+        self._check_complete()
         if self._position < self._skipped:
             raise PackError(
                 f"{self._position:,} samples were added; expected the {self._skipped:,} that are in finished shards of "
@@ -195,7 +200,25 @@ class Writer:
     def _hand_over(self) -> None:
         run, self._run = self._run, []
         if run:
-            self._write(self._ahead.put(run))
+            with self._remembered():
+                self._write(self._ahead.put(run))
+
+    @contextlib.contextmanager
+    def _remembered(self) -> Iterator[None]:
+        """Notes an error: samples are missing after it, also if the program catches it."""
+        try:
+            yield
+        except BaseException as problem:
+            self._failed = problem
+            raise
+
+    def _check_complete(self) -> None:
+        """Raises PackError if samples are missing."""
+        if self._failed is not None:
+            raise PackError(
+                "an earlier add has failed, so samples are missing and no dataset is written: "
+                f"{str(self._failed) or type(self._failed).__name__}"
+            ) from self._failed
 
     def _write(self, done: Iterator[tuple[list[Given], list[Outcome]]]) -> None:
         assert self._series is not None  # it was entered

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch.utils.data import get_worker_info
 
 from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
-from fastpipe.errors import ConfigError, SampleError
+from fastpipe.errors import ConfigError, SampleError, readable
 from fastpipe.loading.ranks import launched_here
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.crops import Crop
@@ -43,9 +44,9 @@ def batch_crop(
         size, train, crop, hflip, seed, exact, max_pixels: see fastpipe.wds.crop.
         num_workers: C++ threads that decode; they end with each batch. None: the CPUs granted to this process, divided
             by the ranks on this machine and by the workers of the DataLoader.
-        handler: called with the SampleError of each picture that cannot be decoded, as webdataset calls handlers. True:
-            the batch goes on without that sample; a batch without samples is left out. Else, or without a handler, the
-            error is raised.
+        handler: called with the SampleError of each sample whose picture cannot be decoded, or that has other pictures
+            than most of its batch, as webdataset calls handlers. True: the batch goes on without that sample; a batch
+            without samples is left out. Else, or without a handler, the error is raised.
 
     Returns:
         A BatchCrop: a function, with `set_epoch`.
@@ -87,7 +88,7 @@ class BatchCrop(Cropping):
             batch: a dict of lists (`.batched`), or a list of samples (`.listed`).
 
         Raises:
-            SampleError: a picture cannot be decoded.
+            SampleError: a picture cannot be decoded, or a sample has other pictures than most.
         """
         if isinstance(batch, list) and batch and all(isinstance(sample, dict) for sample in batch):
             return self._listed(batch)
@@ -123,28 +124,26 @@ class BatchCrop(Cropping):
     def _images(self, samples: Sequence[dict[str, Any]]) -> tuple[dict[str, torch.Tensor], list[int]]:
         """By extension, the batch of crops; and the samples that are in it."""
         pictures = [pictures_of(sample) for sample in samples]
-        names = list(pictures[0])
-        for sample, found in zip(samples, pictures, strict=True):
-            if found.keys() != set(names):
-                raise SampleError(
-                    f"the sample {sample.get('__key__')!r} has the pictures {sorted(found)}, the first of its batch "
-                    f"{sorted(names)}; expected the same; rename them before: .rename(jpg='jpg;jpeg;png;webp')",
-                    key=str(sample.get("__key__")),
-                )
+        names = _usual(pictures)
+        bad = {
+            row: _unlike(samples[row], found, names) for row, found in enumerate(pictures) if found.keys() != set(names)
+        }
+        fitting = [row for row in range(len(samples)) if row not in bad]
         keys = [str(sample.get("__key__", "")).encode(errors="surrogateescape") for sample in samples]
         epoch, numbers = self.named(keys)
-        made, bad = {}, dict[int, SampleError]()
+        made = {}
         for name in names:
-            rows, failed = self.rows([each[name] for each in pictures], epoch, numbers, threads=self._threads())
-            made[name] = rows
-            for row, reason in failed.items():
+            data = [pictures[row][name] for row in fitting]
+            made[name], failed = self.rows(data, epoch, numbers[fitting], threads=self._threads())
+            for place, reason in failed.items():
+                row = fitting[place]
                 bad.setdefault(row, sample_error(samples[row], name, reason))
         for row in sorted(bad):
             if self._handler is None or not self._handler(bad[row]):
                 raise bad[row]
-        left = [row for row in range(len(samples)) if row not in bad]
-        whole_batch = len(left) == len(samples)
-        images = {name: rows if whole_batch else rows[left] for name, rows in made.items()}
+        kept = [place for place, row in enumerate(fitting) if row not in bad]
+        left = [fitting[place] for place in kept]
+        images = {name: rows if len(kept) == len(rows) else rows[kept] for name, rows in made.items()}
         return {name: torch.from_numpy(rows).permute(0, 3, 1, 2) for name, rows in images.items()}, left
 
     def _threads(self) -> int:
@@ -153,6 +152,28 @@ class BatchCrop(Cropping):
         worker = get_worker_info()
         sharing = (launched_here() or 1) * (1 if worker is None else worker.num_workers)
         return max(1, granted_cpus() // sharing)
+
+
+def _usual(pictures: Sequence[dict[str, bytes]]) -> tuple[str, ...]:
+    """The extensions of the pictures that most samples of a batch have; of samples without a picture, if all are."""
+    counted = Counter(tuple(sorted(found)) for found in pictures if found)
+    return counted.most_common(1)[0][0] if counted else ()
+
+
+def _unlike(sample: dict[str, Any], found: Collection[str], names: Collection[str]) -> SampleError:
+    """The error for a sample that cannot be in a batch with the others."""
+    key, url = readable(str(sample.get("__key__", ""))), readable(str(sample.get("__url__", "")))
+    has = f"the pictures {sorted(found)}" if found else "no picture"
+    reason = f"it has {has}; expected {sorted(names)}, as most samples of its batch have"
+    return SampleError(
+        f"the sample {key!r} cannot be cropped: {reason}\n"
+        f"  in {url or 'an unknown tar'}\n"
+        "  if the extensions differ, rename them before: .rename(jpg='jpg;jpeg;png;webp'); to train without such "
+        "samples, pass handler=webdataset.warn_and_continue to this stage",
+        shard=url,
+        key=key,
+        reason=reason,
+    )
 
 
 def _some(column: Any, rows: list[int]) -> Any:

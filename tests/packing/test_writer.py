@@ -94,13 +94,13 @@ def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path) -> None:
     assert digests(tmp_path / "1") == digests(tmp_path / "4")
 
 
-def add_all(destination: Path, *, stop: bool = False, **changes: Any) -> fastpipe.Writer:
+def add_all(destination: Path, *, stop: bool = False, overwrite: bool = False, **changes: Any) -> fastpipe.Writer:
     """Adds all samples, and fails before the end. One after the other, so that there are finished shards then.
 
     Args:
         changes: values that all samples get in place of their own.
     """
-    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1) as writer:
+    with fastpipe.Writer(destination, FIELDS, shard_size=100_000, workers=1, overwrite=overwrite) as writer:
         for number in range(SAMPLES):
             values = {**sample(number), **changes}
             writer.add(**{name: value(number) if callable(value) else value for name, value in values.items()})
@@ -145,6 +145,11 @@ def test_other_samples_do_not_continue_an_interrupted_writer(tmp_path: Path) -> 
     with pytest.raises(PackError, match="other sources, fields or options"):
         write(packed, 0, fields={"caption": "text"})
     assert digests(packed) == before
+    # A remedy that the messages name.
+    other = add_all(packed, overwrite=True, key=lambda number: f"other-{number}").summary
+    assert (other.resumed, other.info["samples"]) == (0, SAMPLES)
+    add_all(tmp_path / "other", key=lambda number: f"other-{number}")
+    assert digests(packed) == digests(tmp_path / "other")
     write(packed, overwrite=True)
     write(tmp_path / "whole")
     assert digests(packed) == digests(tmp_path / "whole")
@@ -314,6 +319,39 @@ def test_on_error_fail_stops(tmp_path: Path) -> None:
         with fastpipe.Writer(tmp_path / "packed", on_error="fail") as writer:
             writer.add(b"text of some length", key="bad")
     assert not (tmp_path / "packed" / "dataset.json").exists()
+
+
+def test_no_dataset_appears_after_an_error_that_the_program_catches(tmp_path: Path) -> None:
+    """Samples that were converted together with the bad one are lost with it."""
+    samples = [{"image": jpeg_bytes((16, 16)), "key": str(number)} for number in range(100)]
+    samples[10]["image"] = b"no image"
+    errors: list[str] = []
+    with pytest.raises(PackError, match=r"samples are missing.*10 cannot be packed: not an image"):
+        add_what_can_be(tmp_path / "packed", {}, samples, errors, on_error="fail")
+    assert len(errors) > 2
+    assert all("10 cannot be packed: not an image" in error for error in errors)
+    assert not (tmp_path / "packed" / "dataset.json").exists()
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_no_dataset_appears_if_the_program_catches_that_samples_differ(tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    with pytest.raises(RuntimeError, match="stopped"):
+        add_all(packed, stop=True)
+    others = [{**sample(number), "label": 2} for number in range(SAMPLES)]
+    with pytest.raises(PackError, match=r"samples are missing.*expected the same keys and labels"):
+        add_what_can_be(packed, FIELDS, others, [], shard_size=100_000)
+    assert not (packed / "dataset.json").exists()
+
+
+def add_what_can_be(packed: Path, fields: Any, samples: list[Any], errors: list[str], **options: Any) -> None:
+    """A program that goes on after each PackError."""
+    with fastpipe.Writer(packed, fields, workers=1, **options) as writer:
+        for one in samples:
+            try:
+                writer.add(**one)
+            except PackError as problem:
+                errors.append(str(problem))
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:

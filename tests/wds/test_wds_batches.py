@@ -149,15 +149,33 @@ def test_left_out_rows_are_those_that_failed(damaged: str) -> None:
 
 def test_pictures_of_several_names(tmp_path: Path) -> None:
     tar = written(tmp_path, [{"jpg": data_of(0)}, {"png": data_of(2)}])
-    with pytest.raises(
-        SampleError, match=r"'n0001' has the pictures \['png'\], the first of its batch \['jpg'\].*rename"
-    ):
+    with pytest.raises(SampleError, match=r"(?s)'n0001' .* it has the pictures \['png'\]; expected \['jpg'\].*rename"):
         list(opened(tar).listed(2).map(fastpipe.wds.batch_crop(SIDE)))
     (batch,) = opened(tar).rename(jpg="jpg;png").batched(2).map(fastpipe.wds.batch_crop(SIDE))
     assert batch["jpg"].shape == (2, 3, SIDE, SIDE)
     pairs = written(tmp_path, [{"left.jpg": data_of(n), "right.jpg": data_of(n)} for n in range(3)], "pairs.tar")
     (batch,) = opened(pairs).batched(3).map(fastpipe.wds.batch_crop(SIDE))
     assert torch.equal(batch["left.jpg"], batch["right.jpg"])
+
+
+def test_a_handler_leaves_out_samples_with_other_pictures(tmp_path: Path) -> None:
+    """Most samples of a batch say which pictures are expected, not the first one."""
+    members = [{"png": data_of(2)}, {}, *({"jpg": data_of(n)} for n in range(3)), {"jpg": data_of(0)[:500]}]
+    tar = written(tmp_path, [{"cls": n, **each} for n, each in enumerate(members)])
+    seen: list[SampleError] = []
+    function = fastpipe.wds.batch_crop(SIDE, handler=lambda problem: not seen.append(problem))
+    single = fastpipe.wds.crop(SIDE)
+    function.set_epoch(1)
+    single.set_epoch(1)
+    (batch,) = opened(tar).decode(only="cls").listed(6).map(function)
+    assert batch["cls"].tolist() == [2, 3, 4]
+    rows = [single(sample)["jpg"] for sample in opened(tar) if sample["__key__"] in batch["__key__"]]
+    assert torch.equal(batch["jpg"], torch.stack(rows))
+    assert [problem.key for problem in seen] == ["n0000", "n0001", "n0005"]
+    assert "it has no picture; expected ['jpg']" in str(seen[1])
+    assert tar in str(seen[1])
+    with pytest.raises(SampleError, match="n0000"):
+        list(opened(tar).listed(6).map(fastpipe.wds.batch_crop(SIDE)))
 
 
 def test_threads_are_shared_among_workers_and_ranks(monkeypatch: pytest.MonkeyPatch) -> None:

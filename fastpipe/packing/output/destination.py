@@ -109,11 +109,13 @@ def plan_run(
 def plan_writing(journal: Journal, made_by: str, shaping: dict[str, Any], *, overwrite: bool) -> None:
     """The same for samples that a program adds one by one; they are known only when they come.
 
+    So an unfinished dataset is continued only without `overwrite`: nothing else could tell to begin anew.
+
     Args:
         journal: of the destination, locked.
         made_by: the program's kind.
         shaping: the options that decide the dataset's bytes.
-        overwrite: a dataset, or an unfinished one that does not fit, may be replaced.
+        overwrite: a dataset, or an unfinished one, is replaced.
 
     Raises:
         PackError: the destination holds a dataset, or another unfinished one.
@@ -135,10 +137,9 @@ def plan_writing(journal: Journal, made_by: str, shaping: dict[str, Any], *, ove
         )
     finished = journal.finished()
     keep = sum(1 for _ in itertools.takewhile(lambda shard: shard.sources, finished))
-    if replaces or unfinished != plan:
-        keep = 0
-    if replaces or unfinished != plan or keep < len(finished):
-        journal.begin(plan, keep=keep)
+    anew = overwrite or unfinished != plan  # a finished dataset is there only with overwrite
+    if anew or keep < len(finished):
+        journal.begin(plan, keep=0 if anew else keep)
 
 
 def _as_they_were(journal: Journal, listing: Listing) -> int:

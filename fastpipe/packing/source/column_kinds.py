@@ -28,23 +28,26 @@ class Seen:
     """The values of a column, one after the other.
 
     Attributes:
+        count: how many there are.
         looks: what they look like -> the number of the first such record.
         labels: the same for a column of labels in a CSV file.
     """
 
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
+        self.count = 0
         self.looks: dict[Any, int] = {}
         self.labels: dict[str, int] = {}
 
     def add(self, value: object, number: int) -> None:
         """One more value, of the record with this number; None: it is missing."""
+        self.count += 1
         look = _look(value) if self._typed or value is None else _look_of_text(str(value))
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[1] != look[1] for one in self.looks):
             look = "json"  # lists of several lengths
         self.looks.setdefault(look, number)
         if not self._typed:
-            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value)) else str(look), number)
+            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value).strip()) else str(look), number)
 
     @property
     def kind(self) -> str:
@@ -115,13 +118,14 @@ def _look(value: object) -> Any:
 
 
 def _look_of_text(text: str) -> Any:
-    if not text.strip():
+    text = text.strip()
+    if not text:
         return "none"
     if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return "int"
     if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
         return "float"
-    if text.lstrip()[0] in "[{":
+    if text[0] in "[{":
         try:
             return _look(json.loads(text))
         except (ValueError, RecursionError):
@@ -130,7 +134,8 @@ def _look_of_text(text: str) -> Any:
 
 
 def _parsed(text: str) -> Any:
-    if not text.strip():
+    text = text.strip()
+    if not text:
         return None
     try:
         return json.loads(text)

@@ -27,14 +27,15 @@ def list_folder(root: Path, classes: list[str], stray: list[str]) -> Listing:
     return Listing(root, classes, sources, stray)
 
 
-def list_flat_folder(root: Path, names: list[str]) -> Listing:
+def list_flat_folder(root: Path, names: list[str], stray: list[str]) -> Listing:
     """Lists the files of a folder without folders: images without classes.
 
     Args:
         root: the folder.
         names: of its files.
+        stray: of what else is in it.
     """
-    return Listing(root, [], [_source(root, name, NO_LABEL) for name in names], [])
+    return Listing(root, [], [_source(root, name, NO_LABEL) for name in names], stray)
 
 
 def _files(root: Path, name: str) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _list_images(root: Path, found: Recognised, how: SourceOptions, *, with_fiel
         return list_archives(root, [""], with_fields=with_fields, asked=how.fields)
     folders, others = list(found.folders), list(found.files)
     if folders and found.format == "imagefolder":
-        return list_folder(root, folders, others)
+        return list_folder(root, folders, [*others, *found.hidden])
     compressed = next((name for name in others if _COMPRESSED.search(name)), None)
     if compressed is not None:
         raise PackError(
@@ -115,10 +115,10 @@ def _list_images(root: Path, found: Recognised, how: SourceOptions, *, with_fiel
             f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if found.format == "imagefolder":
-        return list_flat_folder(root, others)
+        return list_flat_folder(root, others, list(found.hidden))
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
-    stray = [name for name in others if name not in tars] + folders
+    stray = [name for name in others if name not in tars] + [*folders, *found.hidden]
     return list_archives(root, tars, stray, with_fields=with_fields, asked=how.fields)
 
 

@@ -34,6 +34,8 @@ class Record(NamedTuple):
 class CsvFile:
     """A CSV or TSV file: a header row, UTF-8, values in quotes where they hold separators or line ends (RFC 4180).
 
+    Spaces behind a separator do not count: people write `path, label`. Those in quotes do.
+
     Attributes:
         path: of the file.
         typed: False: its values are texts.
@@ -47,7 +49,8 @@ class CsvFile:
     def __iter__(self) -> Iterator[Record]:
         with _opened(self.path) as file:
             tabs = self.path.suffix.lower() in _TABS
-            reader = csv.reader(self._lines(file), delimiter="\t" if tabs else ",", strict=True)
+            lines, delimiter = self._lines(file), "\t" if tabs else ","
+            reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
             columns = _header(self.path, _next(self.path, reader, 1))
             while True:
                 number = reader.line_num + 1

@@ -89,13 +89,18 @@ def list_manifest(
         PackError: there is no such column, or it is not certain which one is meant.
     """
     seen: dict[str, Seen] = {}
+    records = 0
     for record in manifest:
+        records += record.values is not None
         for name, value in (record.values or {}).items():
             if name not in seen:
                 if len(seen) == MOST_COLUMNS:
                     raise PackError(f"{_called(manifest)}: expected at most {MOST_COLUMNS} columns, got more")
                 seen[name] = Seen(typed=manifest.typed)
             seen[name].add(value, record.number)
+    for column in seen.values():
+        if column.count < records:
+            column.add(None, 0)  # a record without the key says the same as one with null
     columns = _Columns(_image_column(manifest, seen, how, metadata=metadata), _label_column(manifest, seen, how))
     columns.fields = _fields(manifest, seen, how, columns, metadata=metadata)
     numbered = None
@@ -117,8 +122,10 @@ def _rows(manifest: Manifest, columns: _Columns, *, numbered: bool | None) -> It
             yield Row("", problem=f"column {columns.image}: expected the path of an image, got {got}", where=where)
             continue
         label = record.values.get(columns.label) if columns.label is not None else None
-        if not manifest.typed:
-            label = int(label) if label and numbered else label or None
+        if isinstance(label, str) and not label.strip():
+            label = None
+        elif label is not None and not manifest.typed:
+            label = int(label) if numbered else label.strip()
         values: dict[str, Any] = {}
         problem = None
         for each, column in columns.fields:

@@ -45,13 +45,15 @@ class Recognised:
     Attributes:
         format: one of the formats of the options, but not "auto"; or "metadata": ImageFolder with metadata files.
         paths: of the file, or of files about the same images; or of the folder.
-        folders, files: names in a folder.
+        folders, files: names in a folder; without hidden ones, in which tools keep their notes.
+        hidden: names of these.
     """
 
     format: str
     paths: tuple[Path, ...]
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 def recognise(root: Path, how: SourceOptions) -> Recognised:
@@ -93,14 +95,15 @@ def _file(path: Path, how: SourceOptions) -> Recognised:
 def _folder(root: Path, how: SourceOptions) -> Recognised:
     try:
         with os.scandir(root) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
-        folders = tuple(entry.name for entry in listed if entry.is_dir())
+            names = {entry.name: entry.is_dir() for entry in entries}
     except OSError as problem:
         raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
-    files = tuple(entry.name for entry in listed if not entry.is_dir())
+    hidden = tuple(sorted(name for name in names if name.startswith(".")))
+    folders = tuple(sorted(name for name in names.keys() - hidden if names[name]))
+    files = tuple(sorted(name for name in names.keys() - hidden if not names[name]))
 
     def found(name: str, *paths: Path) -> Recognised:
-        return Recognised(name, paths or (root,), folders, files)
+        return Recognised(name, paths or (root,), folders, files, hidden)
 
     if how.format in ("auto", "webdataset") and _is_ours(root, folders, files):
         return found("dataset")
@@ -130,7 +133,7 @@ def _is_ours(root: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
     except OSError as problem:
         raise PackError(f"cannot read {described}: {problem.strerror}") from problem
     damaged = set(folders) <= {FIELDS_FOLDER} and described.name in files and not is_foreign(described)
-    return ours or damaged or WORK_FOLDER in folders
+    return ours or damaged or (root / WORK_FOLDER).is_dir()
 
 
 def _kinds(root: Path, folders: Sequence[str], files: Sequence[str], how: SourceOptions) -> list[str]:
@@ -175,7 +178,8 @@ def _lists_images(path: Path) -> bool:
         if kind == "jsonl":
             names = json.loads(line)
             return isinstance(names, dict) and any(name.lower() in IMAGE_COLUMNS for name in names)
-        cells = next(csv.reader([line], delimiter="," if path.suffix.lower() == ".csv" else "\t"), [])
+        delimiter = "," if path.suffix.lower() == ".csv" else "\t"
+        cells = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
         return any(cell.strip().lower() in IMAGE_COLUMNS for cell in cells)
     except (OSError, ValueError, RecursionError, csv.Error):
         return False

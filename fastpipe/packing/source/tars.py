@@ -118,10 +118,10 @@ def _list_samples(
 
 def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
     """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
-    folders = gathered.folders
+    folders = {folder for folder in gathered.folders if not folder[0].startswith(".")}
     tops = {folder[0] for folder in folders}
     depth = int(len(tops) == 1 and any(len(folder) == 2 for folder in folders) and _called(min(tops), tars))
-    classes = sorted({folder[depth] for folder in folders if len(folder) > depth})
+    classes = sorted({folder[depth] for folder in folders if len(folder) > depth and folder[depth][0] != "."})
     if not classes:
         return None
     labels = {name: label for label, name in enumerate(classes)}
@@ -150,11 +150,11 @@ def _called(folder: str, tars: list[str]) -> bool:
 
 
 def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None:
-    """A file with its label and its path below the image folder; None where it lies beside the class folders."""
+    """A file with its label and its path below the image folder; None where it lies in no class folder."""
     if source.problem is not None:
         return source
     prefix = f"{source.archive}/" if source.archive else ""
     parts = source.path[len(prefix) :].split("/")[depth:]
-    if len(parts) < 2:
+    if len(parts) < 2 or parts[0] not in labels:
         return None
     return replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])

@@ -99,6 +99,47 @@ def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_pat
     assert verify(tmp_path / "packed").sound
 
 
+@pytest.mark.parametrize("missing", [{}, {"n": None, "text": None, "boxes": None, "many": None}])
+def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Path, missing: dict[str, None]) -> None:
+    there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1]}
+    rows = [{"path": f"{number:03d}.jpg", **(there if number else missing)} for number in range(3)]
+    summary = fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    assert not summary.tally.rejected
+    assert kinds(tmp_path / "packed") == {"n": "json", "text": "text", "boxes": "boxes", "many": "json"}
+    assert by_path(tmp_path / "packed", "n", "text") == {
+        "000.jpg": (None, ""),
+        "001.jpg": (7, "a"),
+        "002.jpg": (7, "a"),
+    }
+
+
+def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) -> None:
+    text = 'path, label, n , caption\n000.jpg, 7, 1 ," a, b "\n001.jpg, 3 ,\t2, "c"\n002.jpg, 10, 3, d \n'
+    summary = fastpipe.pack(write_text(photos / "a.csv", text), tmp_path / "packed")
+    assert summary.info["classes"] == [str(number) for number in range(11)]
+    assert kinds(tmp_path / "packed") == {"n": "int", "caption": "text"}
+    found = by_path(tmp_path / "packed", "label", "n", "caption")
+    assert found == {"000.jpg": (7, 1, " a, b "), "001.jpg": (3, 2, "c"), "002.jpg": (10, 3, "d ")}
+    names = write_text(photos / "b.csv", '"path", "label"\n000.jpg, cat \n001.jpg,cat\n')
+    assert list_sources(names, 0).classes == ["cat"]
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize("labels", [("7", "3"), ("cat", "dog")])
+def test_a_label_of_spaces_is_none(photos: Path, form: str, labels: tuple[str, str]) -> None:
+    rows = list(zip(("000.jpg", "001.jpg", "002.jpg"), (labels[0], "   ", labels[1]), strict=True))
+    if form == "csv":
+        source = write_text(photos / "a.csv", "path,label\n" + "".join(f'{path},"{label}"\n' for path, label in rows))
+    else:
+        source = write_lines(photos / "a.jsonl", *({"path": path, "label": label} for path, label in rows))
+    listing = list_sources(source, 0)
+    assert all(source.problem is None for source in listing.sources)
+    found = {source.path: source.label for source in listing.sources}
+    assert found["001.jpg"] == -1
+    assert sum(label == -1 for label in found.values()) == 1
+    assert "   " not in listing.classes
+
+
 def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> None:
     source = write_lines(photos / "a.jsonl", *ROWS)
     command = ("pack", source, tmp_path / "packed", "--field", "text=caption", "--field", "year=Year:json")

@@ -10,9 +10,11 @@ from types import ModuleType
 import pytest
 from cli_run import succeeded
 from pack_sources import jpeg_bytes
+from tars import write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.packing.source.kinds import Listing, Source, list_sources, read_source
+from fastpipe.packing.source.options import SourceOptions
 
 
 def tree(root: Path, *paths: str) -> Path:
@@ -37,7 +39,7 @@ def one(listing: Listing) -> Source:
 
 
 def test_classes_are_those_of_torchvisions_image_folder(tmp_path: Path, torchvision: ModuleType) -> None:
-    names = ["b", "B", "a10", "a2", "Ä", "z z", "10", "9", "_", ".hidden", "名前"]
+    names = ["b", "B", "a10", "a2", "Ä", "z z", "10", "9", "_", "名前"]
     tree(tmp_path, *(f"{name}/1.jpg" for name in names))
     from torchvision.datasets.folder import find_classes
 
@@ -45,6 +47,35 @@ def test_classes_are_those_of_torchvisions_image_folder(tmp_path: Path, torchvis
     listing = list_sources(tmp_path, 0)
     assert listing.classes == expected
     assert {source.path.split("/")[0]: source.label for source in listing.sources} == numbers
+
+
+@pytest.mark.parametrize("kind", ["classes", "flat", "tars", "csv"])
+def test_hidden_names_are_passed_over(tmp_path: Path, kind: str) -> None:
+    """`hf download --local-dir` leaves .cache; macOS leaves files such as ._a.csv; Jupyter .ipynb_checkpoints."""
+    tree(tmp_path, ".cache/huggingface/a.tar.metadata", "._a.tar", "._a.csv", ".DS_Store")
+    expected = []
+    if kind == "tars":
+        write_tar(tmp_path / "a.tar", {"1.jpg": b"picture", "1.cls": b"0"})
+        expected = ["0"]
+    elif kind == "classes":
+        tree(tmp_path, "ant/1.jpg")
+        expected = ["ant"]
+    else:
+        tree(tmp_path, "1.jpg")
+    if kind == "csv":
+        (tmp_path / "a.csv").write_text("path\n1.jpg\n")
+        (tmp_path / "._a.csv").write_bytes(b"path,\0\n")
+    listing = list_sources(tmp_path, 0, how=SourceOptions(split="a") if kind == "csv" else None)
+    assert one(listing).problem is None
+    assert listing.classes == expected
+    assert listing.stray == ([] if kind == "csv" else [".DS_Store", "._a.csv", "._a.tar", ".cache"])
+
+
+def test_hidden_folders_of_a_tar_are_passed_over(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"ant/1.jpg": b"picture", ".cache/1.jpg": b"picture", "ant/.deep/2.jpg": b"picture"})
+    listing = list_sources(tmp_path / "a.tar", 0)
+    assert (listing.classes, paths(listing)) == (["ant"], ["ant/.deep/2.jpg", "ant/1.jpg"])
+    assert listing.stray == [".cache/1.jpg"]
 
 
 def test_a_class_holds_the_files_of_all_folders_below_it(tmp_path: Path) -> None:
