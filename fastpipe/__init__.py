@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
+    from fastpipe.plan.balance import balanced
     from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
     from fastpipe.samples.dataset import Dataset
     from fastpipe.scan.opening import open
@@ -53,6 +54,7 @@ __all__ = [
     "Stats",
     "Writer",
     "__version__",
+    "balanced",
     "diagnose",
     "loader",
     "monitor",
@@ -72,6 +74,7 @@ _MODULES = {
     "RandomResizedCrop": "plan.crops",
     "Resize": "plan.crops",
     "Stats": "engine.stats",
+    "balanced": "plan.balance",
     "diagnose": "diagnosis",
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",

@@ -63,6 +63,7 @@ class HostBatch:
         plan: of its n rows. A bad sample may have been replaced; the draws of the augmentation stay the plan's.
         images: (N, height, width, 3) uint8, N >= n, a slot of a SlotRing.
         labels: (n,) int64.
+        ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
     """
 
@@ -71,4 +72,5 @@ class HostBatch:
     plan: BatchPlan
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+    ids: NDArray[np.int64]
     fields: HostFields | None = None

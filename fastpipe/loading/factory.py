@@ -6,9 +6,11 @@ import inspect
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import choice, flag, positive, whole
@@ -17,6 +19,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
+from fastpipe.loading.choice import Choice
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
@@ -46,6 +49,15 @@ def loader(
     hflip: bool | float | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
+    samples: Sequence[int] | NDArray[Any] | torch.Tensor | None = None,
+    classes: Sequence[str] | None = None,
+    labels: str = "renumber",
+    limit: float | None = None,
+    kfold: tuple[int, int] | None = None,
+    weights: Mapping[str, float] | Sequence[float] | NDArray[Any] | torch.Tensor | None = None,
+    replacement: bool = True,
+    repeats: int = 1,
+    epoch_size: int | None = None,
     drop_last: bool | None = None,
     num_workers: int | None = None,
     prefetch_factor: int = 2,
@@ -82,11 +94,27 @@ def loader(
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
             False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
-            twice, so that all ranks have the same number of rows; `Loader.valid` marks the repeated rows.
+            twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
+        samples: which samples of the dataset: their numbers, each once, or a mask with True or False for each sample of
+            the dataset. Without shuffle they come in this order. None: all.
+        classes: names of the classes to read; None: all.
+        labels: with `classes`: "renumber": a label is the position in `classes`; "keep": it stays that of the dataset.
+        limit: read only this fraction of the samples, the same in each epoch and for each seed. A hash of each image's
+            bytes decides, so a smaller fraction is a part of a larger one.
+        kfold: (folds, fold): the dataset is divided into `folds` parts. With train=True all but part `fold` are read,
+            with train=False only this part. A hash of each image's bytes decides, so the same image is never in two
+            parts. In a dataset that is not packed, `limit` and `kfold` use a hash of the path.
+        weights: samples are drawn by these: {class name: weight}, where other classes have 1, or one weight for each
+            sample of the dataset. `fastpipe.balanced(index)` gives each class the same share.
+        replacement: with `weights`: False: no sample is drawn twice in an epoch. It needs `epoch_size`.
+        repeats: each sample comes so often in a row, each time with another crop and augmentation, on different ranks.
+            An epoch then has a part of the samples.
+        epoch_size: samples in an epoch of all ranks together, with repeats; the next epoch continues where it ends.
+            None: the number of samples.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
@@ -107,8 +135,8 @@ def loader(
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number), "key" (the path of its source), "valid" (see `Loader.valid`), and names of the dataset's fields.
-            Boxes and points are cropped, resized and mirrored with the image, as torchvision's v2 does it. None: a
+            number), "key" (the path of its source), "valid" (rows that count), "epoch", and names of the dataset's
+            fields. Boxes and points are cropped, resized and mirrored with the image, as in torchvision's v2. None: a
             batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
@@ -151,12 +179,13 @@ def loader(
     height_width = output_size(size)
     everyone = ranks_of(rank, world_size)
     ranks, sequences = _sharing(everyone, partition, canonical_nodes)
+    shuffled = train if shuffle is None else flag("shuffle", shuffle)
     recipe = Recipe(
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
         crop=checked_crop(crop, height_width, train=train),
         flip=flip_probability(hflip, train=train),
-        shuffle=train if shuffle is None else flag("shuffle", shuffle),
+        shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
         seed=whole("seed", seed, least=0, most=2**64 - 1),
         ranks=ranks,
@@ -171,6 +200,11 @@ def loader(
         remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
         fields=fields if isinstance(fields, (tuple, list)) else (),
     )
+    chosen = Choice(samples, classes, labels, limit, kfold, weights, replacement, repeats, epoch_size)
+    if not chosen.everything:
+        from fastpipe.loading.content_options import content_of  # most programs read everything
+
+        recipe = replace(recipe, content=content_of(index, chosen, train=train, shuffle=shuffled))
     if isinstance(index.path, Url):
         _tell_nodes(index, everyone, partition)
     if not index.packed:

@@ -20,7 +20,7 @@ from fastpipe.plan.batch import BatchPlan, Recipe
 from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
 
-OWN = ("image", "label", "id", "key", "valid")
+OWN = ("image", "label", "id", "key", "valid", "epoch")
 MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
 SPATIAL = (*MOVED, "mask", "image")
 FlipPairs = tuple[tuple[int, int], ...]
@@ -51,7 +51,7 @@ class FieldReader:
         self._flip_pairs = flip_pairs
         self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
         self._stored: dict[str, StoredImages] = {}
-        own: dict[str, _Part] = {"id": _add_numbers, "key": partial(_add_paths, SourcePaths(index))}
+        own: dict[str, _Part] = {"key": partial(_add_paths, SourcePaths(index))}
         self._parts = [own.get(name, _nothing) if name in OWN else self._part(index, name) for name in names]
         self.names = names
         self._keys = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
@@ -160,11 +160,7 @@ def rows_of(ragged: Ragged) -> NDArray[np.int64]:
 
 
 def _nothing(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    """Images, labels, `valid`, masks and second pictures are there already."""
-
-
-def _add_numbers(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    values.arrays["id"] = rows.samples
+    """Images, labels, ids, `valid`, the epoch, masks and second pictures are there already."""
 
 
 def _add_paths(paths: SourcePaths, values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.plan.content import ALL, Content, EpochContent
 from fastpipe.plan.crops import Crop, Crops, plan_crops
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.order import EpochOrder, samples_per_chunk
 from fastpipe.plan.partition import ALONE, Partition, Ranks
-from fastpipe.plan.readahead import joined, members, run_ranges, sample_ranges
-
-_NO_RUNS = np.empty((0, 2), dtype=np.int64)
+from fastpipe.plan.passes import Passes
+from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Recipe:
         seed: in [0, 2**64).
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
+        content: which samples of the dataset epochs have.
     """
 
     batch_size: int
@@ -46,6 +47,7 @@ class Recipe:
     seed: int
     ranks: Ranks = ALONE
     sequences: int = 1
+    content: Content = ALL
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class BatchPlan:
         crops: their crops.
         flips: (n,) bool: mirror left and right.
         valid: (n,) bool: rows that count; the others repeat samples, so that all ranks' batches are of one size.
+        names: (n,) int64 that name the random draws of each row; those of the samples, where none comes twice.
     """
 
     samples: NDArray[np.int64]
@@ -65,6 +68,7 @@ class BatchPlan:
     crops: Crops
     flips: NDArray[np.bool_]
     valid: NDArray[np.bool_]
+    names: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -86,14 +90,19 @@ class BatchPlan:
 
 
 def partition_of(samples: int, recipe: Recipe) -> Partition:
-    """Who takes what of an epoch."""
+    """Who takes what of an epoch of a dataset of so many samples."""
     return Partition(
-        samples, recipe.batch_size, drop_last=recipe.drop_last, ranks=recipe.ranks, sequences=recipe.sequences
+        recipe.content.size(samples),
+        recipe.batch_size,
+        drop_last=recipe.drop_last,
+        ranks=recipe.ranks,
+        sequences=recipe.sequences,
+        in_turn=recipe.content.repeats > 1,
     )
 
 
 def batches_per_epoch(samples: int, recipe: Recipe) -> int:
-    """How many batches each rank's epoch has."""
+    """How many batches each rank's epoch of a dataset of so many samples has."""
     return partition_of(samples, recipe).batches
 
 
@@ -102,8 +111,8 @@ class EpochPlan:
 
     Attributes:
         epoch: its number.
-        orders: of each sequence that the rank's node reads: its first place, and the order of its places. Places are
-            those of `samples_at`.
+        orders: of each sequence that the rank's node reads: its first place, and the order of its places.
+        samples_at: (n,) places -> the samples there.
     """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
@@ -111,28 +120,41 @@ class EpochPlan:
         self._recipe = recipe
         self.epoch = epoch
         self._partition = partition_of(len(index), recipe)
-        chunk = 1 if index.scattered else samples_per_chunk(len(index), index.jpeg_bytes)
-        self.orders: dict[int, tuple[int, EpochOrder]] = {}
-        for number, first, samples in self._partition.sequences:
-            seed = recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE)
-            order = EpochOrder(samples, chunk, seed=seed, epoch=epoch, shuffle=recipe.shuffle)
+        content = recipe.content
+        self._places = content.places(len(index), recipe.sequences)
+        self._content = EpochContent(
+            index, content, self._places, shuffle=recipe.shuffle, seed=recipe.seed, epoch=epoch
+        )
+        self.samples_at = self._content.samples_at
+        self.orders: dict[int, tuple[int, Passes]] = {}
+        for number, _, size in self._partition.sequences:
+            first, end = (each * self._places // recipe.sequences for each in (number, number + 1))
+            order = Passes(
+                end - first,
+                self._content.chunk,
+                seed=recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE),
+                # Draws are made anew for each epoch: it is a pass of its own.
+                begin=epoch * (size if content.weighting is None else (end - first) * content.repeats),
+                size=size,
+                repeats=content.repeats,
+                shuffle=recipe.shuffle,
+            )
             self.orders[number] = (first, order)
 
     def __len__(self) -> int:
         return self._partition.batches
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The samples at places of the order that the epoch is cut from."""
-        return self._index.samples_at(places) if self._recipe.shuffle else places
-
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         share = self._partition.share(number)
-        taken = []
+        taken, times = [], []
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
             taken.append(order.take(start, stop) + first)
-        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid)
+            times.append(order.times(start, stop))
+        places, time = np.concatenate(taken)[share.rows], np.concatenate(times)[share.rows]
+        samples = self.samples_at(places)
+        return self._plan(samples, share.valid, self._content.names(samples, places, time))
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -146,16 +168,18 @@ class EpochPlan:
         Returns:
             (n,) of readahead.RANGE_DTYPE.
         """
-        runs = [_NO_RUNS]
+        found = []
         for sequence, start, stop in self._partition.spans(number):
             base, order = self.orders[sequence]
-            if start < stop:
-                runs.append(order.reads(start, stop, first=first) + base)
+            found.append(order.reads(start, stop, first=first) + base)
+        runs = np.concatenate(found)
+        if not self._content.plain:
+            samples = self.samples_at(members(runs))
+            runs = runs_of(samples)
         if self._index.packed:
-            ranges = run_ranges(self._index, np.concatenate(runs))
+            ranges = run_ranges(self._index, runs)
         else:
-            coming = self._index.records_of(self.samples_at(members(np.concatenate(runs))))
-            ranges = joined(sample_ranges(coming))
+            ranges = joined(sample_ranges(self._index.records_of(samples)))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
     @property
@@ -173,29 +197,40 @@ class EpochPlan:
         found = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._partition.spans(number):
             base, order = self.orders[sequence]
-            if start == stop:
-                continue
-            begin, end = order.positions_ahead(start, stop, first=first)
-            mine = self._partition.mine(sequence, np.arange(begin, end))
-            samples = np.sort(order.take(begin, end)[mine])
-            for run in order.reads(start, stop, first=first):
-                found.append(samples[slice(*np.searchsorted(samples, run))] + base)
-        return np.concatenate(found)
+            mine = partial(self._partition.mine, sequence)
+            found += [run + base for run in order.ahead(start, stop, mine, first=first)]
+        samples = self.samples_at(np.concatenate(found))
+        again = np.zeros(len(samples), dtype=np.bool_)
+        again[1:] = samples[1:] == samples[:-1]  # drawn more than once
+        return samples[~again]
 
-    def replacements(self, samples: NDArray[np.int64], attempt: int) -> BatchPlan:
-        """Other samples for those that cannot be decoded: a draw by sample and attempt, never the sample itself."""
+    def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int) -> BatchPlan:
+        """Other samples for rows that cannot be decoded: a draw by row and attempt. Where epochs go through all
+        samples of the dataset it is never the sample itself.
+        """
+        names, samples = plan.names[rows], plan.samples[rows]
         count = len(self._index)
-        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
-        distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self.of((samples + distance) % count)
+        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), names + attempt * count)
+        if self._content.plain or self._recipe.content is ALL:
+            others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
+        else:
+            others = self.samples_at((draw * self._places).astype(np.int64))
+        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others)
+
+    @property
+    def alternatives(self) -> bool:
+        """Whether there is more than one sample."""
+        return self._recipe.content.count(len(self._index)) > 1
 
     def of(self, samples: NDArray[np.int64]) -> BatchPlan:
-        """The plan of some samples, as this epoch has them in whatever batch."""
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_))
+        """The plan of some samples, as this epoch has them in whatever batch, when they come for the first time."""
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), samples)
 
-    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_]) -> BatchPlan:
+    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_], names: NDArray[np.int64]) -> BatchPlan:
         recipe = self._recipe
         records = self._index.read(samples)
+        if recipe.content.labels is not None:
+            records["label"] = recipe.content.labels[records["label"]]
         crops = plan_crops(
             recipe.crop,
             recipe.size,
@@ -203,7 +238,7 @@ class EpochPlan:
             records["height"].astype(np.int64),
             seed=recipe.seed,
             epoch=self.epoch,
-            samples=samples,
+            samples=names,
         )
-        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
-        return BatchPlan(samples, records, crops, flips, valid)
+        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
+        return BatchPlan(samples, records, crops, flips, valid, names)

@@ -22,6 +22,11 @@ class Stream(IntEnum):
     CROP_Y = 6
     REPLACE = 7
     SEQUENCE = 8
+    DRAW = 9  # by weights
+    LUCK = 10
+    LIMIT = 11  # of no seed and epoch
+    FOLD = 12
+    DATASET = 13  # of a mixture
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64

@@ -122,3 +122,43 @@ def test_a_billion_samples(billion: Path) -> None:
     assert found["plan_s"] < 0.005
     assert found["first_plan_s"] < 0.2, "of a window, and of the process"
     assert found["resident_mb"] < 100
+
+
+WEIGHTED = """
+    import json, statistics, sys, time
+    import torch
+    from dataclasses import replace
+    from fastpipe.format.index import Index
+    from fastpipe.loading.choice import Choice
+    from fastpipe.loading.content_options import content_of
+    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.crops import RandomResizedCrop
+
+    size, batches = int(sys.argv[2]), int(sys.argv[3])
+    started = time.process_time()
+    index = Index(sys.argv[1])
+    weights = {str(name): 1 + name % 7 for name in range(1000)}
+    content = content_of(index, Choice(weights=weights, repeats=2), train=True, shuffle=True)
+    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, content=content)
+    plan = EpochPlan(index, recipe, 3)
+    open_s = time.process_time() - started
+    _, order = plan.orders[0]
+    seconds, drawn = [], []
+    for number in range(len(plan) // 2, len(plan) // 2 + batches):
+        started = time.process_time()
+        drawn += plan.samples_at(order.take(number * size, (number + 1) * size)).tolist()
+        seconds.append(time.process_time() - started)
+    print(json.dumps({"open_s": open_s, "plan_s": statistics.median(seconds), "samples": len(set(drawn))}))
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_weights_of_the_classes_of_a_billion_samples(billion: Path) -> None:
+    """Labels are read for the samples that are tried; most are 0 in this file."""
+    done = run_script(WEIGHTED, billion, BATCH_SIZE, BATCHES)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["open_s"] < 2
+    assert found["plan_s"] < 0.01
+    assert found["samples"] == BATCHES * BATCH_SIZE // 2

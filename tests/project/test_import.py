@@ -34,6 +34,7 @@ PUBLIC = {
     "Stats",
     "Writer",
     "__version__",
+    "balanced",
     "diagnose",
     "loader",
     "monitor",
