@@ -11,7 +11,7 @@ class Choice:
 
     samples: object = None
     classes: object = None
-    labels: object = "renumber"
+    labels: object = None
     limit: object = None
     kfold: object = None
     weights: object = None
@@ -22,6 +22,5 @@ class Choice:
     @property
     def everything(self) -> bool:
         """Whether nothing was passed."""
-        chosen = (self.samples, self.classes, self.limit, self.kfold, self.weights, self.epoch_size)
-        others = (self.labels, self.replacement, self.repeats)
-        return all(each is None for each in chosen) and others == ("renumber", True, 1)
+        chosen = (self.samples, self.classes, self.labels, self.limit, self.kfold, self.weights, self.epoch_size)
+        return all(each is None for each in chosen) and (self.replacement, self.repeats) == (True, 1)

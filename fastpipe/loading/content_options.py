@@ -16,6 +16,7 @@ from fastpipe.checks import choice, flag, real_number, whole
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Stream, key, uniform
@@ -43,7 +44,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
     repeats = whole("repeats", chosen.repeats, least=1, most=1024)
     size = None if chosen.epoch_size is None else whole("epoch_size", chosen.epoch_size, least=1, most=_MOST)
     old_labels = _class_numbers(index, chosen.classes)
-    keep = choice("labels", chosen.labels, ("renumber", "keep")) == "keep"
+    keep = choice("labels", chosen.labels or "renumber", ("renumber", "keep")) == "keep"
     if keep and old_labels is None:
         raise ConfigError('labels="keep" works only with classes=; leave it out')
     parts = [part for part in (_of_classes(index, old_labels), _of_hash(index, chosen, train)) if part is not None]
@@ -168,11 +169,7 @@ def _of_hash(index: Index, chosen: Choice, train: bool) -> Part | None:
         return None
 
     def stays(samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.bool_]:
-        paths = index.paths_of(samples)
-        hashes = (
-            records["xxh3_64"] if paths is None else [xxhash.xxh3_64_intdigest(os.fsencode(path)) for path in paths]
-        )
-        numbers = np.array(hashes, dtype=np.uint64).view(np.int64)
+        numbers = _hashes(index, samples, records).view(np.int64)
         good = uniform(key(0, 0, Stream.LIMIT), numbers) < limit
         if folds > 1:
             inside = (uniform(key(0, 0, Stream.FOLD), numbers) * folds).astype(np.int64) == fold
@@ -180,6 +177,18 @@ def _of_hash(index: Index, chosen: Choice, train: bool) -> Part | None:
         return good
 
     return stays
+
+
+def _hashes(index: Index, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
+    if isinstance(index, MixedIndex):
+        found = np.empty(len(samples), dtype=np.uint64)
+        for number, positions, numbers in index.local(samples):
+            found[positions] = _hashes(index.parts[number], numbers, records[positions])
+        return found
+    if index.packed:
+        return records["xxh3_64"].astype(np.uint64)
+    paths = index.paths_of(samples) or []
+    return np.array([xxhash.xxh3_64_intdigest(os.fsencode(path)) for path in paths], dtype=np.uint64)
 
 
 def _staying(index: Index, samples: NDArray[np.int64] | None, parts: list[Part]) -> NDArray[np.int64]:

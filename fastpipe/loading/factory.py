@@ -19,6 +19,7 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
 from fastpipe.loading.field_options import check_labelled, field_reader
 from fastpipe.loading.loader import Loader
@@ -40,7 +41,7 @@ _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 
 
 def loader(
-    data: str | os.PathLike[str],
+    data: str | os.PathLike[str] | Mapping[str, float],
     batch_size: int = 256,
     *,
     size: int | tuple[int, int] = 224,
@@ -51,13 +52,13 @@ def loader(
     seed: int = 0,
     samples: Sequence[int] | NDArray[Any] | torch.Tensor | None = None,
     classes: Sequence[str] | None = None,
-    labels: str = "renumber",
+    labels: str | None = None,
     limit: float | None = None,
     kfold: tuple[int, int] | None = None,
     weights: Mapping[str, float] | Sequence[float] | NDArray[Any] | torch.Tensor | None = None,
     replacement: bool = True,
     repeats: int = 1,
-    epoch_size: int | None = None,
+    epoch_size: int | str | None = None,
     drop_last: bool | None = None,
     num_workers: int | None = None,
     prefetch_factor: int = 2,
@@ -89,7 +90,8 @@ def loader(
         data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
             hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with one folder
             of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
-            ("shards/*.tar"). That is slower: docs/quickstart.md.
+            ("shards/*.tar"). That is slower: docs/quickstart.md. Or a mixture of these: {"data/a": 0.7, "data/b": 0.3}.
+            Each batch then has rows of each dataset by these weights, and all batches are full.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
@@ -102,7 +104,10 @@ def loader(
         samples: which samples of the dataset: their numbers, each once, or a mask with True or False for each sample of
             the dataset. Without shuffle they come in this order. None: all.
         classes: names of the classes to read; None: all.
-        labels: with `classes`: "renumber": a label is the position in `classes`; "keep": it stays that of the dataset.
+        labels: with `classes`: "renumber" (None): a label is the position in `classes`; "keep": it stays that of the
+            dataset. In a mixture: "union" (None): classes of one name are one class; "offset": the classes of each
+            dataset come after those of the datasets before it; "own": labels stay those of their dataset, and
+            fields=("image", "label", "source") says of which.
         limit: read only this fraction of the samples, the same in each epoch and for each seed. A hash of each image's
             bytes decides, so a smaller fraction is a part of a larger one.
         kfold: (folds, fold): the dataset is divided into `folds` parts. With train=True all but part `fold` are read,
@@ -114,7 +119,8 @@ def loader(
         repeats: each sample comes so often in a row, each time with another crop and augmentation, on different ranks.
             An epoch then has a part of the samples.
         epoch_size: samples in an epoch of all ranks together, with repeats; the next epoch continues where it ends.
-            None: the number of samples.
+            None: the number of samples. In a mixture: a number; "smallest" (None): until the first dataset has come to
+            its end; "largest": until the last one has.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
@@ -194,21 +200,34 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    index = open_data(
-        data,
-        max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
-        remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
-        fields=fields if isinstance(fields, (tuple, list)) else (),
-    )
+    mixture = data if isinstance(data, Mapping) else None
+    if mixture is not None:
+        from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
+
+        mixed_weights = weights_of(mixture)
+    parts = [
+        open_data(
+            each,
+            max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
+            remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
+            fields=fields if isinstance(fields, (tuple, list)) else (),
+        )
+        for each in ([data] if mixture is None else mixture)
+    ]
+    index = parts[0] if mixture is None else mixed_index(parts, labels)
     chosen = Choice(samples, classes, labels, limit, kfold, weights, replacement, repeats, epoch_size)
-    if not chosen.everything:
+    if mixture is not None:
+        assert isinstance(index, MixedIndex)
+        recipe = mixed_recipe(index, recipe, mixed_weights, chosen, train=train)
+    elif not chosen.everything:
         from fastpipe.loading.content_options import content_of  # most programs read everything
 
         recipe = replace(recipe, content=content_of(index, chosen, train=train, shuffle=shuffled))
-    if isinstance(index.path, Url):
-        _tell_nodes(index, everyone, partition)
-    if not index.packed:
-        check_unpacked(index, verify=flag("verify", verify))
+    for part in parts:
+        if isinstance(part.path, Url):
+            _tell_nodes(part, everyone, partition)
+        if not part.packed:
+            check_unpacked(part, verify=flag("verify", verify))
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(

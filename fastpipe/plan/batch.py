@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.content import ALL, Content, EpochContent
 from fastpipe.plan.crops import Crop, Crops, plan_crops
 from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.mixture import MixedContent, MixedPartition, Mixture
 from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.passes import Passes
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
@@ -36,6 +38,7 @@ class Recipe:
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
         content: which samples of the dataset epochs have.
+        mixture: of the datasets of a MixedIndex; None: it is none.
     """
 
     batch_size: int
@@ -48,6 +51,7 @@ class Recipe:
     ranks: Ranks = ALONE
     sequences: int = 1
     content: Content = ALL
+    mixture: Mixture | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,18 @@ class BatchPlan:
         return plan
 
 
-def partition_of(samples: int, recipe: Recipe) -> Partition:
+def partition_of(samples: int, recipe: Recipe, epoch: int = 0) -> Partition | MixedPartition:
     """Who takes what of an epoch of a dataset of so many samples."""
+    if recipe.mixture is not None:
+        return MixedPartition(
+            recipe.mixture.weights,
+            recipe.mixture.batches,
+            epoch,
+            recipe.batch_size,
+            ranks=recipe.ranks,
+            nodes=recipe.sequences,
+            seed=recipe.seed,
+        )
     return Partition(
         recipe.content.size(samples),
         recipe.batch_size,
@@ -119,27 +133,39 @@ class EpochPlan:
         self._index = index
         self._recipe = recipe
         self.epoch = epoch
-        self._partition = partition_of(len(index), recipe)
-        content = recipe.content
-        self._places = content.places(len(index), recipe.sequences)
-        self._content = EpochContent(
-            index, content, self._places, shuffle=recipe.shuffle, seed=recipe.seed, epoch=epoch
-        )
+        self._partition = partition_of(len(index), recipe, epoch)
+        self._content = self._content_of(index)
         self.samples_at = self._content.samples_at
         self.orders: dict[int, tuple[int, Passes]] = {}
+        alone = recipe.sequences == 1 and recipe.mixture is None
         for number, _, size in self._partition.sequences:
-            first, end = (each * self._places // recipe.sequences for each in (number, number + 1))
+            first, places, chunk = self._content.sequence(number, recipe.sequences)
             order = Passes(
-                end - first,
-                self._content.chunk,
-                seed=recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE),
-                # Draws are made anew for each epoch: it is a pass of its own.
-                begin=epoch * (size if content.weighting is None else (end - first) * content.repeats),
+                places,
+                chunk,
+                seed=recipe.seed if alone else key(recipe.seed, number, Stream.SEQUENCE),
+                begin=self._begin_of(number, size, places),
                 size=size,
-                repeats=content.repeats,
+                repeats=recipe.content.repeats,
                 shuffle=recipe.shuffle,
             )
             self.orders[number] = (first, order)
+
+    def _content_of(self, index: Index) -> EpochContent | MixedContent:
+        recipe = self._recipe
+        if recipe.mixture is not None:
+            assert isinstance(index, MixedIndex)
+            return MixedContent(index, recipe.mixture, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
+        places = recipe.content.places(len(index), recipe.sequences)
+        return EpochContent(index, recipe.content, places, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
+
+    def _begin_of(self, sequence: int, size: int, places: int) -> int:
+        """Where the epoch begins in the endless order of a sequence; see Note [passes]."""
+        if isinstance(self._partition, MixedPartition):
+            return self._partition.begins[sequence % len(self._partition.begins)]
+        if self._recipe.content.weighting is None:
+            return self.epoch * size
+        return self.epoch * places * self._recipe.content.repeats  # draws are made anew: a pass of their own
 
     def __len__(self) -> int:
         return self._partition.batches
@@ -214,7 +240,7 @@ class EpochPlan:
         if self._content.plain or self._recipe.content is ALL:
             others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
         else:
-            others = self.samples_at((draw * self._places).astype(np.int64))
+            others = self.samples_at((draw * self._content.places).astype(np.int64))
         return self._plan(others, np.ones(len(rows), dtype=np.bool_), others)
 
     @property

@@ -74,6 +74,16 @@ class EpochContent:
         self._shuffle, self._seed, self._epoch = shuffle, seed, epoch
 
     @property
+    def places(self) -> int:
+        """Of the epoch."""
+        return self._places
+
+    def sequence(self, number: int, sequences: int) -> tuple[int, int, int]:
+        """(first place, places, chunk) of a sequence; see Note [partition]."""
+        first, end = (each * self._places // sequences for each in (number, number + 1))
+        return first, end - first, self.chunk
+
+    @property
     def plain(self) -> bool:
         """Whether places are samples."""
         return self._content.samples is None and self._content.weighting is None and self._index.packed

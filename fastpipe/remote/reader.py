@@ -180,6 +180,11 @@ class Reader:
 
     # ---- what others call
 
+    @property
+    def rings(self) -> list[Ring]:
+        """Files that the engine has to know behind the shards."""
+        return [self.ring]
+
     def begin(self, owner: object) -> None:
         """Begins its work, which ends with the owner's life."""
         self._owner = weakref.ref(owner)
