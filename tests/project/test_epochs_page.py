@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from checkout import ROOT
 from conftest import FLAT_IMAGES
 
@@ -16,7 +17,8 @@ PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DO
 
 def run(number: int, dataset: Path, folder: Path) -> dict[str, Any]:
     (folder / "data").mkdir()
-    (folder / "data" / "train").symlink_to(dataset)
+    for name in ("train", "extra"):
+        (folder / "data" / name).symlink_to(dataset)
     names: dict[str, Any] = {}
     program = PROGRAMS[number].replace("batch_size=256", "batch_size=4, size=32, num_workers=1, drop_last=False")
     program = (
@@ -58,8 +60,15 @@ def test_repeats_and_sizes(flat: Path, tmp_path: Path) -> None:
     assert len(names["short"]) == 3
 
 
+def test_mixtures(flat: Path, tmp_path: Path) -> None:
+    names = run(3, flat, tmp_path)
+    assert len(names["mixed"].classes) == 3
+    assert len(names["apart"].classes) == 6
+    assert set(torch.cat([batch["source"] for batch in names["heads"]]).tolist()) == {0, 1}
+
+
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4
     import fastpipe
 
     for name in ("samples", "classes", "labels", "limit", "kfold", "weights", "replacement", "repeats", "epoch_size"):
