@@ -90,7 +90,9 @@ class Fastpipe:
         samples = np.arange(len(self.records))
         sides = (self.records[name].astype(np.int64) for name in ("width", "height"))
         crops = plan_crops(RandomResizedCrop(), SIZE, *sides, seed=0, epoch=epoch, samples=samples)
-        return BatchPlan(samples, self.records, crops, samples % 2 == epoch % 2, np.ones(len(samples), dtype=bool))
+        return BatchPlan(
+            samples, self.records, crops, samples % 2 == epoch % 2, np.ones(len(samples), dtype=bool), samples
+        )
 
     def epoch(self, number: int, *, photos: bool = True, masks: bool = True) -> None:
         plan, jobs = self.plan(number), []

@@ -193,12 +193,13 @@ def evaluate(model: nn.Module, batches: fastpipe.Loader, options: argparse.Names
     """Classifies every sample once; returns in words how many are right."""
     counts = torch.zeros(3, dtype=torch.int64, device=options.device)
     model.eval()
-    for images, labels in batches:
+    for batch in batches:
+        images, labels = batch
         with autocast(options):
             logits = model(images)
         best = logits.topk(min(5, logits.shape[1])).indices == labels[:, None]
-        best &= batches.valid[:, None]  # the last batch may repeat samples that another process counts
-        counts += torch.stack([best[:, 0].sum(), best.sum(), batches.valid.sum()])
+        best &= batch.valid[:, None]  # the last batch may repeat samples that another process counts
+        counts += torch.stack([best[:, 0].sum(), best.sum(), batch.valid.sum()])
     top1, top5, samples = summed(counts).tolist()
     return f"top-1 {100 * top1 / samples:.2f} %, top-5 {100 * top5 / samples:.2f} % of {samples} samples"
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
+    from fastpipe.plan.balance import balanced
     from fastpipe.plan.crops import (
         CenterCrop,
         FiveCrop,
@@ -65,6 +66,7 @@ __all__ = [
     "TenCrop",
     "Writer",
     "__version__",
+    "balanced",
     "diagnose",
     "loader",
     "monitor",
@@ -88,6 +90,7 @@ _MODULES = {
     "Resize": "plan.crops",
     "Stats": "engine.stats",
     "TenCrop": "plan.crops",
+    "balanced": "plan.balance",
     "diagnose": "diagnosis",
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",

@@ -25,14 +25,15 @@ def main(data: str, out: Path, dies_at: int | None) -> None:
     with fastpipe.loader(data, 3, size=8, num_workers=1, shuffle=True, drop_last=False) as loader:
         for epoch in range(2):
             loader.set_epoch(epoch)
-            for number, (images, labels) in enumerate(loader):
+            for number, batch in enumerate(loader):
+                images, labels = batch
                 if dies_at is None:  # a step that all take part in: hangs if one has fewer batches
                     total = torch.tensor([len(images)])
                     dist.all_reduce(total)
                 elif rank == 1 and number == dies_at:
                     os.kill(os.getpid(), signal.SIGKILL)
                 pixels = images[:, :, 4, 4].tolist()
-                seen.append({"pixels": pixels, "labels": labels.tolist(), "valid": loader.valid.tolist()})
+                seen.append({"pixels": pixels, "labels": labels.tolist(), "valid": batch.valid.tolist()})
         assert loader.stats().batches == 2 * len(loader)
     (out / f"{rank}.json").write_text(json.dumps(seen))
     if dies_at is None:

@@ -64,6 +64,7 @@ class HostBatch:
             the plan's.
         images: (N, height, width, 3) uint8, N >= n * k, a slot of a SlotRing.
         labels: (n,) int64.
+        ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
     """
 
@@ -72,4 +73,5 @@ class HostBatch:
     plan: BatchPlan
     images: NDArray[np.uint8]
     labels: NDArray[np.int64]
+    ids: NDArray[np.int64]
     fields: HostFields | None = None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
 from fastpipe.device.host_batch import HostBatch, HostFields
+from fastpipe.device.image_batch import image_batch
 from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Stream
@@ -22,7 +23,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.plan.placed import Boxes, Points
 
-Batch = Any  # (images, labels); or a dict, where fields were asked for
+Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
 Places = tuple[Mapping[str, Boxes], Mapping[str, Points]]
 HostMemory = tuple[NDArray[np.uint8], ...]
@@ -135,11 +136,11 @@ class Transfer:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
         plan, each = None, batch.plan.rows_per_sample
-        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "valid": batch.plan.valid}
+        arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
         if self._augment is not None:
             size = (batch.images.shape[1], batch.images.shape[2])
-            samples = batch.plan.by_row().samples
-            plan = self._augment.plan(samples, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
+            names = batch.plan.by_row().names
+            plan = self._augment.plan(names, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
             arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
         if batch.fields is not None:
             places: Places = batch.fields.boxes, batch.fields.points
@@ -153,7 +154,7 @@ class Transfer:
         with self._stream.work():
             images, tensors, first, copied = self._copy(batch, arrays)
             queued = time.perf_counter()
-            labels, valid = tensors.pop("labels"), tensors.pop("valid")
+            labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))
             if self._augment is not None and plan is not None:
                 drawn = {name: tensors[f"augment.{name}"] for name in plan.arrays}
                 rows = labels if each == 1 else labels.repeat_interleave(each)
@@ -161,13 +162,14 @@ class Transfer:
                 labels = rows if each == 1 else labels
             if each > 1:
                 images = images.view(len(labels), each, *images.shape[1:])
-            made: Batch = (images, labels)
+            made: Batch = image_batch(images, labels, ids, valid, batch.epoch)
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
                 if self._augment is not None and plan is not None:
                     for name in batch.fields.masks:
                         fields[name] = self._augment.move_masks(fields[name], plan, drawn)
-                made = _as_dict(batch.fields, {"image": images, "label": labels, "valid": valid, **fields})
+                own = {"image": images, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
+                made = _as_dict(batch.fields, {**own, **fields})
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
@@ -179,7 +181,7 @@ class Transfer:
 
         A loop that queues work faster than the device does it waits here, for the step of some batches ago.
         """
-        # The fields are in the memory of `valid`.
+        # The ids and the fields are in the memory of `valid`.
         self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
         if len(self._users) > _MOST_UNDONE:
             self._wait(self._users.popleft())
@@ -206,7 +208,7 @@ class Transfer:
         return images.permute(0, 3, 1, 2), unpack(small, arrays), first, copied
 
 
-def _as_dict(fields: HostFields, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+def _as_dict(fields: HostFields, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """A batch of fields, made of its tensors on the device."""
     found: dict[str, Any] = {**tensors, **fields.lists}
     for name, counts in fields.counts.items():

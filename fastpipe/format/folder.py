@@ -75,10 +75,7 @@ def _named(data: object) -> str:
     if type(data).__module__.startswith("fastpipe."):
         return f"{data!r}. Pass its folder"
     if "Subset" in kinds:
-        return (
-            f"a {name}. A loader reads a whole dataset: pack the part by itself, or use torch's "
-            "DataLoader(Subset(fastpipe.Dataset(FOLDER), indices))"
-        )
+        return f"a {name}. Pass the folder of its dataset, and to fastpipe.loader also samples=subset.indices"
     if "Dataset" in kinds:
         source = getattr(data, "root", "SRC")
         return f"a {name}. Pack its images once, with the command: fastpipe pack {source} DST. Then pass DST"

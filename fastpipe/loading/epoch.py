@@ -114,7 +114,7 @@ class EpochWorks:
             fields.arrays.update(beside)
         self._works.popleft()
         self._taken += 1
-        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, shown.labels, fields)
+        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, shown.labels, shown.samples, fields)
 
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
@@ -180,9 +180,9 @@ class EpochWorks:
         rows = np.array([row for row, _ in errors], dtype=np.int64)
         wanted = len(rows)
         shown = plan
-        attempts = _REPLACE_ATTEMPTS if self._replace_bad and len(self._index) > 1 else 0
+        attempts = _REPLACE_ATTEMPTS if self._replace_bad and self._plan.alternatives else 0
         for attempt in range(attempts):
-            others = self._plan.replacements(plan.samples[rows], attempt, self._taken)
+            others = self._plan.others(plan, rows, attempt, self._taken)
             job = self._begin(others, images, beside, rows)
             self._wait(job)
             self._engine.check_usable()
@@ -196,7 +196,7 @@ class EpochWorks:
         if attempts:
             reason += f" (and {attempts} other samples that could replace it failed too)"
         elif self._replace_bad:
-            reason += " (and the dataset has no other sample that could replace it)"
+            reason += " (and there is no other sample that could replace it)"
         raise self._index.sample_error(int(plan.samples[first_row]), reason)
 
     def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:

@@ -6,9 +6,11 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import choice, flag, positive, whole
@@ -17,6 +19,8 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
+from fastpipe.loading.choice import Choice
 from fastpipe.loading.field_options import check_crops_alone, check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, checked_crop, flip_probability
@@ -37,7 +41,7 @@ _PREFETCH_HINT = "the number of batches to make in advance; the default is 2"
 
 
 def loader(
-    data: str | os.PathLike[str],
+    data: str | os.PathLike[str] | Mapping[str, float],
     batch_size: int = 256,
     *,
     size: int | tuple[int, int] | Callable[[int], int | tuple[int, int]] = 224,
@@ -47,6 +51,15 @@ def loader(
     hflip: bool | float | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
+    samples: Sequence[int] | NDArray[Any] | torch.Tensor | None = None,
+    classes: Sequence[str] | None = None,
+    labels: str | None = None,
+    limit: float | None = None,
+    kfold: tuple[int, int] | None = None,
+    weights: Mapping[str, float] | Sequence[float] | NDArray[Any] | torch.Tensor | None = None,
+    replacement: bool = True,
+    repeats: int = 1,
+    epoch_size: int | str | None = None,
     drop_last: bool | None = None,
     num_workers: int | None = None,
     prefetch_factor: int = 2,
@@ -78,7 +91,8 @@ def loader(
         data: the folder that `fastpipe pack` wrote, or its URL: s3://, gs://, az://, http(s):// or
             hf://datasets/ORG/NAME/FOLDER. Or, for a first try, what is not packed: a folder with one folder
             of images for each class, a folder of images, a tar file, a folder of tar files, or a pattern of tars
-            ("shards/*.tar"). That is slower: docs/quickstart.md.
+            ("shards/*.tar"). That is slower: docs/quickstart.md. Or a mixture of these: {"data/a": 0.7, "data/b": 0.3}.
+            Each batch then has rows of each dataset by these weights, and all batches are full.
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
             number that returns one, for progressive resizing; it must give the same size for the same epoch. See also
@@ -87,12 +101,32 @@ def loader(
             on all ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
             False: CenterCrop, in shard order, every sample. With several ranks the last batch may then contain samples
-            twice, so that all ranks have the same number of rows; `Loader.valid` marks the repeated rows.
+            twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
+        samples: which samples of the dataset: their numbers, each once, or a mask with True or False for each sample of
+            the dataset. Without shuffle they come in this order. None: all.
+        classes: names of the classes to read; None: all.
+        labels: with `classes`: "renumber" (None): a label is the position in `classes`; "keep": it stays that of the
+            dataset. In a mixture: "union" (None): classes of one name are one class; "offset": the classes of each
+            dataset come after those of the datasets before it; "own": labels stay those of their dataset, and
+            fields=("image", "label", "source") says of which.
+        limit: read only this fraction of the samples, the same in each epoch and for each seed. A hash of each image's
+            bytes decides, so a smaller fraction is a part of a larger one.
+        kfold: (folds, fold): the dataset is divided into `folds` parts. With train=True all but part `fold` are read,
+            with train=False only this part. A hash of each image's bytes decides, so the same image is never in two
+            parts. In a dataset that is not packed, `limit` and `kfold` use a hash of the path.
+        weights: samples are drawn by these: {class name: weight}, where other classes have 1, or one weight for each
+            sample of the dataset. `fastpipe.balanced(index)` gives each class the same share.
+        replacement: with `weights`: False: no sample is drawn twice in an epoch. It needs `epoch_size`.
+        repeats: each sample comes so often in a row, each time with another crop and augmentation, on different ranks.
+            An epoch then has a part of the samples.
+        epoch_size: samples in an epoch of all ranks together, with repeats; the next epoch continues where it ends.
+            None: the number of samples. In a mixture: a number; "smallest" (None): until the first dataset has come to
+            its end; "largest": until the last one has.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
             ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
@@ -113,8 +147,8 @@ def loader(
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number), "key" (the path of its source), "valid" (see `Loader.valid`), and names of the dataset's fields.
-            Boxes and points are cropped, resized and mirrored with the image, as torchvision's v2 does it. None: a
+            number), "key" (the path of its source), "valid" (rows that count), "epoch", and names of the dataset's
+            fields. Boxes and points are cropped, resized and mirrored with the image, as in torchvision's v2. None: a
             batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
@@ -157,12 +191,13 @@ def loader(
     height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
     everyone = ranks_of(rank, world_size)
     ranks, sequences = _sharing(everyone, partition, canonical_nodes)
+    shuffled = train if shuffle is None else flag("shuffle", shuffle)
     recipe = Recipe(
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
         crop=checked_crop(crop, height_width, train=train),
         flip=flip_probability(hflip, train=train),
-        shuffle=train if shuffle is None else flag("shuffle", shuffle),
+        shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
         seed=whole("seed", seed, least=0, most=2**64 - 1),
         ranks=ranks,
@@ -174,16 +209,34 @@ def loader(
     if recipe.crop.rows > 1:
         check_crops_alone(recipe, augmentation)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
-    index = open_data(
-        data,
-        max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
-        remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
-        fields=fields if isinstance(fields, (tuple, list)) else (),
-    )
-    if isinstance(index.path, Url):
-        _tell_nodes(index, everyone, partition)
-    if not index.packed:
-        check_unpacked(index, verify=flag("verify", verify))
+    mixture = data if isinstance(data, Mapping) else None
+    if mixture is not None:
+        from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
+
+        mixed_weights = weights_of(mixture)
+    parts = [
+        open_data(
+            each,
+            max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
+            remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
+            fields=fields if isinstance(fields, (tuple, list)) else (),
+        )
+        for each in ([data] if mixture is None else mixture)
+    ]
+    index = parts[0] if mixture is None else mixed_index(parts, labels)
+    chosen = Choice(samples, classes, labels, limit, kfold, weights, replacement, repeats, epoch_size)
+    if mixture is not None:
+        assert isinstance(index, MixedIndex)
+        recipe = mixed_recipe(index, recipe, mixed_weights, chosen, train=train)
+    elif not chosen.everything:
+        from fastpipe.loading.content_options import content_of  # most programs read everything
+
+        recipe = replace(recipe, content=content_of(index, chosen, train=train, shuffle=shuffled))
+    for part in parts:
+        if isinstance(part.path, Url):
+            _tell_nodes(part, everyone, partition)
+        if not part.packed:
+            check_unpacked(part, verify=flag("verify", verify))
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(

@@ -36,13 +36,13 @@ def field_reader(
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
-    from fastpipe.loading.fields import OWN, SPATIAL, FieldReader, chosen_names
+    from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_names, own_names
 
     layout = Layout(
         choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
     )
-    names = () if fields is None else chosen_names(index, fields, layout.boxes)
-    kinds = {name: index.fields[name].kind for name in names if name not in OWN}
+    names = () if fields is None else chosen_names(index, fields, layout.boxes, own=own_names(index))
+    kinds = {name: index.fields[name].kind for name in names if name not in own_names(index)}
     if layout != Layout() and "boxes" not in kinds.values():
         raise ConfigError(
             "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "

@@ -14,13 +14,14 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.loading.stored_images import StoredImages
 from fastpipe.plan.batch import BatchPlan, Recipe
 from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
 
-OWN = ("image", "label", "id", "key", "valid")
+OWN = ("image", "label", "id", "key", "valid", "epoch")
 MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
 SPATIAL = (*MOVED, "mask", "image")
 FlipPairs = tuple[tuple[int, int], ...]
@@ -51,8 +52,10 @@ class FieldReader:
         self._flip_pairs = flip_pairs
         self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
         self._stored: dict[str, StoredImages] = {}
-        own: dict[str, _Part] = {"id": _add_numbers, "key": partial(_add_paths, SourcePaths(index))}
-        self._parts = [own.get(name, _nothing) if name in OWN else self._part(index, name) for name in names]
+        own: dict[str, _Part] = {"key": partial(_add_paths, SourcePaths(index)), "source": partial(_add_sources, index)}
+        self._parts = [
+            own.get(name, _nothing) if name in own_names(index) else self._part(index, name) for name in names
+        ]
         self.names = names
         self._keys = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
 
@@ -109,6 +112,11 @@ class FieldReader:
 _Part = Callable[[HostFields, BatchPlan, Geometry | None], None]
 
 
+def own_names(index: Index) -> tuple[str, ...]:
+    """The names that are no fields of the dataset."""
+    return (*OWN, "source") if isinstance(index, MixedIndex) else OWN
+
+
 def keys_of(name: str, field: Field | None, layout: str) -> Iterable[str]:
     """The keys of a batch that a field fills: its own, and behind it those that boxes come with."""
     yield name
@@ -119,7 +127,7 @@ def keys_of(name: str, field: Field | None, layout: str) -> Iterable[str]:
             yield f"{name}_offsets" if layout == "flat" else f"{name}_counts"
 
 
-def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...] = OWN) -> tuple[str, ...]:
+def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...]) -> tuple[str, ...]:
     """Checks the names of fields.
 
     Args:
@@ -160,11 +168,12 @@ def rows_of(ragged: Ragged) -> NDArray[np.int64]:
 
 
 def _nothing(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    """Images, labels, `valid`, masks and second pictures are there already."""
+    """Images, labels, ids, `valid`, the epoch, masks and second pictures are there already."""
 
 
-def _add_numbers(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    values.arrays["id"] = rows.samples
+def _add_sources(index: Index, values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
+    assert isinstance(index, MixedIndex)
+    values.arrays["source"] = index.part_of(rows.samples)
 
 
 def _add_paths(paths: SourcePaths, values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,6 +30,7 @@ from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan.content import ALL
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
@@ -39,7 +41,8 @@ class Loader:
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
     RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
-    augmentation. With `fields`, a batch is a dict of these and of what else was asked for. Tensors are on `device`,
+    augmentation. It also has the attributes `ids`, (N,) int64, the samples' numbers in the dataset; `valid`, (N,) bool,
+    the rows that count; and `epoch`. With `fields`, a batch is a dict of what was asked for. Tensors are on `device`,
     ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's memory again
     while a tensor refers to it.
 
@@ -69,8 +72,9 @@ class Loader:
             raise ConfigError(f"{index.path} has no samples; pack a source that contains images")
         if batches_per_epoch(len(index), recipe) == 0:
             raise ConfigError(
-                f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: {index.path} has "
-                f"{len(index)} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or drop_last=False"
+                f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: {_whose(index, recipe)} has "
+                f"{recipe.content.size(len(index))} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or "
+                "drop_last=False"
             )
         if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
             raise ConfigError(
@@ -78,9 +82,10 @@ class Loader:
                 f"multiple of the {recipe.sequences} canonical nodes, because each node gives the same number of "
                 "samples to a batch"
             )
-        if len(index) < recipe.sequences:
+        samples = min(recipe.content.size(len(index)), recipe.content.count(len(index)))
+        if samples < recipe.sequences:
             raise ConfigError(
-                f"{index.path} has {len(index)} samples, fewer than the {recipe.sequences} canonical nodes; "
+                f"{_whose(index, recipe)} has {samples} samples, fewer than the {recipe.sequences} canonical nodes; "
                 'pass partition="sample"'
             )
         self._index = index
@@ -126,7 +131,7 @@ class Loader:
 
         self._snapshot = snapshot
         transfer = Transfer(
-            stream, augment, seed=recipe.seed, classes=len(index.classes), stats=stats, watchdog=watchdog
+            stream, augment, seed=recipe.seed, classes=len(self.classes), stats=stats, watchdog=watchdog
         )
         self._transfer = transfer
         self._device = stream.device
@@ -142,7 +147,9 @@ class Loader:
 
     @property
     def dataset(self) -> Index:
-        """The dataset as `fastpipe.open` gives it: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`."""
+        """The dataset as `fastpipe.open` gives it: `len(loader.dataset)` samples, `.classes`, `.class_to_idx`. With
+        `samples=` and the like it is still the whole dataset.
+        """
         return self._index
 
     @property
@@ -158,7 +165,7 @@ class Loader:
     @property
     def classes(self) -> list[str]:
         """Class names; a label is a position in it."""
-        return list(self._index.classes)
+        return list(self._recipe.content.classes or self._index.classes)
 
     def __repr__(self) -> str:
         height, width = self._recipe.size
@@ -191,14 +198,18 @@ class Loader:
 
     @property
     def valid(self) -> torch.Tensor:
-        """Which rows of the current batch count: (N,) bool, on the loader's device.
-
-        Usually all rows are True. The exception is the last batch of an epoch with several ranks and drop_last=False:
-        all ranks then have the same number of rows, and a row with False repeats a sample that counts on another rank.
+        """Deprecated: which rows of the last batch count. A batch itself has `valid`, which stays right if another
+        program takes batches from the loader in advance.
 
         Raises:
             EngineError: this epoch has not given a batch yet.
         """
+        warnings.warn(
+            "loader.valid will go in the next version; write `for batch in loader: images, labels = batch`, and use "
+            "batch.valid",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         valid = self._course.position.valid
         if valid is None:
             raise EngineError(
@@ -266,6 +277,7 @@ class Loader:
             "drop_last": recipe.drop_last,
             "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
             "sequences": recipe.sequences,
+            **recipe.content.identity,
         }
 
     def stats(self) -> Stats:
@@ -319,6 +331,10 @@ class _Current:
 
     recipe: Recipe
     was_set: bool = False
+
+
+def _whose(index: Index, recipe: Recipe) -> str:
+    return str(index.path) if recipe.content is ALL else f"an epoch of what was chosen of {index.path}"
 
 
 def _for_ranks(recipe: Recipe) -> str:

@@ -86,11 +86,11 @@ class Look:
             self.stream,
             self.augment,
             seed=self.recipe.seed,
-            classes=len(self.index.classes),
+            classes=len(self.recipe.content.classes or self.index.classes),
             stats=Stats(),
             watchdog=self.watchdog,
         )
-        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, fields))
+        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields))
         batch = transfer.hand_over(staged)
         values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
         return Seen(plan, staged.images.cpu(), staged.labels.cpu(), values)

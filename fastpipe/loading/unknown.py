@@ -9,10 +9,8 @@ from fastpipe.errors import ConfigError
 
 _ORDER = "the order comes from seed=, shuffle= and set_epoch()"
 _NORMALISE = "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype="
-_PART = (
-    "a loader reads a whole dataset: pack the part by itself, or use torch's "
-    "DataLoader(Subset(fastpipe.Dataset(FOLDER), indices))"
-)
+_PART = "pass samples=, the numbers of samples or a mask"
+_WEIGHTS = "pass weights=, for classes or samples; fastpipe.balanced(index) makes them"
 _TRANSFORM = (
     "pass crop=, hflip= and size=, and for everything else augment=, which gets the batch of tensors. A transform of "
     "single images works with torch's DataLoader(fastpipe.Dataset(FOLDER, transform))"
@@ -43,7 +41,11 @@ _INSTEAD = {
     "target_transform": "change the labels after the loader: it gives them as an int64 tensor",
     "subset": _PART,
     "indices": _PART,
-    "samples": _PART,
+    "class_weights": _WEIGHTS,
+    "sample_weights": _WEIGHTS,
+    "num_samples": "pass epoch_size=",
+    "num_repeats": "pass repeats=",
+    "filter": "pass classes=, or samples= with a mask",
     "mean": _NORMALISE,
     "std": _NORMALISE,
     "dtype": _NORMALISE,

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
+from fastpipe.plan.content import ALL, Content, EpochContent
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.order import EpochOrder, samples_per_chunk
+from fastpipe.plan.mixture import MixedContent, MixedPartition, Mixture
 from fastpipe.plan.partition import ALONE, Partition, Ranks
-from fastpipe.plan.readahead import joined, members, run_ranges, sample_ranges
+from fastpipe.plan.passes import Passes
+from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.sizes import Sizes
-
-_NO_RUNS = np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Recipe:
         ranks: who shares an epoch.
         sequences: that an epoch's order is cut into; see Note [partition].
         sizes: where they change, instead of `size`, which is the largest that is known.
+        content: which samples of the dataset epochs have.
+        mixture: of the datasets of a MixedIndex; None: it is none.
     """
 
     batch_size: int
@@ -50,6 +54,8 @@ class Recipe:
     ranks: Ranks = ALONE
     sequences: int = 1
     sizes: Sizes | None = None
+    content: Content = ALL
+    mixture: Mixture | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ class BatchPlan:
         crops: the n * k rows', those of a sample one after the other.
         flips: (n * k,) bool: mirror left and right.
         valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
+        names: (n,) int64 that name the random draws of each row; those of the samples, where none comes twice.
     """
 
     samples: NDArray[np.int64]
@@ -69,6 +76,7 @@ class BatchPlan:
     crops: Crops
     flips: NDArray[np.bool_]
     valid: NDArray[np.bool_]
+    names: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -84,7 +92,9 @@ class BatchPlan:
         if k == 1:
             return self
         rows = np.repeat(np.arange(len(self)), k)
-        return BatchPlan(self.samples[rows], self.records[rows], self.crops, self.flips, self.valid[rows])
+        return BatchPlan(
+            self.samples[rows], self.records[rows], self.crops, self.flips, self.valid[rows], self.names[rows]
+        )
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -108,15 +118,30 @@ def rows_of(samples: NDArray[np.int64], rows_per_sample: int) -> NDArray[np.int6
     return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()
 
 
-def partition_of(samples: int, recipe: Recipe) -> Partition:
-    """Who takes what of an epoch."""
+def partition_of(samples: int, recipe: Recipe, epoch: int = 0) -> Partition | MixedPartition:
+    """Who takes what of an epoch of a dataset of so many samples."""
+    if recipe.mixture is not None:
+        return MixedPartition(
+            recipe.mixture.weights,
+            recipe.mixture.batches,
+            epoch,
+            recipe.batch_size,
+            ranks=recipe.ranks,
+            nodes=recipe.sequences,
+            seed=recipe.seed,
+        )
     return Partition(
-        samples, recipe.batch_size, drop_last=recipe.drop_last, ranks=recipe.ranks, sequences=recipe.sequences
+        recipe.content.size(samples),
+        recipe.batch_size,
+        drop_last=recipe.drop_last,
+        ranks=recipe.ranks,
+        sequences=recipe.sequences,
+        in_turn=recipe.content.repeats > 1,
     )
 
 
 def batches_per_epoch(samples: int, recipe: Recipe) -> int:
-    """How many batches each rank's epoch has."""
+    """How many batches each rank's epoch of a dataset of so many samples has."""
     return partition_of(samples, recipe).batches
 
 
@@ -125,8 +150,8 @@ class EpochPlan:
 
     Attributes:
         epoch: its number.
-        orders: of each sequence that the rank's node reads: its first place, and the order of its places. Places are
-            those of `samples_at`.
+        orders: of each sequence that the rank's node reads: its first place, and the order of its places.
+        samples_at: (n,) places -> the samples there.
     """
 
     def __init__(self, index: Index, recipe: Recipe, epoch: int) -> None:
@@ -134,29 +159,54 @@ class EpochPlan:
         self._recipe = recipe
         self.epoch = epoch
         self._sizes = None if recipe.sizes is None else recipe.sizes.in_epoch(epoch, recipe.seed)
-        self._partition = partition_of(len(index), recipe)
-        chunk = 1 if index.scattered else samples_per_chunk(len(index), index.jpeg_bytes)
-        self.orders: dict[int, tuple[int, EpochOrder]] = {}
-        for number, first, samples in self._partition.sequences:
-            seed = recipe.seed if recipe.sequences == 1 else key(recipe.seed, number, Stream.SEQUENCE)
-            order = EpochOrder(samples, chunk, seed=seed, epoch=epoch, shuffle=recipe.shuffle)
+        self._partition = partition_of(len(index), recipe, epoch)
+        self._content = self._content_of(index)
+        self.samples_at = self._content.samples_at
+        self.orders: dict[int, tuple[int, Passes]] = {}
+        alone = recipe.sequences == 1 and recipe.mixture is None
+        for number, _, size in self._partition.sequences:
+            first, places, chunk = self._content.sequence(number, recipe.sequences)
+            order = Passes(
+                places,
+                chunk,
+                seed=recipe.seed if alone else key(recipe.seed, number, Stream.SEQUENCE),
+                begin=self._begin_of(number, size, places),
+                size=size,
+                repeats=recipe.content.repeats,
+                shuffle=recipe.shuffle,
+            )
             self.orders[number] = (first, order)
+
+    def _content_of(self, index: Index) -> EpochContent | MixedContent:
+        recipe = self._recipe
+        if recipe.mixture is not None:
+            assert isinstance(index, MixedIndex)
+            return MixedContent(index, recipe.mixture, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
+        places = recipe.content.places(len(index), recipe.sequences)
+        return EpochContent(index, recipe.content, places, shuffle=recipe.shuffle, seed=recipe.seed, epoch=self.epoch)
+
+    def _begin_of(self, sequence: int, size: int, places: int) -> int:
+        """Where the epoch begins in the endless order of a sequence; see Note [passes]."""
+        if isinstance(self._partition, MixedPartition):
+            return self._partition.begins[sequence % len(self._partition.begins)]
+        if self._recipe.content.weighting is None:
+            return self.epoch * size
+        return self.epoch * places * self._recipe.content.repeats  # draws are made anew: a pass of their own
 
     def __len__(self) -> int:
         return self._partition.batches
 
-    def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The samples at places of the order that the epoch is cut from."""
-        return self._index.samples_at(places) if self._recipe.shuffle else places
-
     def batch(self, number: int) -> BatchPlan:
         """The plan of batch `number`, 0 <= number < len(self)."""
         share = self._partition.share(number)
-        taken = []
+        taken, times = [], []
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
             taken.append(order.take(start, stop) + first)
-        return self._plan(self.samples_at(np.concatenate(taken)[share.rows]), share.valid, number)
+            times.append(order.times(start, stop))
+        places, time = np.concatenate(taken)[share.rows], np.concatenate(times)[share.rows]
+        samples = self.samples_at(places)
+        return self._plan(samples, share.valid, self._content.names(samples, places, time), number)
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -170,16 +220,18 @@ class EpochPlan:
         Returns:
             (n,) of readahead.RANGE_DTYPE.
         """
-        runs = [_NO_RUNS]
+        found = []
         for sequence, start, stop in self._partition.spans(number):
             base, order = self.orders[sequence]
-            if start < stop:
-                runs.append(order.reads(start, stop, first=first) + base)
+            found.append(order.reads(start, stop, first=first) + base)
+        runs = np.concatenate(found)
+        if not self._content.plain:
+            samples = self.samples_at(members(runs))
+            runs = runs_of(samples)
         if self._index.packed:
-            ranges = run_ranges(self._index, np.concatenate(runs))
+            ranges = run_ranges(self._index, runs)
         else:
-            coming = self._index.records_of(self.samples_at(members(np.concatenate(runs))))
-            ranges = joined(sample_ranges(coming))
+            ranges = joined(sample_ranges(self._index.records_of(samples)))
         return np.concatenate([sample_ranges(plan.records), ranges]) if first else ranges
 
     @property
@@ -197,31 +249,44 @@ class EpochPlan:
         found = [np.empty(0, dtype=np.int64)]
         for sequence, start, stop in self._partition.spans(number):
             base, order = self.orders[sequence]
-            if start == stop:
-                continue
-            begin, end = order.positions_ahead(start, stop, first=first)
-            mine = self._partition.mine(sequence, np.arange(begin, end))
-            samples = np.sort(order.take(begin, end)[mine])
-            for run in order.reads(start, stop, first=first):
-                found.append(samples[slice(*np.searchsorted(samples, run))] + base)
-        return np.concatenate(found)
+            mine = partial(self._partition.mine, sequence)
+            found += [run + base for run in order.ahead(start, stop, mine, first=first)]
+        samples = self.samples_at(np.concatenate(found))
+        again = np.zeros(len(samples), dtype=np.bool_)
+        again[1:] = samples[1:] == samples[:-1]  # drawn more than once
+        return samples[~again]
 
-    def replacements(self, samples: NDArray[np.int64], attempt: int, number: int = 0) -> BatchPlan:
-        """Other samples for those of batch `number` that cannot be decoded: a draw by sample and attempt, never the
-        sample itself.
+    def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int, number: int = 0) -> BatchPlan:
+        """Other samples for rows of batch `number` that cannot be decoded: a draw by row and attempt. Where epochs go
+        through all samples of the dataset it is never the sample itself.
         """
+        names, samples = plan.names[rows], plan.samples[rows]
         count = len(self._index)
-        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), samples + attempt * count)
-        distance = 1 + (draw * (count - 1)).astype(np.int64)
-        return self.of((samples + distance) % count, number)
+        draw = uniform(key(self._recipe.seed, self.epoch, Stream.REPLACE), names + attempt * count)
+        if self._content.plain or self._recipe.content is ALL:
+            others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
+        else:
+            others = self.samples_at((draw * self._content.places).astype(np.int64))
+        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, number)
+
+    @property
+    def alternatives(self) -> bool:
+        """Whether there is more than one sample."""
+        return self._recipe.content.count(len(self._index)) > 1
 
     def of(self, samples: NDArray[np.int64], number: int = 0) -> BatchPlan:
-        """The plan of some samples, as this epoch has them in whatever batch that has the size of batch `number`."""
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), number)
+        """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
+        size of batch `number`.
+        """
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), samples, number)
 
-    def _plan(self, samples: NDArray[np.int64], valid: NDArray[np.bool_], number: int) -> BatchPlan:
+    def _plan(
+        self, samples: NDArray[np.int64], valid: NDArray[np.bool_], names: NDArray[np.int64], number: int
+    ) -> BatchPlan:
         recipe = self._recipe
         records = self._index.read(samples)
+        if recipe.content.labels is not None:
+            records["label"] = recipe.content.labels[records["label"]]
         crops = plan_crops(
             recipe.crop,
             recipe.size if self._sizes is None else self._sizes.of(number),
@@ -229,11 +294,11 @@ class EpochPlan:
             records["height"].astype(np.int64),
             seed=recipe.seed,
             epoch=self.epoch,
-            samples=samples,
+            samples=names,
         )
-        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), samples) < recipe.flip
+        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
         if crops.mirrored is not None:
             flips = crops.mirrored
         elif recipe.crop.rows > 1:
             flips = np.repeat(flips, recipe.crop.rows)
-        return BatchPlan(samples, records, crops, flips, valid)
+        return BatchPlan(samples, records, crops, flips, valid, names)

@@ -23,6 +23,11 @@ class Stream(IntEnum):
     REPLACE = 7
     SEQUENCE = 8
     SIZE = 24  # by batch
+    DRAW = 9  # by weights
+    LUCK = 10
+    LIMIT = 11  # of no seed and epoch
+    FOLD = 12
+    DATASET = 13  # of a mixture
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64

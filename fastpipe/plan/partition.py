@@ -6,6 +6,8 @@ global batch b takes the b-th stretch of each, so it is the same set of samples 
 partition="sample" has one sequence, and all ranks share each stretch. partition="node" has one sequence for every
 canonical node, each over its own part of the dataset, and a node's ranks share the stretches of its sequences only: it
 never reads what other nodes read. The nodes' number may change to any divisor of that of the canonical ones.
+Ranks take consecutive rows of a stretch; or, where samples come several times in a row, one row in turn, so that the
+crops of a sample go to different ranks.
 Every rank has the same number of batches, and batches of the same size. In training the tail that fills no global batch
 is dropped; else the last batch is filled up with samples of its own that do not count.
 """
@@ -61,15 +63,26 @@ class Partition:
         drop_last: leave out the tail that fills no global batch.
         ranks: who takes part; ranks.nodes divides world_size and `sequences`.
         sequences: that the order is cut into; divides batch_size * world_size.
+        in_turn: ranks take rows in turn.
     """
 
-    def __init__(self, samples: int, batch_size: int, *, drop_last: bool, ranks: Ranks, sequences: int = 1) -> None:
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        ranks: Ranks,
+        sequences: int = 1,
+        in_turn: bool = False,
+    ) -> None:
         self.global_batch_size = batch_size * ranks.world_size
         full, tail = divmod(samples, self.global_batch_size)
         self.batches = full + (tail > 0 and not drop_last)
         self._full = full
         self._batch_size = batch_size
         self._ranks = ranks
+        self._in_turn = in_turn
         self._ranks_per_node = ranks.world_size // ranks.nodes
         self._stretch = self.global_batch_size // sequences
         self._per_node = sequences // ranks.nodes
@@ -90,13 +103,11 @@ class Partition:
     def share(self, number: int) -> Share:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
         spans = self.spans(number)
-        local = self._ranks.rank % self._ranks_per_node
         if number < self._full:
-            first = local * self._batch_size
-            rows = np.arange(first, first + self._batch_size, dtype=np.int64)
+            rows = self._rows(self._batch_size)
             return Share(spans, rows, np.ones(len(rows), dtype=np.bool_))
         size = self._last_size(number)
-        rows = np.arange(local * size, (local + 1) * size, dtype=np.int64)
+        rows = self._rows(size)
         have = sum(stop - start for _, start, stop in spans)
         if have == 0:  # other nodes have a sample left, this one has none: one it had before stands in
             sequence, _, length = self.sequences[0]
@@ -110,9 +121,16 @@ class Partition:
         before = (sequence - self.sequences[0][0]) * self._stretch
         rows = before + positions % self._stretch
         local = self._ranks.rank % self._ranks_per_node
-        owned: NDArray[np.bool_] = rows // self._batch_size == local
+        owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
+        owned: NDArray[np.bool_] = owners == local
         tail = positions // self._stretch >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
+
+    def _rows(self, size: int) -> NDArray[np.int64]:
+        """Which rows of its node's this rank takes, if each rank takes `size`."""
+        local = self._ranks.rank % self._ranks_per_node
+        rows = np.arange(size, dtype=np.int64)
+        return rows * self._ranks_per_node + local if self._in_turn else rows + local * size
 
     def _length(self, sequence: int) -> int:
         return self._starts[sequence + 1] - self._starts[sequence]

@@ -75,6 +75,15 @@ def members(runs: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(starts, counts) + np.arange(counts.sum())
 
 
+def runs_of(samples: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(n, 2): the runs of neighbouring samples that some samples are, in their order; one may come again at once."""
+    if not len(samples):
+        return np.empty((0, 2), dtype=np.int64)
+    steps = np.diff(samples)
+    heads = np.flatnonzero(np.concatenate([[True], (steps < 0) | (steps > 1)]))
+    return np.stack([samples[heads], samples[np.append(heads[1:], len(samples)) - 1] + 1], axis=1)
+
+
 def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
     """The same ranges, but those that nearly touch the one before them are one range with it.
 
@@ -94,6 +103,9 @@ def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
 
 def _cut(runs: NDArray[np.int64], shard_starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cuts runs where a shard ends; the pieces in order, empty ones left out."""
+    ends = np.searchsorted(shard_starts, runs - [0, 1], side="right")
+    if (ends[:, 0] == ends[:, 1]).all():  # most runs end in their shard
+        return runs[runs[:, 0] < runs[:, 1]]
     pieces = []
     for first, stop in runs.tolist():
         inside = shard_starts[np.searchsorted(shard_starts, first, side="right") :]

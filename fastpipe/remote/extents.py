@@ -73,7 +73,8 @@ class Extents:
         view, digest = memoryview(data), xxhash.xxh3_64_intdigest
         found = [digest(view[a:b]) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
         wrong = inside[np.array(found, dtype=np.uint64) != jpegs.hashes[inside]]
-        return (int(self._index.shard_starts[part.shard]) + wrong).tolist()
+        samples: list[int] = (int(self._index.shard_starts[part.shard]) + wrong).tolist()
+        return samples
 
     def _jpegs(self, shard: int) -> _Jpegs:
         with self._lock:

@@ -53,6 +53,11 @@ class Reader:
         )
         self._fetch_wait_s = 0.0
 
+    @property
+    def rings(self) -> list[Ring]:
+        """Files that the engine has to know behind the shards."""
+        return [self.ring]
+
     def begin(self, owner: object) -> None:
         """Begins its work, which ends with the owner's life."""
         self._fetcher.begin(weakref.ref(owner))

@@ -70,7 +70,7 @@ class Cropping:
                 self._crop, self.size, widths[one], heights[one], seed=self._seed, epoch=epoch, samples=named[one]
             )
             mirrored = np.repeat(flips[one], self.rows) if crops.mirrored is None else crops.mirrored
-            yield BatchPlan(samples[one], records[one], crops, mirrored, np.ones(1, dtype=np.bool_))
+            yield BatchPlan(samples[one], records[one], crops, mirrored, np.ones(1, dtype=np.bool_), named[one])
 
     def geometry(self, plan: BatchPlan) -> Geometry:
         """Where boxes and points go, of one row a sample."""

@@ -65,8 +65,12 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
             f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
             f"{look.recipe.crop.rows}; pass a loader with another crop="
         )
-    count = min(whole("rows", rows, least=1, most=MOST_ROWS), len(index))
-    samples = np.sort(np.random.default_rng(look.recipe.seed).choice(len(index), count, replace=False)).astype(np.int64)
+    content = look.recipe.content
+    count = min(whole("rows", rows, least=1, most=MOST_ROWS), content.count(len(index)))
+    rng = np.random.default_rng(look.recipe.seed)
+    samples = np.sort(rng.choice(content.count(len(index)), count, replace=False)).astype(np.int64)
+    if content.samples is not None:
+        samples = np.sort(content.samples[samples])
     variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]
     plan = variants[0].plan
     shown = [_pixels(seen.images, look.augment) for seen in variants]
@@ -82,8 +86,11 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         for seen, images in zip(variants, shown, strict=True):
             moved = marks_of_row(seen.fields, row, fields, seen.plan.crops.size)
             cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
-        captions += [index.class_name(record["label"]), f"{record['width']} x {record['height']}"]
-        captions += [_caption(epoch, seen.labels[row], index) for epoch, seen in enumerate(variants)]
+        captions += [
+            loader.classes[record["label"]] if record["label"] >= 0 else "",
+            f"{record['width']} x {record['height']}",
+        ]
+        captions += [_caption(epoch, seen.labels[row], loader.classes) for epoch, seen in enumerate(variants)]
         notes.append(lines)
     write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS, notes=notes))
     return count
@@ -104,6 +111,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         crops=Crops(box.astype(np.float64), box.astype(np.int32), (image.shape[1], image.shape[2])),
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
+        names=plan.names[one],
     )
     _decode(look.engine, look.index, whole_photo, image)
     return image.reshape(image.shape[1:])
@@ -144,14 +152,14 @@ def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return result
 
 
-def _caption(epoch: int, label: torch.Tensor, index: Index) -> str:
+def _caption(epoch: int, label: torch.Tensor, classes: list[str]) -> str:
     """The epoch, and with soft labels the two largest shares."""
     if label.ndim == 0:
         return f"epoch {epoch}"
     shares: list[Any] = label.topk(min(2, len(label))).values.tolist()
     names = label.topk(len(shares)).indices.tolist()
     parts = [
-        f"{index.classes[name] if name < len(index.classes) else name} {share:.2f}"
+        f"{classes[name] if name < len(classes) else name} {share:.2f}"
         for name, share in zip(names, shares, strict=True)
         if share > 0.005
     ]

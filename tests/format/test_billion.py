@@ -70,31 +70,36 @@ def records_of(samples: NDArray[np.int64]) -> NDArray[np.void]:
 def billion(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its index is 36 GB of hole; only the records that the test comes to are written."""
     dataset = tmp_path_factory.mktemp("billion")
-    info = json.loads((flat / DATASET_FILE).read_text())
-    starts = range(0, SAMPLES, SAMPLES_PER_SHARD)
-    shard = {**info["shards"][0], "size_bytes": SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)}
-    shards = [
-        {**shard, "name": shard_name(number), "samples": min(SAMPLES_PER_SHARD, SAMPLES - start)}
-        for number, start in enumerate(starts)
-    ]
-    info |= {
-        "samples": SAMPLES,
-        "jpeg_bytes": SAMPLES * JPEG_BYTES,
-        "classes": [str(number) for number in range(1000)],
-        "class_counts": [SAMPLES // 1000] * 1000,
-        "shards": shards,
-    }
-    (dataset / DATASET_FILE).write_text(json.dumps(info))
-    try:
-        records = np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(SAMPLES,))
-    except OSError as problem:
-        pytest.skip(f"no file of 36 GB here: {problem}")
+    records = sparse(dataset, flat, SAMPLES)
     needed = needed_samples(dataset)
     records[needed] = records_of(needed)
     del records
     written_bytes = (dataset / INDEX_FILE).stat().st_blocks * 512
     assert written_bytes < 2**28, "it is sparse"
     return dataset
+
+
+def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
+    """Describes a dataset of so many samples, in a folder; its records, all of them a hole."""
+    info = json.loads((flat / DATASET_FILE).read_text())
+    starts = range(0, samples, SAMPLES_PER_SHARD)
+    shard = {**info["shards"][0], "size_bytes": SAMPLES_PER_SHARD * (JPEG_BYTES + 1536)}
+    shards = [
+        {**shard, "name": shard_name(number), "samples": min(SAMPLES_PER_SHARD, samples - start)}
+        for number, start in enumerate(starts)
+    ]
+    info |= {
+        "samples": samples,
+        "jpeg_bytes": samples * JPEG_BYTES,
+        "classes": [str(number) for number in range(1000)],
+        "class_counts": [samples // 1000] * 1000,
+        "shards": shards,
+    }
+    (dataset / DATASET_FILE).write_text(json.dumps(info))
+    try:
+        return np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
+    except OSError as problem:
+        pytest.skip(f"no file of 36 GB here: {problem}")
 
 
 def needed_samples(dataset: Path) -> NDArray[np.int64]:
@@ -122,3 +127,91 @@ def test_a_billion_samples(billion: Path) -> None:
     assert found["plan_s"] < 0.005
     assert found["first_plan_s"] < 0.2, "of a window, and of the process"
     assert found["resident_mb"] < 100
+
+
+WEIGHTED = """
+    import json, statistics, sys, time
+    import torch
+    from dataclasses import replace
+    from fastpipe.format.index import Index
+    from fastpipe.loading.choice import Choice
+    from fastpipe.loading.content_options import content_of
+    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.crops import RandomResizedCrop
+
+    size, batches = int(sys.argv[2]), int(sys.argv[3])
+    started = time.process_time()
+    index = Index(sys.argv[1])
+    weights = {str(name): 1 + (name + 3) % 7 for name in range(1000)}  # of class 0 the mean
+    content = content_of(index, Choice(weights=weights, repeats=2), train=True, shuffle=True)
+    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0, content=content)
+    plan = EpochPlan(index, recipe, 3)
+    open_s = time.process_time() - started
+    _, order = plan.orders[0]
+    seconds, drawn = [], []
+    for number in range(len(plan) // 2, len(plan) // 2 + batches):
+        started = time.process_time()
+        drawn += plan.samples_at(order.take(number * size, (number + 1) * size)).tolist()
+        seconds.append(time.process_time() - started)
+    print(json.dumps({"open_s": open_s, "plan_s": statistics.median(seconds), "samples": len(set(drawn))}))
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_weights_of_the_classes_of_a_billion_samples(billion: Path) -> None:
+    """Labels are read for the samples that are tried; they are 0 in a hole, so class 0 stands for all."""
+    done = run_script(WEIGHTED, billion, BATCH_SIZE, BATCHES)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["open_s"] < 2
+    assert found["plan_s"] < 0.01
+    assert found["samples"] == BATCHES * BATCH_SIZE // 2
+
+
+MIXED = """
+    import json, statistics, sys, time
+    import numpy as np
+    import torch
+    from fastpipe.loading.choice import Choice
+    from fastpipe.loading.mixing import mixed_index, mixed_recipe
+    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.crops import RandomResizedCrop
+    from fastpipe.scan.opening import open_data
+
+    size, batches = int(sys.argv[2]), int(sys.argv[3])
+    started = time.process_time()
+    index = mixed_index([open_data(f"{sys.argv[1]}/{number}") for number in range(16)], "union")
+    recipe = Recipe(size, (224, 224), RandomResizedCrop(), 0.5, True, True, 0)
+    recipe = mixed_recipe(index, recipe, list(range(1, 17)), Choice(repeats=2), train=True)
+    plan = EpochPlan(index, recipe, 3)
+    open_s = time.process_time() - started
+    seconds, found = [], []
+    for number in range(len(plan) // 2, len(plan) // 2 + batches):
+        started = time.process_time()
+        share = plan._partition.share(number)
+        taken = [plan.orders[each][1].take(start, stop) + plan.orders[each][0] for each, start, stop in share.spans]
+        found += plan.samples_at(np.concatenate(taken)[share.rows]).tolist()
+        seconds.append(time.process_time() - started)
+    print(json.dumps({
+        "samples": len(index), "batches": len(plan), "open_s": open_s,
+        "plan_s": statistics.median(seconds), "found": len(set(found)),
+    }))
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_mixture_of_16_datasets_of_a_billion_samples(flat: Path, tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    sparse(tmp_path / "0", flat, SAMPLES // 16)
+    for number in range(1, 16):
+        (tmp_path / str(number)).symlink_to(tmp_path / "0")
+    done = run_script(MIXED, tmp_path, BATCH_SIZE, BATCHES)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["samples"] == SAMPLES
+    assert found["batches"] > 10**6
+    assert found["open_s"] < 2
+    assert found["plan_s"] < 0.01
+    assert 0.45 * BATCHES * BATCH_SIZE < found["found"] < 0.6 * BATCHES * BATCH_SIZE, "each comes twice"

@@ -26,10 +26,11 @@ def world_of(dataset: Path, world_size: int, batch_size: int, **options: Any) ->
         options = {"size": 8, "num_workers": 1, **options}
         with fastpipe.loader(dataset, batch_size, rank=rank, world_size=world_size, **options) as loader:
             batches = []
-            for images, labels in loader:
+            for batch in loader:
+                images, labels = batch
                 numbers = [flat_number(pixel) for pixel in images[:, :, 4, 4].numpy()]
                 assert [number % 3 for number in numbers] == labels.tolist()
-                batches.append([number for number, good in zip(numbers, loader.valid.tolist(), strict=True) if good])
+                batches.append([number for number, good in zip(numbers, batch.valid.tolist(), strict=True) if good])
             assert len(batches) == len(loader)
             ranks.append(batches)
     assert len({len(batches) for batches in ranks}) == 1

@@ -187,14 +187,15 @@ def test_all_boxes_stay_if_nothing_is_asked_of_them(fielded: Path, values: dict[
 
 def test_images_and_labels_are_those_of_a_loader_without_fields(fielded: Path, flat: Path) -> None:
     with loader_of(flat) as plain, loader_of(fielded, ("label", "image", "valid")) as loader:
-        for (images, labels), batch in zip(plain, loader, strict=True):
+        for pair, batch in zip(plain, loader, strict=True):
+            images, labels = pair
             assert list(batch) == ["label", "image", "valid"]
             assert torch.equal(batch["image"], images)
             assert torch.equal(batch["label"], labels)
             assert batch["image"].is_contiguous(memory_format=torch.channels_last)
-            assert torch.equal(batch["valid"], loader.valid)
+            assert torch.equal(batch["valid"], pair.valid)
     with loader_of(fielded) as loader:
-        assert all(type(batch) is tuple for batch in loader)
+        assert all(isinstance(batch, tuple) for batch in loader)
 
 
 def test_a_state_and_other_numbers_of_threads_change_nothing(fielded: Path) -> None:

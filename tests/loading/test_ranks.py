@@ -124,8 +124,8 @@ class Nested(torch.utils.data.IterableDataset[int]):
         worker = torch.utils.data.get_worker_info()
         ranks = {"rank": worker.id, "world_size": worker.num_workers} if self.shared else {}
         with fastpipe.loader(self.data, 1, size=8, train=False, num_workers=1, **ranks) as loader:
-            for _, labels in loader:
-                yield from (labels[loader.valid]).tolist()
+            for batch in loader:
+                yield from batch.labels[batch.valid].tolist()
 
 
 def test_a_loader_in_each_worker_of_a_data_loader_is_refused(flat: Path) -> None:

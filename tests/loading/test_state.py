@@ -238,11 +238,14 @@ def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
 
 def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
     with loader_of(flat) as loader:
-        with pytest.raises(EngineError, match="this epoch has not given a batch yet"):
+        with (
+            pytest.warns(DeprecationWarning, match="batch.valid"),
+            pytest.raises(EngineError, match="has not given a batch yet"),
+        ):
             _ = loader.valid
-        for images, _ in loader:
-            assert loader.valid.dtype == torch.bool
-            assert loader.valid.tolist() == [True] * len(images)
+        for batch in loader:
+            assert batch.valid.dtype == torch.bool
+            assert batch.valid.tolist() == [True] * len(batch.images)
 
 
 def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:

@@ -122,13 +122,14 @@ def test_share_of_flips(flip: float, least: float, most: float) -> None:
 def test_replacements_are_other_samples(index: Index, attempt: int) -> None:
     samples = np.arange(len(index))
     plan = EpochPlan(index, RECIPE, 4)
-    others = plan.replacements(samples, attempt)
+    batch = plan.of(samples)
+    others = plan.others(batch, samples, attempt)
     assert (others.samples != samples).all()
     assert ((others.samples >= 0) & (others.samples < len(index))).all()
     assert len(np.unique(others.samples)) > 15
-    assert as_bytes(plan.replacements(samples, attempt)) == as_bytes(others)
-    assert as_bytes(plan.replacements(samples, attempt + 1)) != as_bytes(others)
-    alone = plan.replacements(samples[7:8], attempt)
+    assert as_bytes(plan.others(batch, samples, attempt)) == as_bytes(others)
+    assert as_bytes(plan.others(batch, samples, attempt + 1)) != as_bytes(others)
+    alone = plan.others(batch, samples[7:8], attempt)
     assert alone.samples[0] == others.samples[7]
 
 

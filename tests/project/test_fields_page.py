@@ -100,7 +100,7 @@ def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: Mod
 
 
 def test_the_tables_name_all_options() -> None:
-    for name in ("image", "label", "id", "key", "valid"):
+    for name in ("image", "label", "id", "key", "valid", "epoch"):
         assert f"| `{name}` |" in PAGE
     assert fastpipe.loader.__kwdefaults__["min_box_size"] == 1.0
     for text in ("`min_box_size=1.0`", "`min_box_area=0.0`", "`flip_pairs=[]`", '`"list"` (default)'):

@@ -38,6 +38,7 @@ PUBLIC = {
     "TenCrop",
     "Writer",
     "__version__",
+    "balanced",
     "diagnose",
     "loader",
     "monitor",

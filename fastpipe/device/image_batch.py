@@ -1,0 +1,67 @@
+"""Images, labels and facts about their rows -> the batch that a training loop unpacks as (images, labels)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import torch
+
+
+class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
+    """(images, labels), and which samples they are of.
+
+    Programs that rebuild batches (torch's pytree, pin_memory, Lightning) take it for a named tuple. What they make has
+    images and labels, but no `ids`, `valid` and `epoch`.
+
+    Attributes:
+        ids: (N,) int64, the samples' numbers in the dataset.
+        valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
+        epoch: number of the epoch.
+    """
+
+    _fields = ("images", "labels")
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    epoch: int
+
+    def __new__(cls, images: torch.Tensor, labels: torch.Tensor) -> ImageBatch:
+        return super().__new__(cls, (images, labels))
+
+    def __getnewargs__(self) -> Any:
+        return tuple(self)
+
+    @classmethod
+    def _make(cls, parts: Iterable[torch.Tensor]) -> ImageBatch:
+        return cls(*parts)
+
+    def _asdict(self) -> dict[str, torch.Tensor]:
+        return dict(zip(self._fields, self, strict=True))
+
+    @property
+    def images(self) -> torch.Tensor:
+        """As the loader's `augment` leaves them; without it (N, 3, height, width) uint8."""
+        return self[0]
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """(N,) int64, or soft ones (N, classes)."""
+        return self[1]
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ("ids", "valid", "epoch"):
+            raise AttributeError(
+                f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
+                'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is then a dict with them'
+            )
+        raise AttributeError(f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch")
+
+
+def image_batch(
+    images: torch.Tensor, labels: torch.Tensor, ids: torch.Tensor, valid: torch.Tensor, epoch: int
+) -> ImageBatch:
+    """A batch with the facts about its rows."""
+    batch = ImageBatch(images, labels)
+    batch.ids, batch.valid, batch.epoch = ids, valid, epoch
+    return batch

@@ -1,0 +1,116 @@
+"""Weights by dataset, as fastpipe.loader() takes them -> an index of all, and how they are mixed; or an error."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastpipe.checks import choice, real_number, whole
+from fastpipe.errors import ConfigError
+from fastpipe.format.folder import Url
+from fastpipe.format.index import Index
+from fastpipe.format.mixed_index import MixedIndex
+from fastpipe.loading.choice import Choice
+from fastpipe.plan.batch import Recipe
+from fastpipe.plan.content import Content
+from fastpipe.plan.mixture import Mixture, batches_of_mixture
+
+_LABELS = ("union", "offset", "own")
+_SIZES = ("smallest", "largest")
+
+
+def weights_of(data: Mapping[Any, Any]) -> list[float]:
+    """Checks the weights of a mixture.
+
+    Raises:
+        ConfigError: one is no number above 0, or there are no datasets.
+    """
+    found = []
+    for name, given in data.items():
+        if not isinstance(name, (str, os.PathLike)):
+            raise ConfigError(f"data: expected {{folder or URL: weight}}, got the folder {name!r}")
+        weight = real_number(given)
+        if weight is None or not 0 < weight < math.inf:
+            raise ConfigError(f"data: expected a weight above 0 for {name}, got {given!r}")
+        found.append(weight)
+    if not found:
+        raise ConfigError("data: expected {folder or URL: weight}, got no dataset")
+    return found
+
+
+def mixed_index(parts: Sequence[Index], labels: object) -> MixedIndex:
+    """The datasets as one.
+
+    Raises:
+        ConfigError: the labels are none of union, offset and own, or two datasets do not go together.
+    """
+    index = MixedIndex(parts, choice("labels", labels or "union", _LABELS))
+    if any(isinstance(part.path, Url) for part in parts):
+        for part in parts:
+            if not part.packed:
+                raise ConfigError(f"data: {part.path} is not packed; pack it to mix it with a dataset behind a URL")
+        from fastpipe.remote.mixed_reader import MixedReader
+
+        index.join_readers = MixedReader  # type: ignore[assignment]
+    return index
+
+
+def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen: Choice, *, train: bool) -> Recipe:
+    """The recipe of a mixture.
+
+    Args:
+        index: of the datasets.
+        recipe: of a loader of one of them.
+        weights: of the datasets.
+        chosen: by the user.
+        train: as of content_of.
+
+    Raises:
+        ConfigError: an argument is wrong, or does not go with a mixture, or nothing is left of a dataset.
+    """
+    for name, each in (("samples", chosen.samples), ("weights", chosen.weights)):
+        if each is not None:
+            raise ConfigError(
+                f"{name} works with one dataset, not with a mixture; weigh the datasets: {{folder: weight}}"
+            )
+    size = chosen.epoch_size if chosen.epoch_size is not None else "smallest"
+    if isinstance(size, str):
+        choice("epoch_size", size, _SIZES)
+    else:
+        size = whole("epoch_size", size, least=1, most=2**40)
+    content = Content()
+    inside = replace(chosen, epoch_size=None, labels=None)
+    if not inside.everything:
+        from fastpipe.loading.content_options import content_of  # most programs read everything
+
+        content = content_of(index, inside, train=train, shuffle=recipe.shuffle)
+    contents = [_of_part(index, content, number) for number in range(len(index.parts))]
+    counts = [each.count(len(part)) for each, part in zip(contents, index.parts, strict=True)]
+    for part, count in zip(index.parts, counts, strict=True):
+        if count < recipe.sequences or not count:
+            what = (
+                f"{recipe.sequences} canonical nodes need as many" if recipe.sequences > 1 else "a mixture needs some"
+            )
+            raise ConfigError(f"{part.path} has {count} samples of those that are chosen; {what}, or leave it out")
+    rows = recipe.batch_size * recipe.ranks.world_size
+    batches = batches_of_mixture(weights, counts, content.repeats, size, rows)
+    total = math.fsum(weights)
+    shares = [round(weight / total, 12) for weight in weights]
+    identity = {**content.identity, "mixture": shares, "epoch_size": size}
+    return replace(
+        recipe,
+        content=replace(content, identity=identity),
+        mixture=Mixture(tuple(weights), tuple(contents), tuple(counts), batches),
+    )
+
+
+def _of_part(index: MixedIndex, content: Content, number: int) -> Content:
+    """What is chosen of one dataset, in its own numbers."""
+    if content.samples is None:
+        return Content()
+    start, end = index.starts[number : number + 2]
+    mine = content.samples[(content.samples >= start) & (content.samples < end)]
+    return Content(samples=mine - start)

@@ -1,0 +1,281 @@
+"""fastpipe.loader({folder: weight, ...}): the rows of each dataset by weight, their labels, and where to go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from remote.range_server import RangeServer
+
+import fastpipe
+from fastpipe.errors import ConfigError, SampleError
+from fastpipe.format.index import Index
+from fastpipe.packing.job import pack
+from fastpipe.packing.options import PackOptions
+
+Row = tuple[int, bytes]
+OTHERS = 53
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """53 pictures of two classes, one of which `flat` has, too; and their source beside them."""
+    source = tmp_path_factory.mktemp("other") / "source"
+    for number in range(OTHERS):
+        folder = source / ("cow" if number % 2 else "yak")
+        folder.mkdir(parents=True, exist_ok=True)
+        smooth_noise(40 + number, 90 - number, seed=number).save(folder / f"{number}.jpg")
+    pack(source, source.parent / "packed", PackOptions(workers=1))
+    return source.parent / "packed"
+
+
+def loader_of(data: Any, batch_size: int = 8, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, batch_size, **{"size": 12, "num_workers": 1, **options})
+
+
+def rows_of(batch: Any) -> list[Row]:
+    pixels = [image.contiguous().numpy().tobytes() for image in batch.images]
+    return list(zip(batch.ids.tolist(), pixels, strict=True))
+
+
+@pytest.mark.parametrize("weight", [0.7, 0.25, 0.01])
+def test_every_batch_has_its_share_of_each_dataset(flat: Path, other: Path, weight: float) -> None:
+    with loader_of({flat: weight, other: 1 - weight}, 16, epoch_size=1600) as loader:
+        assert len(loader) == 100
+        counts = [int((batch.ids < FLAT_IMAGES).sum()) for batch in loader]
+    assert np.abs(np.array(counts) - 16 * weight).max() < 1
+    assert abs(sum(counts) - 1600 * weight) <= 2
+
+
+def test_each_dataset_goes_through_all_its_samples_at_its_own_pace(flat: Path, other: Path) -> None:
+    seen = np.zeros(FLAT_IMAGES + OTHERS, dtype=np.int64)
+    with loader_of({flat: 1, other: 3}) as loader:
+        for _ in range(9):
+            for batch in loader:
+                np.add.at(seen, batch.ids.numpy(), 1)
+                for dataset in (seen[:FLAT_IMAGES], seen[FLAT_IMAGES:]):
+                    assert np.ptp(dataset) <= 1, "a sample comes again when all have come"
+    assert seen.min() >= 3
+
+
+@pytest.mark.parametrize(("size", "batches"), [("smallest", 8), ("largest", 11), (33, 4), (None, 8)])
+def test_the_size_of_an_epoch(flat: Path, other: Path, size: Any, batches: int) -> None:
+    """37 samples at a half last for 74 rows, 53 for 106; the last of these with batches of 9 and 13."""
+    with loader_of({flat: 0.5, other: 0.5}, 8 if size != "largest" else 9, epoch_size=size) as loader:
+        assert len(loader) == len(list(loader)) == (9 if size in ("smallest", None) else batches)
+
+
+def test_labels(flat: Path, other: Path) -> None:
+    """Union: by name. Offset: apart. Own: as in the dataset; `source` tells which."""
+    indexes = [Index(flat), Index(other)]
+    old = np.concatenate([index.records["label"] for index in indexes])
+    fields = ("image", "label", "id", "source")
+    names = {
+        "union": ["ant", "bee", "cow", "yak"],
+        "offset": ["0/ant", "0/bee", "0/cow", "1/cow", "1/yak"],
+        "own": ["0", "1", "2"],
+    }
+    for labels, classes in names.items():
+        with loader_of({flat: 1, other: 1}, labels=labels, fields=fields) as loader:
+            assert loader.classes == classes
+            for batch in loader:
+                ids, source = batch["id"].numpy(), batch["source"].tolist()
+                assert source == (ids >= FLAT_IMAGES).astype(int).tolist()
+                for label, number, dataset in zip(batch["label"].tolist(), ids.tolist(), source, strict=True):
+                    name = indexes[dataset].classes[old[number]]
+                    if labels == "own":
+                        assert label == old[number]
+                    else:
+                        assert classes[label] == (name if labels == "union" else f"{dataset}/{name}")
+
+
+def test_rows_are_decoded_as_in_a_loader_of_the_dataset(flat: Path, other: Path) -> None:
+    """Without random crops: the same pixels, found by their numbers."""
+    expected = {}
+    for first, dataset in ((0, flat), (FLAT_IMAGES, other)):
+        with loader_of(dataset, train=False) as loader:
+            for batch in loader:
+                expected.update({first + number: pixels for number, pixels in rows_of(batch)})
+    with loader_of({flat: 2, other: 3}, train=False, epoch_size="largest") as loader:
+        for batch in loader:
+            for number, pixels in rows_of(batch):
+                assert pixels == expected[number]
+
+
+def in_a_world(data: Any, world_size: int, state: Any, **options: Any) -> tuple[list[Row], dict[str, Any]]:
+    """The next global batch of 8, sorted, and the state behind it."""
+    found: list[Row] = []
+    for rank in range(world_size):
+        with loader_of(data, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
+            if state is not None:
+                loader.load_state_dict(json.loads(json.dumps(state)))
+            taken = False
+            while not taken:
+                for batch in loader:
+                    found += rows_of(batch)
+                    state_after = loader.state_dict()
+                    taken = True
+                    break
+    return sorted(found), state_after
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "repeats": {"repeats": 2},
+    "parts": {"limit": 0.9, "kfold": (4, 1), "classes": ["yak", "cow", "ant"]},
+    "epoch_size": {"epoch_size": 40},
+}
+
+
+@pytest.mark.parametrize("partition", ["sample", "node"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_every_batch_can_be_resumed_on_any_number_of_ranks(
+    flat: Path, other: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], partition: str
+) -> None:
+    data = {flat: 0.3, other: 0.7}
+    options = {**options, "partition": partition}
+    if partition == "node":
+        options["canonical_nodes"] = 4
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    with loader_of(data, rank=0, world_size=1, **options) as loader:
+        expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
+    state = None
+    for step, batch in enumerate(expected):
+        world_size = (8, 4, 2, 1)[step % 4]
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == "node" else "8")
+        got, state = in_a_world(data, world_size, state, **options)
+        assert got == batch, f"global batch {step} on {world_size} ranks"
+
+
+def test_sources_that_are_not_packed(flat: Path, other: Path) -> None:
+    """The same rows, with conversions beside them."""
+    with (
+        loader_of(
+            {flat.parent / "source": 1, other: 1}, shuffle=False, fields=("image", "label", "key", "id")
+        ) as mixed,
+        loader_of({flat.parent / "source": 1}, shuffle=False, drop_last=False) as alone,
+    ):
+        expected = {number: pixels for batch in alone for number, pixels in rows_of(batch)}
+        keys = set()
+        for batch in mixed:
+            for image, number, key in zip(batch["image"], batch["id"].tolist(), batch["key"], strict=True):
+                assert key.endswith(".jpg")
+                keys.add((number, key))
+                if number in expected:
+                    assert image.contiguous().numpy().tobytes() == expected[number]
+        assert len(keys) > FLAT_IMAGES
+
+
+@pytest.mark.parametrize("limit", [0, "1GB"])
+def test_datasets_behind_urls(
+    flat: Path, remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
+) -> None:
+    options = {"seed": 3, "epoch_size": 400, "cache_dir": tmp_path / "cache", "cache_limit": limit}
+    with (
+        loader_of({flat: 1, remote_packed: 2}, 16, **options) as local,
+        loader_of({flat: 1, range_server.url: 2}, 16, **options) as remote,
+    ):
+        for _ in range(2):
+            for mine, theirs in zip(remote, local, strict=True):
+                assert rows_of(mine) == rows_of(theirs)
+                assert torch.equal(mine.labels, theirs.labels)
+        assert remote.stats().fetched_bytes > 0
+
+
+def test_ranks_fetch_their_own_samples_only(flat: Path, range_server: RangeServer, tmp_path: Path) -> None:
+    """A quarter of 300 pictures, and a first batch twice."""
+    with loader_of(
+        {flat: 1, range_server.url: 9},
+        4,
+        rank=1,
+        world_size=4,
+        cache_dir=tmp_path,
+        cache_limit=0,
+        repeats=1,
+    ) as loader:
+        ids = [number for batch in loader for number in batch.ids.tolist()]
+        sizes = loader.dataset.records["size"]
+        used = int(sizes[[number for number in set(ids) if number >= FLAT_IMAGES]].sum())
+        assert loader.stats().fetched_bytes < 1.4 * used
+
+
+def test_a_bad_sample_is_named_in_its_own_dataset(flat: Path, other: Path, tmp_path: Path) -> None:
+    import shutil
+
+    bad = tmp_path / "bad"
+    shutil.copytree(other, bad)
+    index = Index(bad)
+    record = index.records[5]
+    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
+        file.seek(int(record["offset"]))
+        file.write(bytes(int(record["size"])))
+    with loader_of({flat: 1, bad: 1}, epoch_size="largest") as loader, pytest.raises(SampleError) as caught:
+        list(loader)
+    assert caught.value.sample == 5
+    assert str(bad) in str(caught.value)
+    with loader_of({flat: 1, bad: 1}, epoch_size="largest", on_error="replace") as loader:
+        assert FLAT_IMAGES + 5 not in [number for batch in loader for number in batch.ids.tolist()]
+
+
+def test_folds_of_a_mixture_never_leak(flat: Path, other: Path) -> None:
+    both = {}
+    for train in (True, False):
+        with loader_of({flat: 1, other: 1}, train=train, kfold=(3, 0), epoch_size="largest") as loader:
+            both[train] = {number for _ in range(3) for batch in loader for number in batch.ids.tolist()}
+    assert not both[True] & both[False]
+    assert both[True] | both[False] == set(range(FLAT_IMAGES + OTHERS))
+
+
+def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
+    with loader_of({flat: 1, other: 1}) as loader:
+        state = loader.state_dict()
+        assert len(json.dumps(state)) < 500
+    for data, options, words in (
+        ({flat: 1, other: 2}, {}, "mixture was"),
+        ({flat: 2, other: 2}, {"epoch_size": 40}, "epoch_size was 'smallest' and is now 40"),
+        ({other: 1, flat: 1}, {}, "dataset"),
+        ({flat: 1, other: 1}, {"labels": "offset"}, "dataset"),
+        (flat, {}, "dataset"),
+    ):
+        with loader_of(data, **options) as loader, pytest.raises(ConfigError, match=words):
+            loader.load_state_dict(state)
+    with loader_of({flat: 5, other: 5}) as loader:
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "words"),
+    [
+        (lambda a, b: {}, {}, "got no dataset"),
+        (lambda a, b: {a: 0, b: 1}, {}, "expected a weight above 0 for .*, got 0"),
+        (lambda a, b: {a: "much", b: 1}, {}, "got 'much'"),
+        (lambda a, b: {3: 1}, {}, "got the folder 3"),
+        (lambda a, b: {a: 1, b: 1}, {"samples": [1]}, "samples works with one dataset"),
+        (lambda a, b: {a: 1, b: 1}, {"weights": {"cow": 2}}, "weights works with one dataset"),
+        (lambda a, b: {a: 1, b: 1}, {"labels": "keep"}, "labels: expected 'union' or 'offset' or 'own', got 'keep'"),
+        (lambda a, b: {a: 1, b: 1}, {"epoch_size": "medium"}, "epoch_size: expected 'smallest' or 'largest'"),
+        (lambda a, b: {a: 1, b: 1}, {"classes": ["yak"]}, "has 0 samples of those that are chosen"),
+        (lambda a, b: {a: 1, b: 1}, {"classes": ["gnu"]}, "no class 'gnu'"),
+        (lambda a, b: {a: 1, b: 1}, {"fields": ("image", "boxes")}, "got 'boxes'"),
+        (lambda a, b: a, {"epoch_size": "smallest"}, "epoch_size: expected a whole number"),
+        (lambda a, b: a, {"labels": "union"}, "labels: expected 'renumber' or 'keep', got 'union'"),
+    ],
+)
+def test_wrong_mixtures(
+    flat: Path, other: Path, data: Callable[[Path, Path], Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(data(flat, other), **options)
+
+
+def test_a_preview_of_a_mixture(flat: Path, other: Path, tmp_path: Path) -> None:
+    with loader_of({flat: 1, other: 1}) as loader:
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4) == 4
+        assert len(loader.dataset) == FLAT_IMAGES + OTHERS
+        assert len(FLAT_CLASSES) + 1 == len(loader.classes)

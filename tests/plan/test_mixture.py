@@ -1,0 +1,93 @@
+"""Mixed batches: each dataset's share in every batch, its own order without a gap, the same on any number of ranks."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastpipe.plan.mixture import MixedPartition, MixedRows, batches_of_mixture, floor_sum
+from fastpipe.plan.partition import Ranks
+
+WEIGHTS = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=9)
+
+
+@given(st.integers(0, 300), st.integers(1, 50), st.integers(-100, 100), st.integers(-500, 500))
+def test_floor_sum(count: int, divisor: int, factor: int, offset: int) -> None:
+    assert floor_sum(count, divisor, factor, offset) == sum((factor * i + offset) // divisor for i in range(count))
+
+
+@given(WEIGHTS, st.integers(1, 300), st.integers(0, 200), st.integers(0, 10**9))
+def test_each_batch_has_each_datasets_share(weights: list[float], rows: int, batch: int, later: int) -> None:
+    mixed, shares = MixedRows(weights, rows), np.array(weights) / sum(weights)
+    for number in (batch, later):
+        before, after = np.array(mixed.before(number)), np.array(mixed.before(number + 1))
+        counts = after - before
+        assert counts.sum() == rows
+        assert (np.abs(counts - rows * shares) <= 1 + 1e-6).all()
+        # And over all batches before: the mean is exact.
+        assert before.sum() == rows * number
+        assert (np.abs(before - rows * shares * number) <= 25 + 1e-9 * number * rows).all()
+
+
+def test_a_rare_dataset_comes_now_and_then() -> None:
+    mixed = MixedRows([0.999, 0.001], 10)
+    counts = np.diff([mixed.before(number)[1] for number in range(10_001)])
+    assert set(counts.tolist()) == {0, 1}
+    assert abs(int(counts.sum()) - 100) <= 2
+    gaps = np.diff(np.flatnonzero(counts))
+    assert gaps.min() > 30
+    assert gaps.max() < 250
+
+
+@given(WEIGHTS, st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.integers(1, 5), st.integers(0, 4), st.data())
+def test_ranks_and_nodes_deal_out_the_same_rows(
+    weights: list[float], nodes: int, local: int, batches: int, epoch: int, data: st.DataObject
+) -> None:
+    """Each row of a global batch goes to one rank; `mine` agrees; epochs follow one another without a gap."""
+    size = 32 // (nodes * local)
+    begins = None
+    for rank in range(nodes * local):
+        ranks = Ranks(rank, nodes * local, nodes)
+        partition, following = (
+            MixedPartition(weights, batches, number, size, ranks=ranks, nodes=4, seed=1)
+            for number in (epoch, epoch + 1)
+        )
+        sizes = {sequence: length for sequence, _, length in partition.sequences}
+        taken: dict[int, list[int]] = {sequence: [] for sequence in sizes}
+        for number in range(batches):
+            share = partition.share(number)
+            assert len(share.rows) == size
+            assert share.valid.all()
+            rows = [(sequence, at) for sequence, start, stop in share.spans for at in range(start, stop)]
+            assert len(rows) == size * local
+            for row in share.rows.tolist():
+                taken[rows[row][0]].append(rows[row][1])
+        for sequence, positions in taken.items():
+            every = np.arange(sizes[sequence])
+            assert every[partition.mine(sequence, every)].tolist() == sorted(positions)
+            some = every[data.draw(st.integers(0, len(every))) :]
+            assert some[partition.mine(sequence, some)].tolist() == [each for each in sorted(positions) if each in some]
+        datasets = len(weights)
+        assert [
+            begin + sizes[partition.sequences[0][0] + number] for number, begin in enumerate(partition.begins)
+        ] == following.begins[:datasets]
+        assert begins in (None, partition.begins)
+        begins = partition.begins
+
+
+@pytest.mark.parametrize(("size", "batches"), [("smallest", 12), ("largest", 100), (1000, 10), (99, 1), (250, 2)])
+def test_the_size_of_an_epoch(size: int | str, batches: int) -> None:
+    """At 3 of 4, 900 samples last for 1,200 rows; at 1 of 4, 2,500 last for 10,000."""
+    assert batches_of_mixture([3, 1], [900, 2500], 1, size, 100) == batches
+
+
+def test_sixteen_datasets_are_planned_at_once() -> None:
+    partition = MixedPartition(range(1, 17), 10**7, 3, 256, ranks=Ranks(1, 8), nodes=1, seed=0)
+    started = time.process_time()
+    for number in range(10**6, 10**6 + 20):
+        partition.share(number)
+    assert (time.process_time() - started) / 20 < 0.005

@@ -1,0 +1,76 @@
+"""Runs the programs in docs/epochs.md, on a small dataset, so that they stay true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkout import ROOT
+from conftest import FLAT_IMAGES
+
+PAGE = (ROOT / "docs" / "epochs.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def run(number: int, dataset: Path, folder: Path) -> dict[str, Any]:
+    (folder / "data").mkdir()
+    for name in ("train", "extra"):
+        (folder / "data" / name).symlink_to(dataset)
+    names: dict[str, Any] = {}
+    program = PROGRAMS[number].replace("batch_size=256", "batch_size=4, size=32, num_workers=1, drop_last=False")
+    program = (
+        program.replace("limit=0.1", "limit=0.5").replace("kfold=(5,", "kfold=(2,").replace("range(5)", "range(2)")
+    )
+    program = program.replace("epoch_size=1024", "epoch_size=10").replace("epoch_size=1000", "epoch_size=10")
+    if "import fastpipe" not in program:
+        program = f"import fastpipe\n{program}"
+    exec(compile(program, "docs/epochs.md", "exec"), names)
+    return names
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def ids_of(loader: Any) -> list[int]:
+    with loader:
+        return [number for batch in loader for number in batch.ids.tolist()]
+
+
+def test_parts(flat: Path, tmp_path: Path) -> None:
+    names = run(0, flat, tmp_path)
+    assert 0 < len(ids_of(names["few"])) < FLAT_IMAGES
+    assert names["pets"].classes == ["ant", "bee"]
+    assert len(ids_of(names["large"])) == FLAT_IMAGES - 16
+    assert sorted(ids_of(names["train"]) + ids_of(names["val"])) == list(range(FLAT_IMAGES))
+
+
+def test_weights(flat: Path, tmp_path: Path) -> None:
+    names = run(1, flat, tmp_path)
+    assert [len(ids_of(names[name])) for name in ("even", "more", "hard")] == [FLAT_IMAGES, FLAT_IMAGES, 10]
+
+
+def test_repeats_and_sizes(flat: Path, tmp_path: Path) -> None:
+    names = run(2, flat, tmp_path)
+    assert len(set(ids_of(names["train"]))) == 13
+    assert len(names["short"]) == 3
+
+
+def test_mixtures(flat: Path, tmp_path: Path) -> None:
+    names = run(3, flat, tmp_path)
+    assert len(names["mixed"].classes) == 3
+    assert len(names["apart"].classes) == 6
+    assert set(torch.cat([batch["source"] for batch in names["heads"]]).tolist()) == {0, 1}
+
+
+def test_every_program_and_argument_is_there() -> None:
+    assert len(PROGRAMS) == 4
+    import fastpipe
+
+    for name in ("samples", "classes", "labels", "limit", "kfold", "weights", "replacement", "repeats", "epoch_size"):
+        assert f"`{name}=" in PAGE
+        assert name in fastpipe.loader.__kwdefaults__
