@@ -10,6 +10,7 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "coefficients/block_kernels.h"
 
 namespace fastpipe {
 
@@ -38,6 +39,15 @@ inline PixelSpan span_of(Pixels& image) {
 }
 
 inline Pixels new_image(int height, int width) { return Pixels({height, width, 3}); }
+
+// By name; "": the fastest.
+inline const BlockKernels& block_kernels_named(const std::string& name) {
+  if (name.empty()) return *best_block_kernels();
+  for (const BlockKernels* kernels : all_block_kernels()) {
+    if (name == kernels->name) return *kernels;
+  }
+  throw py::value_error("this machine has no kernels named " + name);
+}
 
 // The bytes of a Python object; it must outlive them.
 struct Bytes {

@@ -180,7 +180,7 @@ class Pictures:
 
 
 def size_of(jpeg: bytes) -> tuple[int, int]:
-    """Width and height of a JPEG in pixels, from its header; of any that the format can hold.
+    """Width and height of a JPEG or KEY.fpc in pixels, from its header; of any that the format can hold.
 
     Raises:
         ValueError: it has none.
@@ -188,8 +188,17 @@ def size_of(jpeg: bytes) -> tuple[int, int]:
     return _engine.jpeg_size(jpeg, _MOST_PIXELS)
 
 
+def jpeg_of(coefficients: bytes) -> bytes:
+    """The JPEG that a KEY.fpc was made of, byte for byte.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    return _engine.restore_jpeg(coefficients)
+
+
 def flaw(jpeg: bytes) -> str | None:
-    """Why a JPEG cannot be decoded; None if it can. All of it is decoded."""
+    """Why a JPEG or KEY.fpc cannot be decoded; None if it can. All of it is decoded."""
     try:
         _engine.decode(jpeg, max_pixels=_MOST_PIXELS)
     except ValueError as problem:
