@@ -52,6 +52,9 @@ bool StripDecoder::decode(const StripPicture& picture, int denominator, Rect reg
 
 bool StripDecoder::decode_all(const StripPicture& picture, int denominator, Rect region, StripSource* source,
                               RowSink sink) {
+  static const ColorKernels* const best =
+      color_kernels_avx512() != nullptr ? color_kernels_avx512() : color_kernels_avx2();
+  color_ = best;
   picture_ = &picture;
   region_ = region;
   scale(denominator);
@@ -210,10 +213,10 @@ int StripDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
 void StripDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
   const int x = region_.x - window_.left * window_.mcu.width;
   const std::uint8_t* const light = planes_[0].row(y - strip_top * window_.mcu.height) + x;
-  if (picture_->components == 1) return gray_to_rgbx_avx2(light, out, region_.width);
+  if (picture_->components == 1) return color_->gray_to_rgbx(light, out, region_.width);
   const std::uint8_t* const cb = color_row(planes_[1], y, strip_top, &cb_) + x;
   const std::uint8_t* const cr = color_row(planes_[2], y, strip_top, &cr_) + x;
-  ycc_to_rgbx_avx2(light, cb, cr, out, region_.width);
+  color_->ycc_to_rgbx(light, cb, cr, out, region_.width);
 }
 
 // A row of a colour at full size.
@@ -224,18 +227,18 @@ const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip
   if (wide_ == 1 && high_ == 1) return plane.row(row);
   std::uint8_t* const out = at_least(memory, static_cast<std::size_t>(columns * wide_ + kSlack));
   if (high_ == 1) {
-    twice_as_wide_avx2(plane.row(row), out, columns);
+    color_->twice_as_wide(plane.row(row), out, columns);
     return out;
   }
   const bool upper = y % 2 == 0;
   const std::uint8_t* const near = plane.row(row);
   const std::uint8_t* const far = plane.row(upper ? row - 1 : row + 1);
   if (wide_ == 1) {
-    twice_as_high_avx2(near, far, upper ? 1 : 2, out, columns);
+    color_->twice_as_high(near, far, upper ? 1 : 2, out, columns);
   } else {
     std::uint16_t* const sums = at_least(&sums_, static_cast<std::size_t>(columns + kSlack));
-    three_to_one_avx2(near - 1, far - 1, sums, columns + 2);
-    twice_as_wide_sums_avx2(sums + 1, out, columns);
+    color_->three_to_one(near - 1, far - 1, sums, columns + 2);
+    color_->twice_as_wide_sums(sums + 1, out, columns);
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include "base/image.h"
 #include "base/row_sink.h"
 #include "jpeg/decode/coefficient_rows.h"
+#include "jpeg/decode/color.h"
 #include "jpeg/parsed_header.h"
 
 namespace fastpipe {
@@ -89,6 +90,7 @@ class StripDecoder {
   std::array<Plane, kMostComponents> planes_;
   std::array<CoefficientRows, kMostComponents> coefficients_;
   std::ptrdiff_t row_stride_ = 0;
+  const ColorKernels* color_ = nullptr;
 
   // Scratch, used again.
   std::vector<std::int16_t> coefficient_memory_;
