@@ -27,7 +27,7 @@ constexpr int kMostBlocks = 21;
 std::uint32_t below(std::mt19937* random, std::uint32_t end) { return (*random)() % end; }
 
 // A row as the writer makes it, with values of all sizes.
-std::vector<std::uint8_t> make_row(std::mt19937* random, int count, bool scalar) {
+std::vector<std::uint8_t> make_row(std::mt19937* random, int count, BlockBytesWriter write) {
   std::vector<std::uint8_t> lengths, kinds((count + 1) / 2), low, wide((count + 7) / 8), high, payload;
   for (int i = 0; i < count; ++i) {
     std::uint64_t mask = (static_cast<std::uint64_t>((*random)()) << 32 | (*random)()) >> 1;
@@ -41,8 +41,7 @@ std::vector<std::uint8_t> make_row(std::mt19937* random, int count, bool scalar)
     }
     std::uint8_t bytes[kMostBlockBytes + kBlockWrittenBeyond];
     unsigned kind;
-    const std::uint8_t* const end =
-        (scalar ? write_block_scalar : best_block_bytes_writer())(mask, values, &kind, bytes);
+    const std::uint8_t* const end = write(mask, values, &kind, bytes);
     lengths.push_back(static_cast<std::uint8_t>(end - bytes));
     kinds[static_cast<std::size_t>(i / 2)] |= static_cast<std::uint8_t>(kind << i % 2 * 4);
     payload.insert(payload.end(), bytes, const_cast<std::uint8_t*>(end));
@@ -90,8 +89,10 @@ int main(int argc, char** argv) {
   for (int round = 0; round < rounds; ++round) {
     const int count = 1 + static_cast<int>(below(&random, kMostBlocks));
     again = random;
-    std::vector<std::uint8_t> bytes = make_row(&random, count, false);
-    if (bytes != make_row(&again, count, true)) {
+    std::vector<std::uint8_t> bytes = make_row(&random, count, write_block_scalar);
+    for (const BlockBytesWriter write : all_block_bytes_writers()) {
+      std::mt19937 same = again;
+      if (bytes == make_row(&same, count, write)) continue;
       std::printf("\nround %d: the writers differ\n", round);
       return 1;
     }

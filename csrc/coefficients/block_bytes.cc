@@ -50,4 +50,17 @@ std::uint8_t* write_block_scalar(std::uint64_t mask, const std::int16_t* values,
   return exceptions ? write_exceptions(mask, values, out) : out;
 }
 
+std::vector<BlockBytesWriter> all_block_bytes_writers() {
+  std::vector<BlockBytesWriter> all;
+  for (const BlockBytesWriter writer : {write_block_scalar, avx2_block_bytes_writer(), avx512_block_bytes_writer()}) {
+    if (writer != nullptr) all.push_back(writer);
+  }
+  return all;
+}
+
+BlockBytesWriter best_block_bytes_writer() {
+  static const BlockBytesWriter best = all_block_bytes_writers().back();
+  return best;
+}
+
 }  // namespace fastpipe

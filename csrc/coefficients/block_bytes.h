@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace fastpipe {
 
@@ -19,14 +20,14 @@ using BlockBytesWriter = std::uint8_t* (*)(std::uint64_t mask, const std::int16_
 
 std::uint8_t* write_block_scalar(std::uint64_t mask, const std::int16_t* values, unsigned* kind, std::uint8_t* out);
 
-// Null where this machine lacks the instructions.
+// Each is null where this machine lacks the instructions.
 BlockBytesWriter avx2_block_bytes_writer();
+BlockBytesWriter avx512_block_bytes_writer();
 
-inline BlockBytesWriter best_block_bytes_writer() {
-  static const BlockBytesWriter best =
-      avx2_block_bytes_writer() != nullptr ? avx2_block_bytes_writer() : write_block_scalar;
-  return best;
-}
+// All that this machine can run, the fastest last.
+std::vector<BlockBytesWriter> all_block_bytes_writers();
+
+BlockBytesWriter best_block_bytes_writer();
 
 // For the writers: writes the mask; returns the end of it.
 std::uint8_t* begin_block(std::uint64_t mask, bool exceptions, unsigned* kind, std::uint8_t* out);

@@ -41,12 +41,15 @@ FASTPIPE_AVX2 inline void unpack(const BlockParts& parts, std::uint8_t* values) 
   store(0, load(0));
   if (parts.wide > 32) store(32, load(32));
   const __m128i known = _mm_loadu_si128(reinterpret_cast<const __m128i*>(kSmallValues));
-  for (unsigned at = parts.wide, from = parts.wide; at < parts.count; at += 32, from += 16) {
+  unsigned at = parts.wide, from = parts.wide;
+  do {  // most blocks have some, and no more than fit
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(parts.values + from));
     __m256i small = _mm256_cvtepu8_epi16(halves);
     small = _mm256_and_si256(_mm256_or_si256(small, _mm256_slli_epi16(small, 4)), _mm256_set1_epi8(15));
     store(at, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(known), small));
-  }
+    at += 32;
+    from += 16;
+  } while (__builtin_expect(at < parts.count, 0));
 }
 
 // The next 8 places of the zigzag.
@@ -64,14 +67,20 @@ FASTPIPE_AVX2 inline void read_block(const BlockParts& parts, unsigned mask_byte
   std::uint64_t mask = parts.mask << 1;
   __m256i rows[kRowPairs];
   for (__m256i& each : rows) each = _mm256_setzero_si256();
-  for (unsigned quarter = 0; quarter == 0 || 2 * quarter <= mask_bytes; ++quarter, mask >>= 16) {
-    if (quarter == kQuarters) break;
+  const auto add = [&](unsigned quarter) FASTPIPE_AVX2 {
     const __m128i lower = spread(mask & 0xFF, &values), upper = spread(mask >> 8 & 0xFF, &values);
     const __m256i found = _mm256_broadcastsi128_si256(_mm_unpacklo_epi64(lower, upper));
     for (int i = 0; i < kRowPairs; ++i) {
       const __m256i places = _mm256_load_si256(reinterpret_cast<const __m256i*>(kPlaces.of[quarter][i]));
       rows[i] = _mm256_or_si256(rows[i], _mm256_shuffle_epi8(found, places));
     }
+    mask >>= 16;
+  };
+  add(0);
+  add(1);
+  if (mask_bytes >= 4) {
+    add(2);
+    add(3);
   }
   const __m256i mean = _mm256_zextsi128_si256(_mm_cvtsi32_si128(static_cast<std::uint16_t>(dc)));
   for (int i = 0; i < kRowPairs; ++i) {
