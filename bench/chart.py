@@ -16,7 +16,9 @@ import matplotlib.pyplot as plt
 
 _TITLES = {
     "fastpipe": "photos as they are",
+    "fastpipe-coefficients": "photos as they are, stored as coefficients",
     "fastpipe-500": "at most 500 pixels; FFCV encodes every photo again, fastpipe only the larger photos",
+    "fastpipe-coefficients-500": "at most 500 pixels, stored as coefficients",
     "fastpipe-of-photos-500": "exactly the images that FFCV stores",
 }
 _OURS, _THEIRS = "#d1495b", "#8d99ae"

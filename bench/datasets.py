@@ -12,12 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from bench import contest
-from bench.roster import PACKED, PACKED_500, PACKED_SHRUNK, PHOTOS, SCRIPTS, SHRUNK_PHOTOS, Peer
+from bench.roster import (
+    COEFFICIENTS,
+    COEFFICIENTS_500,
+    PACKED,
+    PACKED_500,
+    PACKED_SHRUNK,
+    PHOTOS,
+    SCRIPTS,
+    SHRUNK_PHOTOS,
+    Peer,
+)
 
-_PACKING = {
+_SMALL, _STORED = ("--max-size", "500", "--quality", "90"), ("--storage", "coefficients")
+PACKING = {
     PACKED: (PHOTOS, ()),
-    PACKED_500: (PHOTOS, ("--max-size", "500", "--quality", "90")),
+    PACKED_500: (PHOTOS, _SMALL),
     PACKED_SHRUNK: (SHRUNK_PHOTOS, ()),
+    COEFFICIENTS: (PHOTOS, _STORED),
+    COEFFICIENTS_500: (PHOTOS, (*_SMALL, *_STORED)),
 }
 
 
@@ -57,7 +70,7 @@ def shrink(work: Path) -> None:
 
 def of_peer(peer: Peer, work: Path, workers: int) -> None:
     """What a peer reads, made by its own writer; nothing to do where it reads the photos."""
-    if peer.data == PHOTOS or peer.data in _PACKING:
+    if peer.data == PHOTOS or peer.data in PACKING:
         return
     _once(work / peer.data, _made_of(peer, work), lambda _: contest.write(peer, work, PHOTOS, workers))
 
@@ -72,7 +85,7 @@ def rewrite(peer: Peer, work: Path, workers: int) -> dict[str, Any]:
 
 def pack(name: str, work: Path, workers: int) -> dict[str, Any]:
     """Packs one of fastpipe's datasets, always from nothing, and returns what `fastpipe pack --json` says."""
-    photos, options = _PACKING[name]
+    photos, options = PACKING[name]
     shutil.rmtree(work / name, ignore_errors=True)
     if photos == SHRUNK_PHOTOS:
         shrink(work)

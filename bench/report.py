@@ -7,9 +7,11 @@ from typing import Any
 
 _FORMS = {
     "fastpipe": "the photos as they are",
+    "fastpipe-coefficients": "the photos as they are, fastpipe with --storage coefficients",
     "fastpipe-500": (
         "photos of at most 500 pixels: fastpipe shrinks only the larger photos, FFCV encodes every photo again"
     ),
+    "fastpipe-coefficients-500": "photos of at most 500 pixels, fastpipe with --storage coefficients",
     "fastpipe-of-photos-500": "exactly the images that FFCV stores, at most 500 pixels, quality 90",
 }
 

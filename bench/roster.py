@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -12,6 +12,7 @@ INSTALLED = ROOT / "build" / "peers"
 
 PHOTOS, SHRUNK_PHOTOS = "photos", "photos-500"
 PACKED, PACKED_500, PACKED_SHRUNK = "fastpipe", "fastpipe-500", "fastpipe-of-photos-500"
+COEFFICIENTS, COEFFICIENTS_500 = "fastpipe-coefficients", "fastpipe-coefficients-500"
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ def _ffcv(name: str, label: str, stored: str, beside: str) -> Peer:
 
 _JPEG, _TURBOJPEG, _FFMPEG = ("libjpeg62-turbo-dev",), ("libturbojpeg0",), ("ffmpeg",)
 
-PEERS = (
+_OTHERS = (
     Peer("libjpeg", "libjpeg-turbo, decoding alone", "libjpeg", "libjpeg_decode.c", PHOTOS, system=_JPEG),
     Peer("torchvision", "DataLoader, torchvision, Pillow", "torchvision_pil", "torchvision_pil.py", PHOTOS),
     Peer(
         "turbojpeg", "DataLoader, PyTurboJPEG, OpenCV", "turbojpeg_cv2", "turbojpeg_cv2.py", PHOTOS, system=_TURBOJPEG
     ),
+    Peer("simplejpeg", "DataLoader, simplejpeg, OpenCV", "simplejpeg_cv2", "simplejpeg_cv2.py", PHOTOS),
     Peer("webdataset", "WebDataset", "webdataset", "webdataset_tars.py", "webdataset"),
     Peer("streaming", "MosaicML Streaming", "streaming", "mosaic_streaming.py", "streaming"),
     Peer("litdata", "LitData", "litdata", "litdata_chunks.py", "litdata"),
@@ -67,6 +69,21 @@ PEERS = (
     _ffcv("ffcv-jpg", "FFCV, JPEG", "jpg", PACKED_500),
     _ffcv("ffcv-jpg-same", "FFCV, JPEG", "jpg", PACKED_SHRUNK),
     _ffcv("ffcv-raw", "FFCV, raw pixels", "raw", PACKED_500),
+)
+# The strongest of them, beside the same photos stored as coefficients.
+_BESIDE_COEFFICIENTS = {
+    **dict.fromkeys(("libjpeg", "torchvision", "turbojpeg", "simplejpeg", "dali"), COEFFICIENTS),
+    "ffcv-raw": COEFFICIENTS_500,
+}
+PEERS = (
+    *_OTHERS,
+    *(
+        replace(peer, name=f"{peer.name}-coefficients", beside=_BESIDE_COEFFICIENTS[peer.name])
+        for peer in _OTHERS
+        if peer.name in _BESIDE_COEFFICIENTS
+    ),
+    Peer("fastpipe-jpeg", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED, COEFFICIENTS, "exact"),
+    Peer("fastpipe-jpeg-500", "fastpipe, JPEGs", "", "fastpipe_packed.py", PACKED_500, COEFFICIENTS_500, "exact"),
     Peer("fastpipe-default", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED),
     Peer("fastpipe-default-500", "fastpipe, exact=False", "", "fastpipe_packed.py", PACKED_500, PACKED_500),
     Peer("fastpipe-1-thread", "fastpipe, one thread", "", "fastpipe_packed.py", PACKED, variant="exact", workers=1),

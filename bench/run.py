@@ -23,7 +23,25 @@ from typing import Any
 from bench import contest, datasets, report
 from bench.contest import Load, RunError
 from bench.ratios import Duel, Run, figures
-from bench.roster import INSTALLED, PACKED, PACKED_500, PEERS, PHOTOS, ROOT, Peer, chosen, fastpipe, missing
+from bench.roster import (
+    COEFFICIENTS,
+    INSTALLED,
+    PACKED,
+    PACKED_500,
+    PEERS,
+    PHOTOS,
+    ROOT,
+    Peer,
+    chosen,
+    fastpipe,
+    missing,
+)
+
+_PACKED = {
+    PACKED: "fastpipe pack: every pixel kept",
+    COEFFICIENTS: "fastpipe pack --storage coefficients: every pixel kept",
+    PACKED_500: "fastpipe pack --max-size 500 --quality 90: larger photos shrunk, all others kept",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,12 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     samples = datasets.gather(options.photos.resolve(), work, options.samples)
     versions: dict[str, dict[str, str]] = {}
     packing = measure_packing(work, load.workers, samples, options.pack_rounds)
-    packed = {PACKED, PACKED_500} if options.pack_rounds else set()
+    packed = set(_PACKED) if options.pack_rounds else set()
     duels = []
     for peer in peers:
-        if peer.beside not in packed:
-            packed.add(peer.beside)
-            datasets.pack(peer.beside, work, load.workers)
+        for form in ({peer.beside, peer.data} & datasets.PACKING.keys()) - packed:
+            packed.add(form)
+            datasets.pack(form, work, load.workers)
         duels.append(duel(peer, work, load, options.rounds, versions))
     ours: dict[str, list[Run]] = {}
     for each in duels:
@@ -108,8 +126,7 @@ def measure_packing(work: Path, workers: int, samples: int, rounds: int) -> list
         return []
     writer = next(peer for peer in PEERS if peer.data == "ffcv-jpg")
     labels = {
-        PACKED: "fastpipe pack: every pixel kept",
-        PACKED_500: "fastpipe pack --max-size 500 --quality 90: larger photos shrunk, all others kept",
+        **_PACKED,
         writer.data: "FFCV, jpg, max_resolution=500, jpeg_quality=90: every photo encoded again",
     }
     seconds: dict[str, list[float]] = {name: [] for name in labels}

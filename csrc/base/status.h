@@ -17,6 +17,8 @@ namespace fastpipe {
   X(shard_too_short, "the sample is beyond the end of the shard")       \
   X(hash_mismatch, "the bytes have changed since they were packed")     \
   X(not_jpeg, "the bytes are not a JPEG")                               \
+  X(not_coefficients, "the bytes are not a KEY.fpc")                    \
+  X(coefficients_damaged, "the coefficients are damaged")               \
   X(truncated, "the JPEG is truncated")                                 \
   X(corrupt, "the JPEG is corrupt")                                     \
   X(unsupported, "the JPEG has an unsupported format")                  \

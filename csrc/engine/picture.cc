@@ -39,6 +39,7 @@ Status PictureReader::guarded(const File& file, std::uint64_t offset, std::uint3
     status = error(Code::internal, "%s", problem.what());
   }
   stored_.give_back();
+  decoder_.give_back();
   mask_.give_back();
   return status;
 }
@@ -47,9 +48,9 @@ Status PictureReader::run(const File& file, std::uint64_t offset, std::uint32_t 
                           const PixelSpan& out) noexcept {
   const Rect all = {0, 0, out.size.width, out.size.height};
   return guarded(file, offset, size, out.size, [&] {
-    Status status = png ? stored_.open(out.size, mask_.png()) : stored_.open(out.size, &jpeg_);
+    Status status = png ? stored_.open(out.size, mask_.png()) : stored_.open(out.size, &decoder_);
     if (!status.ok()) return status;
-    if (!png) return jpeg_.decode(1, all, rgb_rows(&out));
+    if (!png) return decoder_.decode(1, all, rgb_rows(&out));
     status = mask_.png()->decode(0, all.height);
     return status.ok() ? png_rgbx(*mask_.png(), all, rgb_rows(&out), &room_) : status;
   });

@@ -28,7 +28,7 @@ class PictureReader {
   Status guarded(const File& file, std::uint64_t offset, std::uint32_t size, Size out, const Fill& fill) noexcept;
 
   StoredBytes stored_;
-  JpegDecoder jpeg_;
+  PictureDecoder decoder_;
   MaskRow mask_;  // its decoder reads all PNGs
   std::vector<std::uint8_t> room_;
 };

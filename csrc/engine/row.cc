@@ -75,6 +75,7 @@ struct RowWorker::GiveBack {
   ~GiveBack() {
     stage->set(Stage::idle);
     worker->stored_.give_back();
+    worker->decoder_.give_back();
     worker->mask_.give_back();
     worker->resizer_.give_back();
     worker->padder_.give_back();
@@ -91,7 +92,7 @@ Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, RowOptions 
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
   stored_.borrow(jpeg, task.size);
-  return fill_picture(task, options, out, &counters, &stage);
+  return fill_picture(task, nullptr, options, out, &counters, &stage);
 }
 
 Status RowWorker::run(const File& file, const RowTask& task, RowOptions options, PixelSpan out) {
@@ -116,7 +117,9 @@ Status RowWorker::fill(const File& file, const RowTask& task, RowOptions options
                        StageFlag* stage) {
   const std::uint64_t started = now_ns();
   stage->set(Stage::reading);
-  Status status = stored_.read(file, task.offset, task.size);
+  const bool in_parts = task.coefficients != 0 && !options.verify;
+  Status status =
+      in_parts ? stored_.read_head(file, task.offset, task.size) : stored_.read(file, task.offset, task.size);
   if (!status.ok()) return status;
   if (options.verify) {
     status = stored_.check(task.xxh3_64);
@@ -124,18 +127,20 @@ Status RowWorker::fill(const File& file, const RowTask& task, RowOptions options
   }
 
   counters->read = options.kind == RowKind::rgb;
-  counters->bytes = task.size;
+  counters->bytes = stored_.bytes_read();
   counters->read_ns += now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.kind == RowKind::rgb) return fill_picture(task, options, out, counters, stage);
+  if (options.kind == RowKind::rgb) {
+    return fill_picture(task, in_parts ? &file : nullptr, options, out, counters, stage);
+  }
   return fill_mask(task, options.padding, {out.data, out.size, pixel_bytes(options.kind)}, counters);
 }
 
-Status RowWorker::fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
-                               StageFlag* stage) {
-  const std::uint64_t read = now_ns();
+Status RowWorker::fill_picture(const RowTask& task, const File* file, RowOptions options, PixelSpan out,
+                               RowCounters* counters, StageFlag* stage) {
+  std::uint64_t read = now_ns();
   const Size size = {task.width, task.height};
-  Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &jpeg_);
+  Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &decoder_);
   if (status.ok()) status = check_crop(task, options.padding.mode);
   if (!status.ok()) return status;
   Box box = box_of(task);
@@ -157,12 +162,24 @@ Status RowWorker::fill_picture(const RowTask& task, RowOptions options, PixelSpa
   const bool flip = task.flip != 0 && !padded;
   const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), resized.size, flip, options.resampling);
 
+  if (file != nullptr) {
+    stage->set(Stage::reading);
+    const std::uint64_t started = now_ns();
+    status = stored_.read_more(*file, task.offset, decoder_.needed(by, region));
+    if (!status.ok()) return status;
+    counters->bytes = stored_.bytes_read();
+    const std::uint64_t spent = now_ns() - started;
+    counters->read_ns += spent;
+    read += spent;
+    stage->set(Stage::decoding);
+  }
+
   TimedSink sink{&resizer_};
   if (task.png != 0) {
     status = mask_.png()->decode(region.y, region.height);
     if (status.ok()) status = png_rgbx(*mask_.png(), region, {&sink, TimedSink::take}, &room_);
   } else {
-    status = jpeg_.decode(by, region, {&sink, TimedSink::take});
+    status = decoder_.decode(by, region, {&sink, TimedSink::take});
   }
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();

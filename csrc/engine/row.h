@@ -20,16 +20,17 @@ namespace fastpipe {
 // What to do for one row. Mirrored by numpy through the bindings, so: plain data.
 struct RowTask {
   double box[4];           // x, y, width, height in pixels of the picture: what becomes the row
-  std::uint64_t offset;    // of the JPEG or PNG in the shard, in bytes
+  std::uint64_t offset;    // of the picture in the shard, in bytes
   std::uint64_t xxh3_64;   // of its bytes, as the index has it
   std::int32_t bounds[4];  // x, y, width, height: pixels outside have no part in the row
-  std::uint32_t size;      // of the JPEG or PNG, in bytes
+  std::uint32_t size;      // of the picture, in bytes
   std::uint32_t shard;
   std::uint32_t out_row;  // which picture of the slot
   std::uint16_t width;    // of the whole picture, as the index has it
   std::uint16_t height;
-  std::uint8_t flip;  // 1: mirror left and right
-  std::uint8_t png;   // 1: a PNG, as masks are; 0: a JPEG
+  std::uint8_t flip;          // 1: mirror left and right
+  std::uint8_t png;           // 1: a PNG, as masks are; 0: a JPEG or
+  std::uint8_t coefficients;  // 1: a KEY.fpc, of which only what the crop needs is read
 };
 
 // What a row is made of: RGB, resized by averaging; or a mask's ids, of which none is made up.
@@ -69,7 +70,7 @@ class RowWorker {
   // `stage` is kept up to date. May throw only what allocation throws.
   Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
 
-  // The same for a JPEG in memory, of task.size bytes; needs no files.
+  // The same for a JPEG or KEY.fpc in memory, of task.size bytes; needs no files.
   Status run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out);
 
   // The same for a file that others hold open, whatever task.shard is; needs no files.
@@ -82,12 +83,14 @@ class RowWorker {
   Status fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
               StageFlag* stage);
   // Those open, decode and resize what has been read.
-  Status fill_picture(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  // `file`: reads the rest of what the crop needs; null where all has been read.
+  Status fill_picture(const RowTask& task, const File* file, RowOptions options, PixelSpan out, RowCounters* counters,
+                      StageFlag* stage);
   Status fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters);
 
   FileCache* files_;
   StoredBytes stored_;
-  JpegDecoder jpeg_;
+  PictureDecoder decoder_;
   MaskRow mask_;  // its decoder reads all PNGs
   std::vector<std::uint8_t> room_;
   Resizer resizer_;

@@ -21,17 +21,43 @@ Status compare(Size expected, Size found, Code code, const char* format) {
 
 }  // namespace
 
-Status StoredBytes::read(const File& file, std::uint64_t offset, std::uint32_t size) {
+Status StoredBytes::begin(const File& file, std::uint64_t offset, std::uint32_t size) {
   const Status status = file.check(offset, size);
   if (!status.ok()) return status;
-  room_.resize(size);
-  borrow(room_.data(), room_.size());
-  return file.read(offset, room_.data(), room_.size());
+  if (room_.size() < size) room_.resize(size);
+  borrow(room_.data(), size);
+  known_ = 0;
+  return status;
+}
+
+Status StoredBytes::read(const File& file, std::uint64_t offset, std::uint32_t size) {
+  const Status status = begin(file, offset, size);
+  return status.ok() ? read_range(file, offset, 0, size) : status;
+}
+
+Status StoredBytes::read_head(const File& file, std::uint64_t offset, std::uint32_t size) {
+  Status status = begin(file, offset, size);
+  if (status.ok()) status = read_range(file, offset, 0, std::min<std::size_t>(size, kFpcHeadBytes));
+  if (!status.ok()) return status;
+  const std::size_t needed = std::min<std::size_t>(FpcHeader::bytes(data_, known_), size);
+  return needed > known_ ? read_range(file, offset, known_, needed) : status;
+}
+
+Status StoredBytes::read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed) {
+  const std::size_t first = std::max(needed.first, known_);
+  return first < needed.end ? read_range(file, offset, first, needed.end) : Status();
+}
+
+Status StoredBytes::read_range(const File& file, std::uint64_t offset, std::size_t first, std::size_t end) {
+  if (first == known_) known_ = end;
+  bytes_read_ += end - first;
+  return file.read(offset + first, room_.data() + first, end - first);
 }
 
 void StoredBytes::borrow(const std::uint8_t* data, std::size_t size) {
   data_ = data;
-  size_ = size;
+  size_ = known_ = size;
+  bytes_read_ = 0;
 }
 
 Status StoredBytes::check(std::uint64_t expected) const {
@@ -40,14 +66,14 @@ Status StoredBytes::check(std::uint64_t expected) const {
   return error(Code::hash_mismatch, "expected XXH3-64 %016" PRIx64 ", got %016" PRIx64, expected, found);
 }
 
-Status StoredBytes::open(Size expected, JpegDecoder* decoder) const {
-  const Status status = decoder->open(data_, size_, most_pixels(expected));
+Status StoredBytes::open(Size expected, PictureDecoder* decoder) const {
+  const Status status = decoder->open(data_, known_, size_, most_pixels(expected));
   if (!status.ok()) return status;
-  return compare(expected, decoder->size(), Code::size_mismatch, "JPEG");
+  return compare(expected, decoder->size(), Code::size_mismatch, "image");
 }
 
 Status StoredBytes::open(Size expected, PngDecoder* decoder) {
-  const Status status = decoder->open(room_.data(), room_.size(), most_pixels(expected));
+  const Status status = decoder->open(room_.data(), size_, most_pixels(expected));
   if (!status.ok()) return status;
   return compare(expected, decoder->header().size, Code::png_size_mismatch, "PNG");
 }

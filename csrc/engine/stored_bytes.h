@@ -1,4 +1,5 @@
-// A byte range of a shard, or a JPEG in memory -> a JPEG or PNG, opened and found to be of the size that is expected.
+// A byte range of a shard, or an image in memory -> a JPEG, KEY.fpc or PNG, opened and found to be of the size that is
+// expected.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +8,8 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "coefficients/picture_decoder.h"
 #include "io/file.h"
-#include "jpeg/decode/jpeg.h"
 #include "png/png_decoder.h"
 
 namespace fastpipe {
@@ -19,23 +20,35 @@ class StoredBytes {
   // Reads the bytes.
   Status read(const File& file, std::uint64_t offset, std::uint32_t size);
 
-  // Takes a JPEG that others hold, until the next read or borrow. A PNG's bytes change as it is decoded.
+  // Of a KEY.fpc: reads its header, and more bytes once it is known which. All others may not be looked at.
+  Status read_head(const File& file, std::uint64_t offset, std::uint32_t size);
+  Status read_more(const File& file, std::uint64_t offset, CoefficientDecoder::Needed needed);
+
+  // Takes a JPEG or KEY.fpc that others hold, until the next read or borrow. A PNG's bytes change as it is decoded.
   void borrow(const std::uint8_t* data, std::size_t size);
+
+  // How many bytes were read of the image at hand.
+  std::size_t bytes_read() const { return bytes_read_; }
 
   // Refuses what was read if its XXH3-64 is another one.
   Status check(std::uint64_t expected) const;
 
   // Read the header of what was read; refuse a picture that is not of this size. The bytes serve one open each.
-  Status open(Size expected, JpegDecoder* decoder) const;
+  Status open(Size expected, PictureDecoder* decoder) const;
   Status open(Size expected, PngDecoder* decoder);
 
   // Lets go of memory that only a giant picture needs.
   void give_back() { give_back_if_giant(&room_); }
 
  private:
-  std::vector<std::uint8_t> room_;
+  Status begin(const File& file, std::uint64_t offset, std::uint32_t size);
+  Status read_range(const File& file, std::uint64_t offset, std::size_t first, std::size_t end);
+
+  std::vector<std::uint8_t> room_;      // larger than what it holds
   const std::uint8_t* data_ = nullptr;  // room_, or memory of others
-  std::size_t size_ = 0;
+  std::size_t size_ = 0;                // of the image at hand
+  std::size_t known_ = 0;               // how many of its first bytes are there
+  std::size_t bytes_read_ = 0;
 };
 
 }  // namespace fastpipe

@@ -55,7 +55,7 @@ class HuffmanCodes {
 // negative. 0 for no bits.
 inline int value_of(std::uint64_t bits, int count) {
   const auto magnitude = static_cast<int>(bits >> 1 >> (63 - count));
-  const int negative = static_cast<std::int64_t>(bits) < 0 ? 0 : 1 - (1 << count);
+  const int negative = static_cast<int>(~static_cast<std::int64_t>(bits) >> 63) & (1 - (1 << count));
   return magnitude + negative;
 }
 

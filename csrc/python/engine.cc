@@ -227,7 +227,8 @@ py::dict counters(const PyEngine& engine) {
 void register_engine(py::module_& m) {
   using namespace py::literals;
 
-  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, png);
+  PYBIND11_NUMPY_DTYPE(RowTask, box, offset, xxh3_64, bounds, size, shard, out_row, width, height, flip, png,
+                       coefficients);
   PYBIND11_NUMPY_DTYPE(ByteRange, offset, size, shard);
   m.attr("TASK_DTYPE") = py::dtype::of<RowTask>();
   m.attr("RANGE_DTYPE") = py::dtype::of<ByteRange>();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "coefficients/block_kernels.h"
 #include "jpeg/decode/jpeg.h"
 #include "jpeg/jpeg_errors.h"
 #include "python/register.h"
@@ -19,6 +20,7 @@ PYBIND11_MODULE(_engine, m) {
   // waiting for it.
   best_kernels();
   BaselineDecoder::available();
+  best_block_kernels();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("WRONG_JPEG") = pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),
@@ -30,6 +32,7 @@ PYBIND11_MODULE(_engine, m) {
   register_engine(m);
   register_pictures(m);
   register_masks(m);
+  register_coefficients(m);
   register_memory_rows(m);
   register_packing(m);
   register_headers(m);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "coefficients/coefficient_writer.h"
 #include "jpeg/transcode/transcode.h"
 #include "python/gil.h"
 #include "python/register.h"
@@ -15,7 +16,7 @@ namespace fastpipe {
 namespace {
 
 py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::bytes>>& segments,
-                    std::int64_t max_pixels, int max_scans, bool check_only, int tile) {
+                    std::int64_t max_pixels, int max_scans, bool check_only, int tile, bool coefficients) {
   const Bytes bytes(jpeg);
   std::vector<Segment> list;
   list.reserve(segments.size());
@@ -30,13 +31,17 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   Status status;
   // Keeps its memory. What it wrote is copied before anything that might run other Python code on this thread.
   thread_local const auto transcoder = std::make_unique<Transcoder>();  // Note [thread-local data]
+  thread_local const auto writer = std::make_unique<CoefficientWriter>();
+  writer->clear();
   // `jpeg` and `segments` are held by this call.
-  without_gil([&] { status = transcoder->run(bytes.data, bytes.size, list, options, &info); });
+  without_gil([&] {
+    status = transcoder->run(bytes.data, bytes.size, list, options, &info, coefficients ? writer.get() : nullptr);
+  });
   raise_if(status);
+  const std::size_t size = coefficients ? writer->size() : transcoder->output_size();
+  const std::uint8_t* const data = coefficients ? writer->data() : transcoder->output();
   py::object output = py::none();
-  if (transcoder->output_size() > 0) {
-    output = py::bytes(reinterpret_cast<const char*>(transcoder->output()), transcoder->output_size());
-  }
+  if (size > 0) output = py::bytes(reinterpret_cast<const char*>(data), size);
   py::dict found;
   found["width"] = info.width;
   found["height"] = info.height;
@@ -46,6 +51,7 @@ py::tuple transcode(const py::bytes& jpeg, const std::vector<std::pair<int, py::
   found["arithmetic"] = info.arithmetic;
   found["stray_bytes"] = info.stray_bytes;
   found["exact"] = info.exact;
+  found["jpeg_bytes"] = transcoder->output_size();
   return py::make_tuple(output, found);
 }
 
@@ -55,7 +61,8 @@ void register_packing(py::module_& m) {
   using namespace py::literals;
 
   m.def("transcode", &transcode, "jpeg"_a, "segments"_a = std::vector<std::pair<int, py::bytes>>(),
-        "max_pixels"_a = kMaxPixels, "max_scans"_a = 256, "check_only"_a = false, "tile"_a = 0);
+        "max_pixels"_a = kMaxPixels, "max_scans"_a = 256, "check_only"_a = false, "tile"_a = 0,
+        "coefficients"_a = false);
 }
 
 }  // namespace fastpipe

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/xxh3.h"
+#include "coefficients/picture_decoder.h"
 #include "engine/picture.h"
 #include "engine/row.h"
 #include "io/file.h"
-#include "jpeg/decode/jpeg.h"
 #include "python/gil.h"
 #include "python/register.h"
 #include "python/values.h"
@@ -31,7 +31,7 @@ std::uint64_t hash(const py::bytes& data, bool scalar) {
 
 py::tuple jpeg_size(const py::bytes& jpeg, std::int64_t max_pixels) {
   const Bytes bytes(jpeg);
-  JpegDecoder decoder;
+  PictureDecoder decoder;
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
   return py::make_tuple(decoder.size().width, decoder.size().height);
 }
@@ -146,13 +146,14 @@ DecodeMethod method_named(const std::string& name) {
 }
 
 Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& region, int denominator,
-              std::int64_t max_pixels, const std::string& method) {
+              std::int64_t max_pixels, const std::string& method, const std::string& kernels) {
+  const BlockKernels& blocks = block_kernels_named(kernels);
   const DecodeMethod by = method_named(method);
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     throw py::value_error("denominator: expected 1, 2, 4 or 8");
   }
   const Bytes bytes(jpeg);
-  JpegDecoder decoder;
+  PictureDecoder decoder;
   raise_if(decoder.open(bytes.data, bytes.size, max_pixels));
   const Size whole = decoder.scaled_size(denominator);
   Rect rect = {0, 0, whole.width, whole.height};
@@ -162,7 +163,7 @@ Pixels decode(const py::bytes& jpeg, const std::optional<std::array<int, 4>>& re
   const PixelSpan span = span_of(image);
   Status status;
   // `jpeg` and `image` are held by this call.
-  without_gil([&] { status = decoder.decode(denominator, rect, rgb_rows(&span), by); });
+  without_gil([&] { status = decoder.decode(denominator, rect, rgb_rows(&span), by, blocks); });
   raise_if(status);
   return image;
 }
@@ -184,7 +185,7 @@ void register_pictures(py::module_& m) {
   m.def("xxh3_64", &hash, "data"_a, "scalar"_a = false);
   m.def("jpeg_size", &jpeg_size, "jpeg"_a, "max_pixels"_a = kMaxPixels);
   m.def("decode", &decode, "jpeg"_a, "region"_a = py::none(), "denominator"_a = 1, "max_pixels"_a = kMaxPixels,
-        "method"_a = "");
+        "method"_a = "", "kernels"_a = "");
   m.def("decode_methods", &decode_methods);
 }
 

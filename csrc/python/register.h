@@ -8,6 +8,7 @@ namespace fastpipe {
 void register_engine(pybind11::module_& m);
 void register_pictures(pybind11::module_& m);
 void register_masks(pybind11::module_& m);
+void register_coefficients(pybind11::module_& m);
 void register_memory_rows(pybind11::module_& m);
 void register_packing(pybind11::module_& m);
 void register_headers(pybind11::module_& m);

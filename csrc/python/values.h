@@ -12,6 +12,7 @@
 
 #include "base/image.h"
 #include "base/status.h"
+#include "coefficients/block_kernels.h"
 #include "engine/row.h"
 
 namespace fastpipe {
@@ -87,6 +88,15 @@ inline void render_as(const py::kwargs& rendering, RowOptions* options) {
       throw py::type_error("unexpected keyword " + name);
     }
   }
+}
+
+// By name; "": the fastest.
+inline const BlockKernels& block_kernels_named(const std::string& name) {
+  if (name.empty()) return *best_block_kernels();
+  for (const BlockKernels* kernels : all_block_kernels()) {
+    if (name == kernels->name) return *kernels;
+  }
+  throw py::value_error("this machine has no kernels named " + name);
 }
 
 // The bytes of a Python object; it must outlive them.

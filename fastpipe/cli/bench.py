@@ -15,6 +15,7 @@ from fastpipe.cli.bench_tables import stages_table, throughput_table
 from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, print_json
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
+from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.scan.opening import open_data
 
@@ -56,11 +57,16 @@ def bench(
         contenders, skipped = _contenders(against)
         if against and not isinstance(index.path, Path):
             raise ConfigError("--against: the other loaders read files; bench a copy of the dataset in a folder")
+        if against and index.storage != JPEG_STORAGE:
+            raise ConfigError(
+                f"--against: the other loaders read JPEGs, and {data} has coefficients; run "
+                f"fastpipe unpack {data} DST, then bench DST"
+            )
         batch_size = min(batch_size, len(index))
         task = Task(str(data), batch_size, threads, size)
         if not as_json:
             out.print(
-                f"{len(index):,} samples, {index.jpeg_bytes / len(index) / 1e3:.0f} kB each; "
+                f"{len(index):,} samples, {index.stored_bytes / len(index) / 1e3:.0f} kB each; "
                 f"{count(threads, 'worker')}, batches of {batch_size}, {size} x {size}; "
                 f"{count(repeats, 'round')} of {seconds:g} s"
             )

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, cache, demo, doctor, inspect, pack, preview, verify
+from fastpipe.cli import bench, cache, demo, doctor, inspect, pack, preview, unpack, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ for _command in (
     bench.bench,
     inspect.inspect,
     verify.verify,
+    unpack.unpack,
     preview.preview,
     doctor.doctor,
     demo.demo,

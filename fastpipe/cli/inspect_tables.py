@@ -21,6 +21,7 @@ def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
     head.add_row("dataset", readable(found.path) + ("" if found.packed else " (not packed)"))
     what = "shard" if found.packed else "file"
     head.add_row("samples", f"{found.samples:,} in {count(found.shards, what)}, {found.size_bytes:,} bytes")
+    head.add_row("stored as", {"jpeg": "JPEG"}.get(found.storage, found.storage))
     head.add_row("fingerprint", found.fingerprint)
     head.add_row("rejected", f"{found.counts['rejected']:,} at {'packing' if found.packed else 'the scan'}")
     if not found.packed:

@@ -52,6 +52,13 @@ class Damaged(StrEnum):
     DECODE = "decode"
 
 
+class Storage(StrEnum):
+    """How images are stored."""
+
+    JPEG = "jpeg"
+    COEFFICIENTS = "coefficients"
+
+
 class Exif(StrEnum):
     """What packing does with an EXIF orientation."""
 
@@ -135,6 +142,13 @@ def pack(
     exif: Annotated[
         Exif, typer.Option(help="EXIF orientation: leave images as stored, or rotate them upright.")
     ] = Exif.IGNORE,
+    storage: Annotated[
+        Storage,
+        typer.Option(
+            help="How images are stored: as JPEGs, or as their coefficients. These have the same pixels, load about "
+            "twice as fast and take a third more bytes."
+        ),
+    ] = Storage.JPEG,
     keep_metadata: Annotated[
         bool, typer.Option("--keep-metadata", help="Keep all metadata of JPEGs, not only the ICC profile.")
     ] = False,
@@ -176,6 +190,7 @@ def pack(
                     on_error=on_error.value,
                     damaged=damaged.value,
                     exif=exif.value,
+                    storage=storage.value,
                     keep_metadata=keep_metadata,
                     max_pixels=max_pixels,
                     max_scans=max_scans,
@@ -204,7 +219,7 @@ def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
         **info,
         "classes": len(summary.info["classes"]),
         "shards": len(summary.info["shards"]),
-        "packed_bytes": summary.info["jpeg_bytes"],
+        "packed_bytes": summary.info.get("stored_bytes", summary.info["jpeg_bytes"]),
         "rejected": _rejected(summary, destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "members_left_out": dict(summary.dropped),

@@ -37,7 +37,7 @@ def verify(
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dataset: structure, sizes, hashes, and that every JPEG decodes.
+    """Check a dataset: structure, sizes, hashes, and that every image decodes.
 
     Names each damaged sample. --repair packs only the damaged shards again, and replaces a file only if the new file
     has the packed hash. Exit code 0: sound, or repaired; 1: damaged.
@@ -78,7 +78,7 @@ def _tell(report: Report) -> None:
         what += "; checked only sizes and structure, read no shard"
     else:
         speed = f"{report.bytes / max(report.seconds, 1e-9) / 1e6:,.0f} MB/s"
-        what += f", {report.bytes:,} bytes, each JPEG decoded, in {report.seconds:.1f} s ({speed})"
+        what += f", {report.bytes:,} bytes, each image decoded, in {report.seconds:.1f} s ({speed})"
     if report.sound:
         out.print(f"sound: {readable(report.path)}: {what}")
         return

@@ -63,7 +63,7 @@ def dataset(path: Place) -> Iterator[Check]:
     else:
         of_all = f"{len(errors)} of {min(_DECODED, len(index))} samples cannot be decoded: {errors[0]}"
         yield Check("decoding", of_all, Verdict.BAD, advice if index.packed else f"{advice} DST")
-    needed = rate * index.jpeg_bytes / len(index)
+    needed = rate * index.stored_bytes / len(index)
     yield _link(index, needed) if isinstance(index, RemoteIndex) else _reading(index, needed)
 
 

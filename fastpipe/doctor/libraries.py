@@ -56,7 +56,7 @@ def threads_in_workers() -> Check:
 def engine() -> Check:
     """Which of our own code this processor can run."""
     facts = engine_facts()
-    found = f"resize by {facts.resize}, decoding by {facts.decode}"
+    found = f"resize by {facts.resize}, decoding by {facts.decode}, coefficients by {facts.coefficients}"
     if facts.resize != "scalar" and facts.decode == "baseline":
         return Check("engine", found, Verdict.OK)
     advice = "this CPU has no AVX2 or BMI2, which the fastest code needs; results are the same"

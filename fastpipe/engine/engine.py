@@ -45,11 +45,13 @@ class EngineFacts:
         libjpeg_turbo: version it was built with.
         resize: the resize kernels in use: "avx512", "avx2", "neon" or "scalar".
         decode: what decodes common JPEGs: "baseline", our own decoder, or "libjpeg".
+        coefficients: what reads stored coefficients: "avx512", "avx2", "neon" or "scalar".
     """
 
     libjpeg_turbo: str
     resize: str
     decode: str
+    coefficients: str
 
 
 def engine_facts() -> EngineFacts:
@@ -57,7 +59,7 @@ def engine_facts() -> EngineFacts:
     number = int(_engine.LIBJPEG_TURBO_VERSION)  # 2001005 is 2.1.5
     version = f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
     decode = "baseline" if "baseline" in _engine.decode_methods() else "libjpeg"
-    return EngineFacts(version, _engine.resize_kernels()[-1], decode)  # the best come last
+    return EngineFacts(version, _engine.resize_kernels()[-1], decode, _engine.block_kernels()[-1])  # the best last
 
 
 def extension_file() -> str:
@@ -174,6 +176,7 @@ class Engine:
     def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
         self._verify = verify
         self.num_workers = num_workers
+        self._index = index
         folder = os.path.join(os.fsencode(index.folder), b"")
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         self._reader = cast("Reader | None", index.reader())
@@ -217,7 +220,7 @@ class Engine:
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
         """
-        tasks = tasks_of(plan, rows)
+        tasks = tasks_of(self._index, plan, rows)
         if self._conversions is None:
             return self._begin(plan, tasks, images, exact=exact)
         conversions = self._conversions

@@ -115,7 +115,7 @@ class Pictures:
         """
         index, sample = self._index, int(plan.samples[0])
         out = np.empty((plan.rows_per_sample, *size, 3), dtype=np.uint8)
-        tasks = tasks_of(plan.by_row())
+        tasks = tasks_of(index, plan.by_row())
         if index.convert is None or index.odd is None or not index.odd[sample]:
             try:
                 self._fill(sample, tasks, out, exact, plan.crops.rendering)
@@ -238,7 +238,7 @@ class Pictures:
 
 
 def size_of(jpeg: bytes) -> tuple[int, int]:
-    """Width and height of a JPEG in pixels, from its header; of any that the format can hold.
+    """Width and height of a JPEG or KEY.fpc in pixels, from its header; of any that the format can hold.
 
     Raises:
         ValueError: it has none.
@@ -246,8 +246,17 @@ def size_of(jpeg: bytes) -> tuple[int, int]:
     return _engine.jpeg_size(jpeg, _MOST_PIXELS)
 
 
+def jpeg_of(coefficients: bytes) -> bytes:
+    """The JPEG that a KEY.fpc was made of, byte for byte.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    return _engine.restore_jpeg(coefficients)
+
+
 def flaw(jpeg: bytes) -> str | None:
-    """Why a JPEG cannot be decoded; None if it can. All of it is decoded."""
+    """Why a JPEG or KEY.fpc cannot be decoded; None if it can. All of it is decoded."""
     try:
         _engine.decode(jpeg, max_pixels=_MOST_PIXELS)
     except ValueError as problem:

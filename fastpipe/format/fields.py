@@ -21,7 +21,7 @@ MOST_VALUE_BYTES = 256 << 20
 
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
-RESERVED = frozenset(["image", "label", "id", "key", "valid", "epoch", "path", "reencoded", "cls", "jpg"])
+RESERVED = frozenset(["image", "label", "id", "key", "valid", "epoch", "path", "reencoded", "cls", "jpg", "fpc"])
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{16}")
 

@@ -16,6 +16,8 @@ from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
+    COEFFICIENTS_STORAGE,
+    COEFFICIENTS_VERSION,
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
@@ -23,6 +25,7 @@ from fastpipe.format.layout import (
     INDEX_FILE,
     NO_LABEL,
     sample_key,
+    storage_of,
 )
 from fastpipe.format.open_file import OpenFile
 from fastpipe.format.records import Records, map_records
@@ -68,6 +71,9 @@ class Index:
         records: one record per sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
         fingerprint: hex digest that identifies the content and order of this dataset.
         fields: what samples carry besides image and label, by name.
+        storage: how images are stored: "jpeg" or "coefficients".
+        jpeg_bytes: size of all images as JPEGs.
+        stored_bytes: size of all images as they are stored.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         folder: absolute path of the folder that the files are in.
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
@@ -94,8 +100,10 @@ class Index:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
             self.fields = read_fields(info)
-            self.least_label = NO_LABEL if info["version"] == FIELDS_VERSION else 0
+            self.least_label = NO_LABEL if info["version"] >= FIELDS_VERSION else 0
+            self.storage = storage_of(info)
             self.jpeg_bytes = count(info["jpeg_bytes"])
+            self.stored_bytes = count(info.get("stored_bytes", self.jpeg_bytes))
             self.shards = columns.of(dataset_folder(path), info["shards"])
             samples = count(info["samples"])
             self.class_counts = [count(each) for each in _list(info["class_counts"])]
@@ -256,6 +264,10 @@ class Index:
         """What brings the bytes of shards that are not here, a fastpipe.remote.reader.Reader; None: they are here."""
         return None
 
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_] | bool:
+        """Whether the images of shards are stored as coefficients."""
+        return self.storage == COEFFICIENTS_STORAGE
+
     def open_shard(self, number: int) -> ReadableShard:
         """A shard, to read notes in it.
 
@@ -314,10 +326,10 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    if info.get("version") not in (DATASET_VERSION, FIELDS_VERSION):
+    if info.get("version") not in (DATASET_VERSION, FIELDS_VERSION, COEFFICIENTS_VERSION):
         raise DatasetError(
-            f"{file} has format version {info.get('version')!r}; this fastpipe reads versions {DATASET_VERSION} and "
-            f"{FIELDS_VERSION}. "
+            f"{file} has format version {info.get('version')!r}; this fastpipe reads versions {DATASET_VERSION} to "
+            f"{COEFFICIENTS_VERSION}. "
             f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
     return info

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
 DATASET_VERSION = 1
 FIELDS_VERSION = 2  # of datasets with fields, or with samples that have no label
+COEFFICIENTS_VERSION = 3  # of datasets whose images are stored as coefficients
+
+# How images are stored: the ending of their members.
+JPEG_STORAGE, COEFFICIENTS_STORAGE = "jpeg", "coefficients"
+PICTURE_ENDINGS = {JPEG_STORAGE: "jpg", COEFFICIENTS_STORAGE: "fpc"}
 
 DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
@@ -17,17 +25,29 @@ WORK_FOLDER = ".pack"  # what an unfinished pack has made; gone when the dataset
 INDEX_DTYPE = np.dtype(
     [
         ("shard", "<u4"),  # number of the shard
-        ("offset", "<u8"),  # of the JPEG's first byte in the shard, in bytes
-        ("size", "<u4"),  # of the JPEG, in bytes
+        ("offset", "<u8"),  # of the image's first byte in the shard, in bytes
+        ("size", "<u4"),  # of the image, in bytes
         ("width", "<u2"),  # of the picture, in pixels
         ("height", "<u2"),
         ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL in version 2: none
-        ("xxh3_64", "<u8"),  # XXH3-64 of the JPEG's bytes, seed 0
+        ("xxh3_64", "<u8"),  # XXH3-64 of the image's bytes, seed 0
     ]
 )
 
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
+
+
+def storage_of(info: Mapping[str, Any]) -> str:
+    """How a dataset's images are stored, from the content of its dataset.json.
+
+    Raises:
+        ValueError: it says neither "jpeg" nor "coefficients", or not in this version.
+    """
+    said = info.get("storage", JPEG_STORAGE)
+    if said not in PICTURE_ENDINGS or (said == COEFFICIENTS_STORAGE) != (info["version"] == COEFFICIENTS_VERSION):
+        raise ValueError(f"storage: expected one of {', '.join(PICTURE_ENDINGS)} that fits the version, got {said!r}")
+    return str(said)
 
 
 def shard_name(number: int) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.index import Index, ReadableShard
-from fastpipe.format.layout import INDEX_DTYPE, NO_LABEL
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, INDEX_DTYPE, NO_LABEL
 from fastpipe.format.records import Records
 from fastpipe.format.shard_list import Shard
 from fastpipe.format.source_paths import SourcePaths
@@ -90,6 +90,8 @@ class MixedIndex(Index):
             [part.shard_starts + start for part, start in zip(parts, self.starts, strict=False)]
         )
         self.jpeg_bytes = sum(part.jpeg_bytes for part in parts)
+        self.stored_bytes = sum(part.stored_bytes for part in parts)
+        self.storage = " and ".join(sorted({part.storage for part in parts}))
         self.least_label = min(part.least_label for part in parts)
         self.classes, self._labels = _classes_of(parts, labels)
         self.class_counts = np.zeros(len(self.classes), dtype=np.int64).tolist()
@@ -117,6 +119,11 @@ class MixedIndex(Index):
             self.odd = np.concatenate(
                 [np.zeros(len(part), np.bool_) if part.odd is None else part.odd for part in parts]
             )
+
+    def in_coefficients(self, shards: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """(n,) whether the images of (n,) shards are stored as coefficients."""
+        stored = np.array([part.storage == COEFFICIENTS_STORAGE for part in self.parts])
+        return stored[np.searchsorted(self._shard_starts, shards, side="right") - 1]
 
     def part_of(self, samples: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) which dataset each sample is of."""

@@ -1,13 +1,16 @@
-"""A sample's key, label, size and note -> the bytes before and after its JPEG in a shard (docs/format.md)."""
+"""A sample's key, label, size and note -> the bytes before and after its image in a shard (docs/format.md)."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from fastpipe.format import tar_writer as tar
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, PICTURE_ENDINGS
 
-# A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg.
+# A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg or KEY.fpc.
 BEFORE_BYTES = 3 * tar.BLOCK
+
+FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 
 
 class Stored(NamedTuple):
@@ -22,15 +25,20 @@ class Stored(NamedTuple):
     member: bytes | None = None
 
 
-def before_jpeg(key: str, label: int, jpeg_bytes: int) -> bytes:
-    """KEY.cls and the header of KEY.jpg: BEFORE_BYTES bytes."""
+def before_jpeg(key: str, label: int, jpeg_bytes: int, ending: str = PICTURE_ENDINGS[JPEG_STORAGE]) -> bytes:
+    """KEY.cls and the header of KEY.jpg, or of KEY.fpc: BEFORE_BYTES bytes."""
     digits = str(label).encode()
     cls = tar.header(key + ".cls", len(digits)) + digits + tar.padding(len(digits))
-    return cls + tar.header(key + ".jpg", jpeg_bytes)
+    return cls + tar.header(f"{key}.{ending}", jpeg_bytes)
+
+
+def ending_of(picture: bytes) -> str:
+    """The ending of an image's member, from the bytes that are stored."""
+    return PICTURE_ENDINGS[COEFFICIENTS_STORAGE if picture.startswith(FPC_MAGIC) else JPEG_STORAGE]
 
 
 def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
-    """The padding of KEY.jpg, and KEY.json with the note."""
+    """The padding of the image, and KEY.json with the note."""
     json = tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
     return tar.padding(jpeg_bytes) + json
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, Summary
 from fastpipe.packing.options import DEFAULT_SHARD_BYTES, pack_options
@@ -32,6 +33,7 @@ def pack(
     on_error: str = "report",
     damaged: str = "reject",
     exif: str = "ignore",
+    storage: str = JPEG_STORAGE,
     keep_metadata: bool = False,
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
@@ -67,6 +69,8 @@ def pack(
         on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
         damaged: damaged JPEGs: "reject" them, or "decode" those that Pillow loads and encode them again.
         exif: EXIF orientation: "ignore" leaves images as stored, "apply" rotates them upright, with their fields.
+        storage: how images are stored: "jpeg", or "coefficients": about twice as fast to load, with the same pixels,
+            and a third more bytes.
         keep_metadata: keep all metadata of JPEGs, not only the ICC profile.
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
@@ -91,6 +95,7 @@ def pack(
         on_error=on_error,
         damaged=damaged,
         exif=exif,
+        storage=storage,
         keep_metadata=keep_metadata,
         max_pixels=max_pixels,
         max_scans=max_scans,

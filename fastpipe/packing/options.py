@@ -9,6 +9,7 @@ from typing import Any
 
 from fastpipe.checks import choice, flag, whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
 from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 from fastpipe.packing.source.options import SourceOptions, source_options
 
@@ -55,10 +56,14 @@ class PackOptions:
         whole("--max-pixels", self.encode.max_pixels, least=1, most=65500 * 65500)
         whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
         choice("--damaged", self.encode.damaged, DAMAGED)
+        choice("--storage", self.encode.storage, tuple(PICTURE_ENDINGS))
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
-        encode = {**asdict(self.encode), "shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
+        encode = asdict(self.encode)
+        if self.encode.storage == JPEG_STORAGE:
+            del encode["storage"]  # which was the only one once: such datasets stay as they were
+        encode |= {"shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
         more = {"source": self.source.recorded(), "fields": dict(kinds or {})}
         return {**encode, **{name: said for name, said in more.items() if said}}
 
@@ -75,6 +80,7 @@ def pack_options(
     on_error: str = "report",
     damaged: str = "reject",
     exif: str = "ignore",
+    storage: str = JPEG_STORAGE,
     keep_metadata: bool = False,
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
@@ -103,6 +109,7 @@ def pack_options(
         max_scans=max_scans,
         tile=tile,
         damaged=damaged,
+        storage=storage,
     )
     return PackOptions(
         encode=encode,

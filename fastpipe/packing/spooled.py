@@ -22,6 +22,7 @@ from pathlib import Path
 import xxhash
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.ahead import read_ahead
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
@@ -36,6 +37,7 @@ from fastpipe.packing.spool.spool_file import Blob
 _LOG = logging.getLogger("fastpipe")
 _TOLD_BYTES = 1_000_000_000
 _RUN_SAMPLES = 256
+_GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
 
 Pictures = Generator[tuple[int, Source, Packed | str], None, None]
 
@@ -77,7 +79,8 @@ def spooled(
     try:
         left = len(spool.rest)
         if left:
-            _check_room(folder, listing, left / len(listing.sources), shrinks=options.encode.max_size is not None)
+            share = left / len(listing.sources) * _GROWTH[options.encode.storage]
+            _check_room(folder, listing, share, shrinks=options.encode.max_size is not None)
         with closing(_in_file_order(listing, sources, spool.rest, options.encode, workers)) as pictures:
             for position, source, outcome in pictures:
                 spool.add(position, source, outcome)

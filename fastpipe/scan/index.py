@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
-from fastpipe.format.layout import INDEX_DTYPE, NO_LABEL
+from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
 from fastpipe.format.read_at import read_at
 from fastpipe.format.records import Records
 from fastpipe.format.shard_list import ShardColumns, Shards
@@ -74,7 +74,8 @@ class UnpackedIndex(Index):
         self.least_label = NO_LABEL
         self.odd = columns.kinds[kept] == ODD if (columns.kinds == ODD).any() else None
         self.records = self._records(kept)
-        self.jpeg_bytes = int(self.records["size"].sum(dtype=np.int64))
+        self.storage = JPEG_STORAGE
+        self.jpeg_bytes = self.stored_bytes = int(self.records["size"].sum(dtype=np.int64))
         labels = self.records["label"]
         self.class_counts = np.bincount(labels[labels >= 0], minlength=len(self.classes)).tolist()
         self.counts = {

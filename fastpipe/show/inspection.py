@@ -57,6 +57,7 @@ class Inspection:
         class_counts: samples by class name.
         unlabelled: samples that have no class.
         fields: what samples carry besides: kind by name.
+        storage: how images are stored: "jpeg" or "coefficients".
         counts: what packing or the scan counted (rejected, encoded anew, converted in each epoch, ...).
         bytes, width, height, megapixels: of the pictures; from evenly spread samples where there are over a million.
     """
@@ -70,6 +71,7 @@ class Inspection:
     class_counts: dict[str, int]
     unlabelled: int
     fields: dict[str, str]
+    storage: str
     counts: dict[str, Any]
     bytes: Histogram
     width: Histogram
@@ -95,6 +97,7 @@ def inspect(index: Index) -> Inspection:
         class_counts=dict(zip(index.classes, index.class_counts, strict=True)),
         unlabelled=len(index) - sum(index.class_counts),
         fields={name: field.kind for name, field in index.fields.items()},
+        storage=index.storage,
         counts=index.counts,
         bytes=_histogram(rows["size"].astype(np.float64)),
         width=_histogram(width),

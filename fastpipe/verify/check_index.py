@@ -10,7 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.shard_facts import ShardFacts
@@ -22,7 +22,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     """Hashes and sums, in a pass that keeps a few MB."""
     of_records, whole = xxhash.xxh3_64(), xxhash.xxh3_64()
     counts = np.zeros(len(index.classes), dtype=np.int64)
-    jpeg_bytes = 0
+    stored_bytes = 0
     start: int = index.records.offset
     with open(index.path / INDEX_FILE, "rb") as file:
         whole.update(file.read(start))
@@ -30,7 +30,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
             of_records.update(data)
             whole.update(data)
             records = np.frombuffer(data, dtype=INDEX_DTYPE, count=len(data) // INDEX_DTYPE.itemsize)
-            jpeg_bytes += int(records["size"].sum(dtype=np.int64))
+            stored_bytes += int(records["size"].sum(dtype=np.int64))
             labels = records["label"][(records["label"] >= 0) & (records["label"] < len(counts))]
             counts += np.bincount(labels, minlength=len(counts))
         extra = file.tell() - start - len(index) * INDEX_DTYPE.itemsize
@@ -45,12 +45,13 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
         hashes = info["index"]["file_xxh3_64"], whole.hexdigest()
         yield Damage(INDEX_FILE, "its header has changed since it was written (the records are intact): hash", *hashes)
-    if jpeg_bytes != index.jpeg_bytes:
+    if stored_bytes != index.stored_bytes:
+        name = "jpeg_bytes" if index.storage == JPEG_STORAGE else "stored_bytes"
         yield Damage(
             DATASET_FILE,
-            "jpeg_bytes differs from the sum of the sizes in the index",
-            f"{jpeg_bytes:,}",
-            f"{index.jpeg_bytes:,}",
+            f"{name} differs from the sum of the sizes in the index",
+            f"{stored_bytes:,}",
+            f"{index.stored_bytes:,}",
         )
     if counts.tolist() != index.class_counts:
         label = int(np.flatnonzero(counts != index.class_counts)[0])

@@ -111,9 +111,9 @@ def _check(
         return Mismatch(
             sample, jpeg_at, "the JPEG is not at the offset in the index", f"byte {offset}", f"byte {jpeg_at}"
         )
-    expected = before_jpeg(key, label, size)
+    expected = before_jpeg(key, label, size, facts.picture)
     if data[:BEFORE_BYTES] != expected:
-        return _before(sample, start, bytes(data[:BEFORE_BYTES]), expected)
+        return _before(facts, sample, start, bytes(data[:BEFORE_BYTES]), expected)
     jpeg = bytes(data[BEFORE_BYTES : BEFORE_BYTES + size])
     if len(jpeg) != size:
         return Mismatch(sample, jpeg_at, "the JPEG is truncated", f"{size} bytes", f"{len(jpeg)}", of_shard=True)
@@ -131,7 +131,7 @@ def _check(
     return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
 
 
-def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
+def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
     """Which member is not as it should be."""
     key = sample_key(sample)
     if len(got) < len(expected):
@@ -142,7 +142,7 @@ def _before(sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
         if expected_label == label:
             return Mismatch(sample, start + place, f"the padding of {key}.cls is not zeros; its label is right")
         return Mismatch(sample, start + place, f"the label in {key}.cls differs from the index", expected_label, label)
-    member = f"{key}.cls" if place < tar.BLOCK else f"{key}.jpg"
+    member = f"{key}.cls" if place < tar.BLOCK else f"{key}.{facts.picture}"
     values = f"{expected[place]:#04x}", f"{got[place]:#04x}"
     return Mismatch(sample, start + place, f"the tar header of {member} does not match the index", *values)
 

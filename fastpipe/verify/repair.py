@@ -37,6 +37,7 @@ from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
 from fastpipe.verify.spans import SPAN_BYTES
 
+_OPTIONAL = {"fields", "source", "storage"}  # that dataset.json names only where there is something to say
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
 
@@ -106,12 +107,12 @@ def _options(path: Path, info: dict[str, Any], image_root: Path | None) -> PackO
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
-    if not isinstance(said, dict) or said.keys() - {"fields", "source"} != ours.keys():
+    if not isinstance(said, dict) or said.keys() - _OPTIONAL != ours.keys() - _OPTIONAL:
         raise PackError(
             f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
             "with that version"
         )
-    encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions)})
+    encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions) if field.name in said})
     given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
     how = recorded_options(said.get("source", {}), None if image_root is None else str(image_root))
     return PackOptions(encode, source=how, **given)

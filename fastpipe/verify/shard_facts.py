@@ -11,7 +11,7 @@ from typing import Any
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
 from fastpipe.format.index import Index, read_info
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, storage_of
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
 from fastpipe.remote.direct import DirectShard
 from fastpipe.verify.damage import Damage
@@ -38,6 +38,7 @@ class ShardFacts:
         path: of its file.
         first_sample, samples: which samples it holds.
         size_bytes, xxh3_64: of the file; the hash in hex.
+        picture: the ending of the images' members.
         members: the endings that the member of each field may have, in order.
         direct: reads it behind its URL; None: it is a file.
     """
@@ -50,6 +51,7 @@ class ShardFacts:
     size_bytes: int
     xxh3_64: str
     members: tuple[tuple[str, ...], ...] = ()
+    picture: str = "jpg"
     direct: DirectShard | None = None
 
 
@@ -136,6 +138,7 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     first = 0
     fields = read_fields(info).values()
     members = tuple(filter(None, (_endings(field) for field in fields)))
+    picture = PICTURE_ENDINGS[storage_of(info)]
     for number, entry in enumerate(info["shards"]):
         name, samples, size_bytes = entry["name"], entry["samples"], entry["size_bytes"]
         if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
@@ -144,7 +147,7 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
         digest = _digest(entry["xxh3_64"])
-        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members))
+        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, picture))
         first += samples
     if not isinstance(info["index"]["name"], str):
         raise ValueError(f"index: expected a name, got {info['index']['name']!r}")

@@ -37,7 +37,7 @@ def sample_members(shard: ShardFacts, file: BinaryIO) -> Iterator[list[SampleMem
     for sample in range(shard.first_sample, shard.first_sample + shard.samples):
         key = sample_key(sample)
         found: list[SampleMember] = []
-        for endings in (("cls",), ("jpg",), ("json",), *shard.members):
+        for endings in (("cls",), (shard.picture,), ("json",), *shard.members):
             head = read_at(file.fileno(), tar.BLOCK, at)
             ending = ending_in_header(head, key, endings)
             if ending is None and len(found) >= 3:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.format.sample_layout import FPC_MAGIC
 from fastpipe.native import _engine
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.picture_names import PICTURES
 
 _JPEG = b"\xff\xd8\xff"
+_DECODED = (_JPEG, FPC_MAGIC)  # by the engine
 _FILMS = frozenset(["mjpeg", "mjpg"])  # which begin as a JPEG does
 
 
@@ -21,7 +23,7 @@ class Opened:
 
     Attributes:
         width, height: in pixels.
-        jpeg: that the engine decodes; None: `rgb` is there.
+        jpeg: a JPEG or KEY.fpc that the engine decodes; None: `rgb` is there.
         rgb: (height, width, 3) uint8.
     """
 
@@ -45,8 +47,8 @@ def is_picture(extension: str, data: object) -> bool:
 
 
 def open_jpeg(data: bytes, *, max_pixels: int) -> Opened | None:
-    """Read a JPEG's header; None if it is none that the engine decodes."""
-    if not data.startswith(_JPEG):
+    """Read the header of a JPEG or KEY.fpc; None if it is none that the engine decodes."""
+    if not data.startswith(_DECODED):
         return None
     try:
         return Opened(*_engine.jpeg_size(data, max_pixels), jpeg=data)
@@ -60,7 +62,7 @@ def open_other(data: bytes, *, max_pixels: int) -> Opened:
     Raises:
         ImageError: not a picture, damaged, or over the limit.
     """
-    if data.startswith(_JPEG):
+    if data.startswith(_DECODED):
         from fastpipe.packing.picture.convert import EncodeOptions, convert  # OpenCV and PyTurboJPEG: few need them
 
         packed = convert(data, EncodeOptions(max_pixels=max_pixels, tile=0))

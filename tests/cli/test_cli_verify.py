@@ -19,7 +19,7 @@ from fastpipe.format.layout import shard_name
 def test_sound_is_said_with_what_was_read(textured: Path) -> None:
     size = int(Index(textured).shard_sizes.sum())
     text = succeeded("verify", textured)
-    assert text.startswith(f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each JPEG decoded, in ")
+    assert text.startswith(f"sound: {textured}: 23 samples in 1 shard, {size:,} bytes, each image decoded, in ")
     quick = succeeded("verify", textured, "--quick")
     assert "read no shard" in quick
 

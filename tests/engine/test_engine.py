@@ -111,7 +111,7 @@ def test_a_jpeg_of_other_dimensions_than_the_index_has(textured: Path, copied: C
     _, errors = run_all(Index(dataset))
     reason = (
         "the JPEG's dimensions differ from the index: "
-        f"the index says {width - 1} x {height}, the JPEG {width} x {height}"
+        f"the index says {width - 1} x {height}, the image {width} x {height}"
     )
     assert errors == [(3, reason)]
 

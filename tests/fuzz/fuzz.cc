@@ -1,5 +1,5 @@
-// Damages JPEGs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is named by the
-// seed and its number, whatever ran before it.
+// Damages JPEGs, KEY.fpcs and PNGs and gives them to the engine: a seeded mutator, for any compiler. Each input is
+// named by the seed and its number, whatever ran before it.
 //
 //     fuzz [--seed N] [--first N] [--count N] [--seconds N] [--most-seconds N] [--most-mb N] [--write FILE] FOLDER...
 //
@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "coefficients/fpc_header.h"
+#include "fpc_input.h"
 #include "mutate.h"
 #include "png_input.h"
 #include "targets.h"
@@ -93,7 +95,7 @@ Options parse(int argc, char** argv) {
 }
 
 struct Seeds {
-  std::vector<fuzz::Bytes> jpegs, pngs;
+  std::vector<fuzz::Bytes> jpegs, fpcs, pngs;
 };
 
 Seeds read_seeds(const std::vector<std::string>& folders) {
@@ -112,16 +114,29 @@ Seeds read_seeds(const std::vector<std::string>& folders) {
       seeds.jpegs.push_back(std::move(bytes));
     } else if (bytes.size() > 2 && bytes[0] == 0x89 && bytes[1] == 'P') {
       seeds.pngs.push_back(std::move(bytes));
+    } else if (fastpipe::is_fpc(bytes.data(), bytes.size())) {
+      seeds.fpcs.push_back(std::move(bytes));
     }
   }
-  if (seeds.jpegs.empty() && seeds.pngs.empty()) usage("the folders hold no JPEG and no PNG");
+  if (seeds.jpegs.empty() && seeds.fpcs.empty() && seeds.pngs.empty())
+    usage("the folders hold no JPEG, KEY.fpc or PNG");
   return seeds;
 }
 
-// Of every four inputs one is a PNG, where there are seeds of both kinds.
-bool is_png(const Seeds& seeds, std::uint64_t number) {
-  if (seeds.pngs.empty() || seeds.jpegs.empty()) return seeds.jpegs.empty();
-  return number % 4 == 3;
+enum class Kind { jpeg, fpc, png };
+
+// Of every four inputs two are JPEGs, one is a KEY.fpc and one a PNG; of kinds without seeds there are none.
+Kind kind_of(const Seeds& seeds, std::uint64_t number) {
+  if (number % 4 == 3 && !seeds.pngs.empty()) return Kind::png;
+  if (number % 4 == 1 && !seeds.fpcs.empty()) return Kind::fpc;
+  if (!seeds.jpegs.empty()) return Kind::jpeg;
+  return seeds.fpcs.empty() ? Kind::png : Kind::fpc;
+}
+
+fuzz::Bytes make(fuzz::Random* random, const Seeds& seeds, Kind kind) {
+  if (kind == Kind::png) return fuzz::make_png_input(random, seeds.pngs);
+  if (kind == Kind::fpc) return fuzz::make_fpc_input(random, seeds.fpcs);
+  return fuzz::make_input(random, seeds.jpegs);
 }
 
 double processor_seconds() {
@@ -176,8 +191,7 @@ int main(int argc, char** argv) {
   const Seeds seeds = read_seeds(options.folders);
   if (!options.write.empty()) {
     fuzz::Random random(options.seed, options.first);
-    const bool png = is_png(seeds, options.first);
-    const fuzz::Bytes input = png ? fuzz::make_png_input(&random, seeds.pngs) : fuzz::make_input(&random, seeds.jpegs);
+    const fuzz::Bytes input = make(&random, seeds, kind_of(seeds, options.first));
     std::ofstream file(options.write, std::ios::binary);
     file.write(reinterpret_cast<const char*>(input.data()), static_cast<std::streamsize>(input.size()));
     return file.flush() ? 0 : 2;
@@ -187,6 +201,7 @@ int main(int argc, char** argv) {
   fuzz::RowTarget row;
   fuzz::CompareTarget compare;
   fuzz::TranscodeTarget transcode;
+  fuzz::FpcTarget fpc;
   fuzz::PngTarget png;
   fuzz::Tally tally;
   const double started = processor_seconds();
@@ -200,12 +215,15 @@ int main(int argc, char** argv) {
     ::alarm(kHangs);
     fuzz::Random random(options.seed, number_at_work);
     std::vector<std::string> problems;
-    if (is_png(seeds, number_at_work)) {
-      const fuzz::Bytes input = fuzz::make_png_input(&random, seeds.pngs);
+    const Kind kind = kind_of(seeds, number_at_work);
+    const fuzz::Bytes input = make(&random, seeds, kind);
+    if (kind == Kind::png) {
       row.run_png(&random, input, &tally);
       problems = {png.run(&random, input, &tally)};
+    } else if (kind == Kind::fpc) {
+      row.run_fpc(&random, input, &tally);
+      problems = {fpc.run(&random, input, &tally)};
     } else {
-      const fuzz::Bytes input = fuzz::make_input(&random, seeds.jpegs);
       row.run(&random, input, &tally);
       problems = {compare.run(&random, input, &tally), transcode.run(&random, input, &tally)};
     }
@@ -223,14 +241,15 @@ int main(int argc, char** argv) {
   ::alarm(0);
   const double memory = peak_mb();
   std::printf(
-      "seed %llu: %llu inputs from %llu of %zu JPEGs and %zu PNGs; %llu rows, %llu compared, %llu transcoded, "
-      "%llu PNGs read; %llu wrong; "
+      "seed %llu: %llu inputs from %llu of %zu JPEGs, %zu KEY.fpcs and %zu PNGs; %llu rows, %llu compared, "
+      "%llu transcoded, %llu KEY.fpcs decoded, %llu PNGs read; %llu wrong; "
       "slowest %.3f s (input %llu); peak memory %.0f MB\n",
       static_cast<unsigned long long>(options.seed), static_cast<unsigned long long>(done),
-      static_cast<unsigned long long>(options.first), seeds.jpegs.size(), seeds.pngs.size(),
+      static_cast<unsigned long long>(options.first), seeds.jpegs.size(), seeds.fpcs.size(), seeds.pngs.size(),
       static_cast<unsigned long long>(tally.rows), static_cast<unsigned long long>(tally.compared),
-      static_cast<unsigned long long>(tally.transcoded), static_cast<unsigned long long>(tally.pngs),
-      static_cast<unsigned long long>(wrong), slowest, static_cast<unsigned long long>(slowest_number), memory);
+      static_cast<unsigned long long>(tally.transcoded), static_cast<unsigned long long>(tally.coefficients),
+      static_cast<unsigned long long>(tally.pngs), static_cast<unsigned long long>(wrong), slowest,
+      static_cast<unsigned long long>(slowest_number), memory);
   const bool good = wrong == 0 && slowest <= options.most_seconds && memory <= static_cast<double>(options.most_mb);
   return good ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "fpc_input.h"
 #include "png_input.h"
 #include "targets.h"
 
@@ -104,6 +105,13 @@ void RowTarget::put(const Bytes& input) {
 void RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
   put(input);
   fill(random, make_task(random, input, size_of(input)), RowKind::rgb, tally);
+}
+
+void RowTarget::run_fpc(Random* random, const Bytes& input, Tally* tally) {
+  put(input);
+  RowTask task = make_task(random, input, fpc_size_of(input));
+  task.coefficients = random->one_in(4) ? 0 : 1;
+  fill(random, task, RowKind::rgb, tally);
 }
 
 void RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {

@@ -1,4 +1,4 @@
-"""`make fuzz`: builds the fuzzer with the sanitizers, makes JPEGs and PNGs for it, and runs it in a process a core."""
+"""`make fuzz`: builds the fuzzer with the sanitizers, makes its seeds, and runs it in a process a core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Synthetic pictures -> the JPEGs and PNGs that the fuzzer damages: every layout and kind that the engine reads."""
+"""Synthetic pictures -> the JPEGs, KEY.fpcs and PNGs that the fuzzer damages: all that the engine reads."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 import pngs
 from jpegs import WHOLE_ROWS, by_cjpeg, by_pillow, encoded, picture, tiled
 from PIL import Image
+
+from fastpipe import _engine
 
 COMMON = ("444", "422", "440", "420", "gray")
 CJPEG = {  # by libjpeg-turbo's own tool, where it is installed
@@ -87,12 +89,28 @@ def masks() -> Iterator[tuple[str, bytes]]:
             yield f"png-{color}-{bits}-{name}", data
 
 
+def coefficients() -> Iterator[tuple[str, bytes]]:
+    """The same pictures as KEY.fpc, and some with values of all sizes."""
+    ones = [[1] * 64] * 2
+    large = [("large-444", by_pillow(picture(41, 33), qtables=ones, subsampling=0)),
+             ("large-420", by_pillow(picture(70, 50, "stripes"), qtables=ones))]  # fmt: skip
+    for name, jpeg in (*baseline(), *others(), *large):
+        if "tiles" in name or "rows" in name or name == "cmyk":
+            continue
+        stored, _ = _engine.transcode(jpeg, [(0xFE, b"a comment")], tile=16, coefficients=True)
+        if stored is not None:
+            yield name, stored
+
+
 def write(folder: Path) -> int:
     """Writes the files into a folder that is made; returns how many there are."""
     folder.mkdir(parents=True)
     count = 0
     for name, jpeg in (*baseline(), *others()):
         (folder / f"{name}.jpg").write_bytes(jpeg)
+        count += 1
+    for name, data in coefficients():
+        (folder / f"{name}.fpc").write_bytes(data)
         count += 1
     for name, data in masks():
         (folder / f"{name}.png").write_bytes(data)

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "coefficients/coefficient_decoder.h"
+#include "coefficients/restore.h"
 #include "engine/row.h"
 #include "io/file.h"
 #include "jpeg/decode/jpeg.h"
@@ -18,10 +20,11 @@ namespace fuzz {
 
 // How many inputs came how far.
 struct Tally {
-  std::uint64_t rows = 0;        // became a row of a batch
-  std::uint64_t transcoded = 0;  // were written anew
-  std::uint64_t compared = 0;    // were decoded by both decoders, or in whole and in part, to the same pixels
-  std::uint64_t pngs = 0;        // were read in whole and in part, to the same samples
+  std::uint64_t rows = 0;          // became a row of a batch
+  std::uint64_t transcoded = 0;    // were written anew
+  std::uint64_t compared = 0;      // were decoded by both decoders, or in whole and in part, to the same pixels
+  std::uint64_t coefficients = 0;  // were decoded, by all kernels to the same pixels
+  std::uint64_t pngs = 0;          // were read in whole and in part, to the same samples
 };
 
 // One shard, the same for all inputs: the input lies in it at kAt, zeros before and behind.
@@ -31,6 +34,8 @@ class RowTarget {
 
   // As a row of a batch, by way of an index that mostly tells the truth.
   void run(Random* random, const Bytes& input, Tally* tally);
+  // The same for a KEY.fpc, read in whole or in parts.
+  void run_fpc(Random* random, const Bytes& input, Tally* tally);
   // As a mask, or as a second picture.
   void run_png(Random* random, const Bytes& input, Tally* tally);
 
@@ -50,6 +55,17 @@ class CompareTarget {
 
  private:
   fastpipe::JpegDecoder decoder_;
+};
+
+// Decodes a KEY.fpc by all kernels and both decoders, and makes a JPEG of it. Returns what is wrong, or nothing.
+class FpcTarget {
+ public:
+  std::string run(Random* random, const Bytes& input, Tally* tally);
+
+ private:
+  fastpipe::CoefficientDecoder decoder_;
+  fastpipe::JpegRestorer restorer_;
+  fastpipe::JpegDecoder jpeg_;
 };
 
 // Larger PNGs are not read: their headers mostly lie.

@@ -49,7 +49,10 @@ LAYERS: dict[str, str] = {
     "cli": "",
 }
 # The same for the folders of csrc/.
-CSRC_LAYERS = ("base", "io", "jpeg", "jpeg/decode", "jpeg/transcode", "png", "resize", "engine", "python")
+CSRC_LAYERS = (
+    *("base", "io", "jpeg", "jpeg/decode", "jpeg/transcode"),
+    *("coefficients", "png", "resize", "engine", "python"),
+)
 
 FLOOR = {entry: number for number, entry in enumerate(LAYERS)}
 RESERVED = {name for allowed in LAYERS.values() for name in allowed.split()}

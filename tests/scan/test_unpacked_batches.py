@@ -55,7 +55,9 @@ def test_the_usual_kinds_are_not_converted_and_the_others_are_counted(mixed: Pat
         assert stats.convert_s > 0
 
 
-@pytest.mark.parametrize("kind", ["flat folder", "tar", "folder of tars", "web tars", "packed shards"])
+@pytest.mark.parametrize(
+    "kind", ["flat folder", "tar", "folder of tars", "web tars", "packed shards", "shards of coefficients"]
+)
 def test_each_kind_of_source(mixed: Path, tmp_path: Path, kind: str) -> None:
     source = tmp_path / "photos"
     if kind == "flat folder":
@@ -69,8 +71,12 @@ def test_each_kind_of_source(mixed: Path, tmp_path: Path, kind: str) -> None:
     elif kind == "web tars":
         web_tars(source)
     else:
+        shards = mixed.parent / "packed"
+        if kind == "shards of coefficients":
+            shards = tmp_path / "coefficients"
+            fastpipe.pack(mixed, shards, storage="coefficients", shuffle=False)
         source.mkdir()
-        for shard in (mixed.parent / "packed").glob("*.tar"):
+        for shard in shards.glob("*.tar"):
             shutil.copy(shard, source)
     assert_same_epochs(epoch(source), epoch(packed(source, tmp_path / "packed")))
 

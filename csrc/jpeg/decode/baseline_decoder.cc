@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "jpeg/decode/color.h"
-#include "jpeg/decode/idct.h"
 #include "jpeg/unstuff.h"
 
 namespace fastpipe {
@@ -13,21 +11,7 @@ namespace fastpipe {
 
 namespace {
 
-constexpr int kRowsPerCall = 8;
-constexpr int kBytesPerPixel = 4;
-
-// Vector code reads and writes beyond the ends of rows.
-constexpr std::ptrdiff_t kSlack = 2 * kColorStep;
-constexpr std::size_t kAlignment = 64;
-
-// The first element of `memory` that is aligned, once it has room for `count` from there.
-template <typename Element>
-Element* aligned(std::vector<Element>* memory, std::size_t count) {
-  const std::size_t needed = count + kAlignment / sizeof(Element);
-  if (memory->size() < needed) memory->resize(needed);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory->data());
-  return memory->data() + (kAlignment - address % kAlignment) % kAlignment / sizeof(Element);
-}
+constexpr std::size_t kUnstuffSlack = 64;
 
 template <typename Element>
 Element* at_least(std::vector<Element>* memory, std::size_t count) {
@@ -37,33 +21,18 @@ Element* at_least(std::vector<Element>* memory, std::size_t count) {
 
 }  // namespace
 
-bool BaselineDecoder::available() {
-  static const bool has =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  return has;
-}
-
 bool BaselineDecoder::decode(const ParsedHeader& header, int denominator, const RestartMap& map,
                              const std::uint8_t* readable_end, Rect region, RowSink sink) {
-  const bool good = decode_all(header, denominator, map, readable_end, region, sink);
-  give_back_if_giant(&stream_bytes_);
-  give_back_if_giant(&coefficient_memory_);
-  give_back_if_giant(&plane_memory_);
-  return good;
-}
-
-bool BaselineDecoder::decode_all(const ParsedHeader& header, int denominator, const RestartMap& map,
-                                 const std::uint8_t* readable_end, Rect region, RowSink sink) {
   header_ = &header;
-  if (!scale(denominator)) return false;
   map_ = &map;
   readable_end_ = readable_end;
-  region_ = region;
   McuLayout layout;
   layout.across[0] = header.across;
   layout.down[0] = header.down;
+  StripPicture picture = {header.size, header.components, header.across, header.down, {}};
   for (int c = 0; c < header.components; ++c) {
     const auto component = static_cast<std::size_t>(c);
+    picture.quant[component] = header.tables.quant[header.tables.quant_of[component]].data();
     for (int row = 0; row < layout.down[component]; ++row) {
       for (int column = 0; column < layout.across[component]; ++column) {
         layout.blocks[static_cast<std::size_t>(layout.count++)] = {c, column, row};
@@ -71,112 +40,42 @@ bool BaselineDecoder::decode_all(const ParsedHeader& header, int denominator, co
     }
   }
   if (!entropy_.build(layout, header.tables, header.components)) return false;
-  plan_window();
-  lay_out();
-
   next_mcu_ = 0;
   whole_scan_ = {};
-  int y = region.y;
-  for (int top = window_.top; top < window_.bottom; top += window_.rows_at_once) {
-    const int bottom = std::min(top + window_.rows_at_once, window_.bottom);
-    if (!read_strip(top, bottom) || !transform(bottom - top)) return false;
-    mend_edges(top, bottom);
-    // The last row of a strip is upsampled with the first of the next.
-    const int held_back = high_ == 2 && bottom < window_.bottom ? 1 : 0;
-    const int end = std::min(bottom * window_.mcu.height - held_back, region.y + region.height);
-    y = give_rows(y, end, top, sink);
-    keep_last_rows(bottom - top);
-  }
-  return true;
+  const bool good = strips_.decode(picture, denominator, region, this, sink);
+  give_back_if_giant(&stream_bytes_);
+  return good;
 }
 
-// Reduced, a block of brightness becomes smaller; one of colour too, unless it can have its full size and save the
-// upsampling: libjpeg doubles it as long as it fits in both directions.
-bool BaselineDecoder::scale(int denominator) {
-  const int light = kBlockSide / denominator;
-  int colour = light;
-  while (colour < kBlockSide && header_->across * light % (2 * colour) == 0 &&
-         header_->down * light % (2 * colour) == 0) {
-    colour *= 2;
-  }
-  planes_[0].block = light;
-  planes_[1].block = planes_[2].block = colour;
-  wide_ = header_->across * light / colour;
-  high_ = header_->down * light / colour;
-  if (header_->components == 1 || wide_ * high_ == 1) return true;
-  // Where there is but one pixel a block, or at most two samples in a row, libjpeg repeats samples; that is too rare.
-  constexpr int kMostRepeated = 2;
-  return light > 1 && (wide_ == 1 || colour_size().width > kMostRepeated);
-}
-
-// Of the planes of colour, in samples.
-Size BaselineDecoder::colour_size() const {
-  const int block = planes_[1].block;
-  return {ceil_div(header_->size.width * block, header_->across * kBlockSide),
-          ceil_div(header_->size.height * block, header_->down * kBlockSide)};
-}
-
-void BaselineDecoder::plan_window() {
-  Window& window = window_;
-  const int light = planes_[0].block;
-  window.mcu = {light * header_->across, light * header_->down};
-  window.per_row = header_->mcus_per_row();
-  const int beside = wide_ == 2 ? 2 : 0, above = high_ == 2 ? 2 : 0;  // Note [upsampling margin]
-  window.left = std::max(region_.x - beside, 0) / window.mcu.width;
-  window.top = std::max(region_.y - above, 0) / window.mcu.height;
-  window.right = std::min(ceil_div(region_.x + region_.width + beside, window.mcu.width), window.per_row);
-  window.bottom = std::min(ceil_div(region_.y + region_.height + above, window.mcu.height), header_->mcu_rows());
-  // Two streams at once need two intervals: where a row has but one, two rows.
-  const bool one_a_row =
-      header_->interval > 0 && window.left / header_->interval == (window.right - 1) / header_->interval;
-  window.rows_at_once = one_a_row ? 2 : 1;
-}
-
-void BaselineDecoder::lay_out() {
-  const int mcus = window_.right - window_.left;
-  std::size_t coefficients = 0, samples = 0;
-  std::array<std::size_t, kMostComponents> coefficients_at = {}, samples_at = {};
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
-    const int across = c == 0 ? header_->across : 1, down = c == 0 ? header_->down : 1;
-    Plane& plane = planes_[c];
-    plane.blocks = mcus * across;
-    plane.rows = window_.rows_at_once * down * plane.block;
-    coefficients_[c].pairs = (plane.blocks + 1) / 2;
-    coefficients_at[c] = coefficients;
-    coefficients +=
-        static_cast<std::size_t>(coefficients_[c].pairs) * (plane.rows / plane.block) * CoefficientRows::kPairStride;
-    plane.stride = static_cast<std::ptrdiff_t>(coefficients_[c].pairs) * 2 * plane.block + 2 * kSlack;
-    samples_at[c] = samples + static_cast<std::size_t>(plane.stride + kSlack);
-    samples += static_cast<std::size_t>(plane.stride) * (plane.rows + 2);
-  }
-  std::int16_t* const first_coefficient = aligned(&coefficient_memory_, coefficients);
-  std::uint8_t* const first_sample = aligned(&plane_memory_, samples);
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
-    coefficients_[c].first = first_coefficient + coefficients_at[c];
-    planes_[c].first = first_sample + samples_at[c];
-  }
-  coefficient_count_ = coefficients;
-  row_stride_ = static_cast<std::ptrdiff_t>(region_.width) * kBytesPerPixel + kSlack;
-  at_least(&rows_, static_cast<std::size_t>(row_stride_ * kRowsPerCall + kSlack));
-}
-
-bool BaselineDecoder::read_strip(int top, int bottom) {
-  std::memset(coefficients_[0].first, 0, coefficient_count_ * sizeof(std::int16_t));
-  return header_->interval > 0 ? read_tiles(top, bottom) : read_without_markers(top, bottom);
-}
-
-bool BaselineDecoder::read_tiles(int top, int bottom) {
+// Two streams at once need two intervals: where a row has but one, two rows.
+int BaselineDecoder::rows_at_once(const StripWindow& window) {
   const int interval = header_->interval;
-  const int tiles_per_row = window_.per_row / interval;
+  return interval > 0 && window.left / interval == (window.right - 1) / interval ? 2 : 1;
+}
+
+bool BaselineDecoder::read(const StripWindow& window, int top, int bottom,
+                           const std::array<CoefficientRows, kMostComponents>& to) {
+  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
+    const int rows = (bottom - top) * (c == 0 ? header_->down : 1);
+    const auto count = static_cast<std::size_t>(rows) * static_cast<std::size_t>(to[c].pairs);
+    std::memset(to[c].first, 0, count * CoefficientRows::kPairStride * sizeof(std::int16_t));
+  }
+  return header_->interval > 0 ? read_tiles(window, top, bottom, to) : read_without_markers(window, top, bottom, to);
+}
+
+bool BaselineDecoder::read_tiles(const StripWindow& window, int top, int bottom,
+                                 const std::array<CoefficientRows, kMostComponents>& to) {
+  const int interval = header_->interval;
+  const int tiles_per_row = window.per_row / interval;
   intervals_.clear();
   runs_.clear();
   std::size_t bytes = BitStream::kReadBeyond;
   for (int row = top; row < bottom; ++row) {
-    for (int tile = window_.left / interval; tile * interval < window_.right; ++tile) {
-      const int start = tile * interval, first = std::max(start, window_.left);
-      const int end = std::min(start + interval, window_.right);
+    for (int tile = window.left / interval; tile * interval < window.right; ++tile) {
+      const int start = tile * interval, first = std::max(start, window.left);
+      const int end = std::min(start + interval, window.right);
       intervals_.push_back(static_cast<std::size_t>(row) * tiles_per_row + tile);
-      runs_.push_back({{}, {}, first - start, end - first, row - top, first - window_.left});
+      runs_.push_back({{}, {}, first - start, end - first, row - top, first - window.left});
       bytes += room(intervals_.back());
     }
   }
@@ -185,28 +84,29 @@ bool BaselineDecoder::read_tiles(int top, int bottom) {
     if (!open(intervals_[i], memory, &runs_[i].stream)) return false;
     memory += room(intervals_[i]);
   }
-  if (!entropy_.read(runs_.data(), runs_.size(), coefficients_)) return false;
+  if (!entropy_.read(runs_.data(), runs_.size(), to)) return false;
   return std::all_of(runs_.begin(), runs_.end(),
                      [interval](const McuRun& run) { return run.stream.well_read(run.skip + run.take == interval); });
 }
 
-bool BaselineDecoder::read_without_markers(int top, int bottom) {
+bool BaselineDecoder::read_without_markers(const StripWindow& window, int top, int bottom,
+                                           const std::array<CoefficientRows, kMostComponents>& to) {
   if (next_mcu_ == 0) {
     std::uint8_t* const memory = at_least(&stream_bytes_, room(0) + BitStream::kReadBeyond);
     if (!open(0, memory, &whole_scan_.stream)) return false;
   }
   for (int row = top; row < bottom; ++row) {
-    whole_scan_.skip = row * window_.per_row + window_.left - next_mcu_;
-    whole_scan_.take = window_.right - window_.left;
+    whole_scan_.skip = row * window.per_row + window.left - next_mcu_;
+    whole_scan_.take = window.right - window.left;
     whole_scan_.row = row - top;
-    if (!entropy_.read(&whole_scan_, 1, coefficients_)) return false;
-    next_mcu_ = row * window_.per_row + window_.right;
+    if (!entropy_.read(&whole_scan_, 1, to)) return false;
+    next_mcu_ = row * window.per_row + window.right;
   }
-  return whole_scan_.stream.well_read(next_mcu_ == window_.per_row * header_->mcu_rows());
+  return whole_scan_.stream.well_read(next_mcu_ == window.per_row * header_->mcu_rows());
 }
 
 std::size_t BaselineDecoder::room(std::size_t interval) const {
-  return static_cast<std::size_t>(map_->end(interval) - map_->begin(interval)) + kSlack;
+  return static_cast<std::size_t>(map_->end(interval) - map_->begin(interval)) + kUnstuffSlack;
 }
 
 bool BaselineDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const {
@@ -216,103 +116,15 @@ bool BaselineDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream
   return end != nullptr;
 }
 
-bool BaselineDecoder::transform(int rows) {
-  bool good = true;
-  for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
-    const Plane& plane = planes_[c];
-    const IdctPair idct = idct_pair_avx2(plane.block);
-    const int block_rows = rows * (c == 0 ? header_->down : 1);
-    for (int row = 0; row < block_rows; ++row) {
-      for (int column = 0; column < plane.blocks; column += 2) {
-        good &= idct(coefficients_[c].block(row, column), header_->tables.quant[header_->tables.quant_of[c]].data(),
-                     plane.row(row * plane.block) + column * plane.block, plane.stride);
-      }
-    }
-  }
-  return good;
-}
-
-// The picture's edge repeats itself: beyond it lies padding of whole blocks, which upsampling must not see.
-void BaselineDecoder::mend_edges(int top, int bottom) {
-  if (header_->components == 1) return;
-  for (std::size_t c = 1; c < kMostComponents; ++c) {
-    const Plane& plane = planes_[c];
-    const int rows = (bottom - top) * plane.block;
-    if (wide_ == 2) {
-      const int real = colour_size().width - window_.left * plane.block;
-      for (int y = 0; y < rows; ++y) {
-        std::uint8_t* const row = plane.row(y);
-        if (window_.left == 0) row[-1] = row[0];
-        if (real <= plane.blocks * plane.block) row[real] = row[real - 1];
-      }
-    }
-    if (high_ == 2) {
-      const int real = colour_size().height - top * plane.block;
-      if (top == 0) copy_row(plane, 0, -1);
-      if (real <= rows) copy_row(plane, real - 1, real);
-    }
-  }
-}
-
-void BaselineDecoder::keep_last_rows(int rows) {
-  if (high_ != 2) return;
-  copy_row(planes_[0], rows * header_->down * planes_[0].block - 1, -1);
-  copy_row(planes_[1], rows * planes_[1].block - 1, -1);
-  copy_row(planes_[2], rows * planes_[2].block - 1, -1);
-}
-
-void BaselineDecoder::copy_row(const Plane& plane, int from, int to) {
-  std::memcpy(plane.row(to) - 1, plane.row(from) - 1, static_cast<std::size_t>(plane.blocks) * plane.block + 2);
-}
-
-int BaselineDecoder::give_rows(int y, int end, int strip_top, RowSink sink) {
-  while (y < end) {
-    const int count = std::min(kRowsPerCall, end - y);
-    for (int i = 0; i < count; ++i) convert_row(y + i, strip_top, rows_.data() + i * row_stride_);
-    sink.take(sink.context, y - region_.y, count, rows_.data(), row_stride_);
-    y += count;
-  }
-  return y;
-}
-
-void BaselineDecoder::convert_row(int y, int strip_top, std::uint8_t* out) {
-  const int x = region_.x - window_.left * window_.mcu.width;
-  const std::uint8_t* const light = planes_[0].row(y - strip_top * window_.mcu.height) + x;
-  if (header_->components == 1) return gray_to_rgbx_avx2(light, out, region_.width);
-  const std::uint8_t* const cb = color_row(planes_[1], y, strip_top, &cb_) + x;
-  const std::uint8_t* const cr = color_row(planes_[2], y, strip_top, &cr_) + x;
-  ycc_to_rgbx_avx2(light, cb, cr, out, region_.width);
-}
-
-// A row of a colour at full size.
-const std::uint8_t* BaselineDecoder::color_row(const Plane& plane, int y, int strip_top,
-                                               std::vector<std::uint8_t>* memory) {
-  const int columns = plane.blocks * plane.block;
-  const int row = y / high_ - strip_top * plane.block;
-  if (wide_ == 1 && high_ == 1) return plane.row(row);
-  std::uint8_t* const out = at_least(memory, static_cast<std::size_t>(columns * wide_ + kSlack));
-  if (high_ == 1) {
-    twice_as_wide_avx2(plane.row(row), out, columns);
-    return out;
-  }
-  const bool upper = y % 2 == 0;
-  const std::uint8_t* const near = plane.row(row);
-  const std::uint8_t* const far = plane.row(upper ? row - 1 : row + 1);
-  if (wide_ == 1) {
-    twice_as_high_avx2(near, far, upper ? 1 : 2, out, columns);
-  } else {
-    std::uint16_t* const sums = at_least(&sums_, static_cast<std::size_t>(columns + kSlack));
-    three_to_one_avx2(near - 1, far - 1, sums, columns + 2);
-    twice_as_wide_sums_avx2(sums + 1, out, columns);
-  }
-  return out;
-}
-
 #else
 
-bool BaselineDecoder::available() { return false; }
-
 bool BaselineDecoder::decode(const ParsedHeader&, int, const RestartMap&, const std::uint8_t*, Rect, RowSink) {
+  return false;
+}
+
+int BaselineDecoder::rows_at_once(const StripWindow&) { return 1; }
+
+bool BaselineDecoder::read(const StripWindow&, int, int, const std::array<CoefficientRows, kMostComponents>&) {
   return false;
 }
 

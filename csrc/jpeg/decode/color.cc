@@ -40,10 +40,8 @@ FASTPIPE_AVX2 inline void store_rgbx(__m256i red, __m256i green, __m256i blue, s
   store(to + 32, _mm256_permute2x128_si256(first, second, 0x31));
 }
 
-}  // namespace
-
-FASTPIPE_AVX2 void twice_as_high_avx2(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out,
-                                      int count) {
+FASTPIPE_AVX2 void twice_as_high(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out,
+                                 int count) {
   const __m256i add = _mm256_set1_epi16(static_cast<short>(bias));
   for (int i = 0; i < count; i += 32) {
     __m256i half[2];
@@ -55,13 +53,13 @@ FASTPIPE_AVX2 void twice_as_high_avx2(const std::uint8_t* near, const std::uint8
   }
 }
 
-FASTPIPE_AVX2 void three_to_one_avx2(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count) {
+FASTPIPE_AVX2 void three_to_one(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count) {
   for (int i = 0; i < count; i += 16) {
     store(out + i, _mm256_add_epi16(three_times(load16(near + i)), load16(far + i)));
   }
 }
 
-FASTPIPE_AVX2 void twice_as_wide_avx2(const std::uint8_t* in, std::uint8_t* out, int count) {
+FASTPIPE_AVX2 void twice_as_wide(const std::uint8_t* in, std::uint8_t* out, int count) {
   const __m256i one = _mm256_set1_epi16(1), two = _mm256_set1_epi16(2);
   for (int i = 0; i < count; i += 16) {
     const __m256i near = three_times(load16(in + i));
@@ -71,7 +69,7 @@ FASTPIPE_AVX2 void twice_as_wide_avx2(const std::uint8_t* in, std::uint8_t* out,
   }
 }
 
-FASTPIPE_AVX2 void twice_as_wide_sums_avx2(const std::uint16_t* in, std::uint8_t* out, int count) {
+FASTPIPE_AVX2 void twice_as_wide_sums(const std::uint16_t* in, std::uint8_t* out, int count) {
   const __m256i seven = _mm256_set1_epi16(7), eight = _mm256_set1_epi16(8);
   for (int i = 0; i < count; i += 16) {
     const __m256i near = three_times(load(in + i));
@@ -85,8 +83,8 @@ FASTPIPE_AVX2 void twice_as_wide_sums_avx2(const std::uint16_t* in, std::uint8_t
 //   red   = y + 1.402 cr           91881 = 65536 + 26345
 //   blue  = y + 1.772 cb           116130 = 2 * 65536 - 14942
 //   green = y - 0.34414 cb - 0.71414 cr    22554, 46802 = 65536 - 18734
-FASTPIPE_AVX2 void ycc_to_rgbx_avx2(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
-                                    std::uint8_t* rgbx, int count) {
+FASTPIPE_AVX2 void ycc_to_rgbx(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
+                               std::uint8_t* rgbx, int count) {
   const __m256i middle = _mm256_set1_epi16(128);
   const __m256i green_parts = _mm256_set1_epi32(static_cast<int>(18734u << 16 | (0x10000u - 22554u)));
   const __m256i half = _mm256_set1_epi32(1 << 15);
@@ -105,12 +103,19 @@ FASTPIPE_AVX2 void ycc_to_rgbx_avx2(const std::uint8_t* y, const std::uint8_t* c
   }
 }
 
-FASTPIPE_AVX2 void gray_to_rgbx_avx2(const std::uint8_t* y, std::uint8_t* rgbx, int count) {
+FASTPIPE_AVX2 void gray_to_rgbx(const std::uint8_t* y, std::uint8_t* rgbx, int count) {
   for (int i = 0; i < count; i += 16) {
     const __m256i light = load16(y + i);
     store_rgbx(light, light, light, rgbx + 4 * i);
   }
 }
+
+constexpr ColorKernels kKernels = {twice_as_high,      three_to_one, twice_as_wide,
+                                   twice_as_wide_sums, ycc_to_rgbx,  gray_to_rgbx};
+
+}  // namespace
+
+const ColorKernels* color_kernels_avx2() { return &kKernels; }
 
 }  // namespace fastpipe
 

@@ -8,21 +8,27 @@ namespace fastpipe {
 // All of these work in steps: they read and write up to kColorStep elements beyond `count`, which mean nothing.
 constexpr int kColorStep = 32;
 
-// Rows of half the height: 3/4 of the nearer row and 1/4 of the farther.
-// (3 near + far + bias) / 4; bias is 1 for the upper of two rows made of `near`, 2 for the lower.
-void twice_as_high_avx2(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out, int count);
+// All give the same bytes.
+struct ColorKernels {
+  // Rows of half the height: 3/4 of the nearer row and 1/4 of the farther.
+  // (3 near + far + bias) / 4; bias is 1 for the upper of two rows made of `near`, 2 for the lower.
+  void (*twice_as_high)(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out, int count);
 
-// 3 near + far, for twice_as_wide_sums_avx2.
-void three_to_one_avx2(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count);
+  // 3 near + far, for twice_as_wide_sums.
+  void (*three_to_one)(const std::uint8_t* near, const std::uint8_t* far, std::uint16_t* out, int count);
 
-// Rows of half the width -> 2 * count elements: 3/4 of the nearer element and 1/4 of the farther, its neighbour on that
-// side; elements -1 and count are read.
-void twice_as_wide_avx2(const std::uint8_t* in, std::uint8_t* out, int count);
-void twice_as_wide_sums_avx2(const std::uint16_t* in, std::uint8_t* out, int count);
+  // Rows of half the width -> 2 * count elements: 3/4 of the nearer element and 1/4 of the farther, its neighbour on
+  // that side; elements -1 and count are read.
+  void (*twice_as_wide)(const std::uint8_t* in, std::uint8_t* out, int count);
+  void (*twice_as_wide_sums)(const std::uint16_t* in, std::uint8_t* out, int count);
 
-// ITU-R BT.601 as JFIF uses it, in 16-bit fixed point.
-void ycc_to_rgbx_avx2(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr, std::uint8_t* rgbx,
+  // ITU-R BT.601 as JFIF uses it, in 16-bit fixed point.
+  void (*ycc_to_rgbx)(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr, std::uint8_t* rgbx,
                       int count);
-void gray_to_rgbx_avx2(const std::uint8_t* y, std::uint8_t* rgbx, int count);
+  void (*gray_to_rgbx)(const std::uint8_t* y, std::uint8_t* rgbx, int count);
+};
+
+const ColorKernels* color_kernels_avx2();
+const ColorKernels* color_kernels_avx512();  // null where this machine lacks the instructions
 
 }  // namespace fastpipe

@@ -6,26 +6,13 @@
 #include <cstdint>
 
 #include "jpeg/bit_stream.h"
-#include "jpeg/decode/idct.h"
+#include "jpeg/decode/coefficient_rows.h"
 #include "jpeg/huffman_lookup.h"
 #include "jpeg/parsed_header.h"
 
 namespace fastpipe {
 
 constexpr int kMostBlocks = 6;  // of an MCU
-
-// Where coefficients of one component go: rows of pairs of neighbouring blocks, in the layout of idct.h.
-struct CoefficientRows {
-  std::int16_t* first = nullptr;
-  int pairs = 0;  // a row
-
-  std::int16_t* block(int row, int column) const {
-    return first + (static_cast<std::ptrdiff_t>(row) * pairs + column / 2) * kPairStride + column % 2 * 8;
-  }
-
-  // Coefficients that a block does not have are written after the pair.
-  static constexpr int kPairStride = kPairCoefficients + 16;
-};
 
 // The blocks of an MCU, in the order of the scan.
 struct McuLayout {

@@ -26,4 +26,9 @@ using IdctPair = bool (*)(const std::int16_t* coefficients, const std::uint16_t*
                           std::ptrdiff_t stride);
 IdctPair idct_pair_avx2(int size);
 
+// The same for two pairs of blocks beside one another, at full size. Null where this machine lacks the instructions.
+using IdctQuad = bool (*)(const std::int16_t* left, const std::int16_t* right, const std::uint16_t* quant,
+                          std::uint8_t* pixels, std::ptrdiff_t stride);
+IdctQuad idct_quad_avx512();
+
 }  // namespace fastpipe

@@ -1,5 +1,7 @@
 #include "jpeg/decode/splice.h"
 
+#include <algorithm>
+
 #include "jpeg/markers.h"
 
 namespace fastpipe {
@@ -51,7 +53,25 @@ bool copy_header(const std::uint8_t* jpeg, std::size_t header_bytes, Size size, 
   return framed && code == marker::kScan;
 }
 
+constexpr int kFancyWidth = 5;  // Note [upsampling margin]
+
 }  // namespace
+
+TileRange tiles_needed(Size image, Size tile, Size grid, int denominator, Rect region) {
+  constexpr int kMargin = kUpsamplingMargin;
+  int left = std::max(region.x - kMargin, 0) * denominator / tile.width;
+  const int top = std::max(region.y - kMargin, 0) * denominator / tile.height;
+  int right = std::min(ceil_div((region.x + region.width + kMargin) * denominator, tile.width), grid.width);
+  const int bottom = std::min(ceil_div((region.y + region.height + kMargin) * denominator, tile.height), grid.height);
+  const auto width = [&] { return std::min(right * tile.width, image.width) - left * tile.width; };
+  while (width() < kFancyWidth * denominator && right - left < grid.width) left > 0 ? --left : ++right;
+  return {grid.width, left, right - left, top, bottom - top};
+}
+
+Size size_of(const TileRange& range, Size image, Size tile) {
+  return {std::min((range.column + range.columns) * tile.width, image.width) - range.column * tile.width,
+          std::min((range.row + range.rows) * tile.height, image.height) - range.row * tile.height};
+}
 
 bool splice(const std::uint8_t* jpeg, std::size_t header_bytes, const RestartMap& map, const TileRange& range,
             Size size, std::vector<std::uint8_t>* out) {

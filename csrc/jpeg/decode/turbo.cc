@@ -12,14 +12,6 @@ constexpr int kBytesPerPixel = 4;
 constexpr int kRowsPerCall = 8;
 constexpr std::size_t kRowPadding = 64;  // RowSink's promise
 
-// Note [upsampling margin]
-// Fancy upsampling makes each pixel from two neighbouring chroma samples in each direction, and treats the edge of
-// what it is given as the edge of the picture. A crop with one chroma sample to spare on each side (two pixels) has the
-// right neighbours; libjpeg widens it further, to whole blocks.
-// Pictures of at most two chroma samples across get no fancy upsampling, so a part may not be that narrow.
-constexpr int kMargin = 2;
-constexpr int kFancyWidth = 5;
-
 // Note [row alignment]
 // Where a row of output begins at a multiple of 16 bytes (SSE2) or 32 (AVX2), libjpeg-turbo writes it past the caches,
 // with non-temporal stores; the resizer, which reads it at once, then waits for memory and takes twice as long. So rows
@@ -31,8 +23,6 @@ constexpr std::size_t kBesideAlignment = 4;
 // Reduced, libjpeg may give colour blocks of twice the size and save upsampling by as much; where some upsampling is
 // left even so (4x2 and 2x4 blocks of brightness an MCU), libjpeg-turbo's jpeg_crop_scanline (2.1.5) takes the wrong
 // columns of colour. Then all columns are decoded.
-
-constexpr std::int64_t kMaxPartPixels = INT64_MAX;  // the whole picture has been let in
 
 }  // namespace
 
@@ -145,21 +135,14 @@ Status TurboDecoder::cut_out(int denominator, Rect* region) {
   if (read_to_end_ || mcus_per_row % interval != 0) return {};
 
   const Size tile = {interval * mcu.width, mcu.height};
-  const int columns = mcus_per_row / interval;
-  int left = std::max(region->x - kMargin, 0) * denominator / tile.width;
-  const int top = std::max(region->y - kMargin, 0) * denominator / tile.height;
-  int right = std::min(ceil_div((region->x + region->width + kMargin) * denominator, tile.width), columns);
-  const int bottom = std::min(ceil_div((region->y + region->height + kMargin) * denominator, tile.height), rows);
-  const auto width = [&] { return std::min(right * tile.width, image.width) - left * tile.width; };
-  while (width() < kFancyWidth * denominator && right - left < columns) left > 0 ? --left : ++right;
-  if (right - left == columns && bottom - top == rows) return {};
-
-  const Size part = {width(), std::min(bottom * tile.height, image.height) - top * tile.height};
-  const TileRange range = {columns, left, right - left, top, bottom - top};
+  const Size grid = {mcus_per_row / interval, rows};
+  const TileRange range = tiles_needed(image, tile, grid, denominator, *region);
+  if (range.columns == grid.width && range.rows == grid.height) return {};
+  const Size part = size_of(range, image, tile);
   if (!splice(data_, header_bytes, map_, range, part, &part_)) return {};
-  region->x -= left * tile.width / denominator;
-  region->y -= top * tile.height / denominator;
-  return read_header(part_.data(), part_.size(), kMaxPartPixels);
+  region->x -= range.column * tile.width / denominator;
+  region->y -= range.row * tile.height / denominator;
+  return read_header(part_.data(), part_.size(), kMostPixelsOfPart);
 }
 
 Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
@@ -185,8 +168,8 @@ Status TurboDecoder::decode_rows(int denominator, Rect region, RowSink sink) {
   cinfo.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&cinfo);
 
-  const int left = std::max(region.x - kMargin, 0);
-  const int right = std::min(region.x + region.width + kMargin, whole.width);
+  const int left = std::max(region.x - kUpsamplingMargin, 0);
+  const int right = std::min(region.x + region.width + kUpsamplingMargin, whole.width);
   JDIMENSION first_column = static_cast<JDIMENSION>(left);
   JDIMENSION columns = static_cast<JDIMENSION>(right - left);
   if (!state.can_crop_columns(denominator)) {

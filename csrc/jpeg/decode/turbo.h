@@ -13,6 +13,9 @@
 
 namespace fastpipe {
 
+// For a part of a picture: the whole has been let in.
+constexpr std::int64_t kMostPixelsOfPart = INT64_MAX;
+
 // Decodes one image at a time; a thread keeps one and reuses its memory. What is decoded of a region is bit-identical
 // to the same region of a full decode (accurate integer DCT, fancy upsampling).
 class TurboDecoder {

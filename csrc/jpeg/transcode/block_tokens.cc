@@ -24,6 +24,7 @@ bool BlockTokens::add(const std::int16_t* block, std::size_t component, unsigned
   std::uint64_t nonzero = 0;  // in zigzag order
   for (std::size_t at = 1; at < 64; ++at) nonzero |= std::uint64_t{block[kZigzagToRows[at]] != 0} << at;
   const bool ends_early = nonzero >> 63 == 0;
+  if (tokens_->with_values) tokens_->blocks.push_back({nonzero >> 1, block[0]});
   unsigned last = 0;
   for (; nonzero != 0; nonzero &= nonzero - 1) {
     const auto at = static_cast<unsigned>(__builtin_ctzll(nonzero));
@@ -33,6 +34,7 @@ bool BlockTokens::add(const std::int16_t* block, std::size_t component, unsigned
     const int value = block[kZigzagToRows[at]], bits = bits_of(value);
     if (bits > kMostAcBits) return false;
     tokens_->add(token_of(symbol_index(pair, kAc, run << 4 | static_cast<unsigned>(bits)), value, bits));
+    if (tokens_->with_values) tokens_->values[tokens_->value_count++] = block[kZigzagToRows[at]];
   }
   if (ends_early) tokens_->add(symbol_index(pair, kAc, kEndOfBlockSymbol) << 16);
   return true;

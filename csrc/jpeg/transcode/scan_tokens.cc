@@ -21,6 +21,12 @@ constexpr bool is_end_of_block(Token token) {
   return (token >> 16) % (2 * kSymbolsPerTable) == symbol_index(0, kAc, kEndOfBlockSymbol);
 }
 
+// T.81, F.1.2.1, read backwards, without a branch: a sign is a coin's throw.
+inline std::int16_t value_behind(std::uint64_t behind, unsigned bits) {
+  const int value = static_cast<int>(behind), range = 1 << bits;
+  return static_cast<std::int16_t>(value + (((value - (range >> 1)) >> 31) & (1 - range)));
+}
+
 }  // namespace
 
 bool ScanTokens::AcLookup::build(const HuffmanSpec& spec, unsigned pair) {
@@ -109,11 +115,16 @@ bool ScanTokens::read_mcus(const OutputHeader& frame, int interval, const std::u
       for (const Block& block : blocks_) {
         const std::size_t c = block.component, first = tokens->count;
         const int dc_before = dc_written_[c];
-        if (!read_block(&stream, c, tokens)) return false;
+        const std::size_t value_count = tokens->value_count;
+        const bool good =
+            tokens->with_values ? read_block<true>(&stream, c, tokens) : read_block<false>(&stream, c, tokens);
+        if (!good) return false;
         if (!edge) continue;
         const Size real = frame.blocks(c);
         if (x * frame.across(c) + block.column < real.width && y * frame.down(c) + block.row < real.height) continue;
         make_dummy(first, c, tokens);
+        tokens->value_count = value_count;
+        if (tokens->with_values) tokens->blocks.pop_back();
         dc_written_[c] = dc_before;
       }
       if (stream.next > stream.end + sizeof stream.bits) return false;
@@ -134,6 +145,7 @@ bool ScanTokens::open(std::size_t interval, const std::uint8_t* readable_end, Bi
   return stream->end != nullptr;
 }
 
+template <bool kWithValues>
 FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t component, TokenList* tokens) {
   BitStream stream = *at_stream;  // in registers
   const AcLookup& ac = *ac_of_[component];
@@ -148,6 +160,9 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
                   difference_bits);
   ++tokens->counts[*out++ >> 16];
 
+  std::uint64_t mask = 0;
+  std::int16_t* next_value = kWithValues ? tokens->values.data() + tokens->value_count : nullptr;
+
   unsigned at = 0;  // where in the zigzag the last coefficient lies
   while (true) {
     do {
@@ -158,6 +173,11 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
       ++tokens->counts[entry >> 16 & 0x3FF];
       drop(stream, entry & 0xFF);
       at += entry >> 8 & 0xFF;
+      if (kWithValues) {
+        *next_value = value_behind(behind, entry >> 26);
+        next_value += entry >> 26 != 0;
+        mask |= std::uint64_t{entry >> 26 != 0} << ((at - 1) & 63);
+      }
     } while (at < kLastPosition);
     if (at < kLongCode) break;
     if (at >= kNone) return false;
@@ -174,12 +194,20 @@ FASTPIPE_BMI2 bool ScanTokens::read_block(BitStream* at_stream, std::size_t comp
     ++tokens->counts[out[-1] >> 16];
     drop(stream, static_cast<unsigned>(found.length + behind));
     at += ends ? kEndOfBlock : static_cast<unsigned>(run) + 1;
+    if (kWithValues && behind != 0) {
+      *next_value++ = value_behind(bits, static_cast<unsigned>(behind));
+      mask |= std::uint64_t{1} << ((at - 1) & 63);
+    }
     if (at >= kLastPosition) break;
   }
   // Zeros are not coded at the end of a block.
   const bool early = at >= kEndOfBlock && is_end_of_block(out[-1]);
   if ((at != kLastPosition && !early) || is_sixteen_zeros(out[early ? -2 : -1])) return false;
   tokens->count = static_cast<std::size_t>(out - tokens->memory.data());
+  if (kWithValues) {
+    tokens->value_count = static_cast<std::size_t>(next_value - tokens->values.data());
+    tokens->blocks.push_back({mask, value});
+  }
   *at_stream = stream;
   return true;
 }

@@ -52,6 +52,7 @@ class ScanTokens {
   bool build(const ParsedHeader& header, const OutputHeader& frame);
   bool open(std::size_t interval, const std::uint8_t* readable_end, BitStream* stream);
   bool read_mcus(const OutputHeader& frame, int interval, const std::uint8_t* readable_end, TokenList* tokens);
+  template <bool kWithValues>
   bool read_block(BitStream* stream, std::size_t component, TokenList* tokens);
   void make_dummy(std::size_t first, std::size_t component, TokenList* tokens) const;
 

@@ -43,6 +43,12 @@ inline Token token_of(unsigned index, int value, int bits) {
   return index << 16 | behind;
 }
 
+// A block as its values, for those who write no Huffman codes: only one that has pixels, and none of it is a token.
+struct BlockRecord {
+  std::uint64_t mask;  // bit i - 1: coefficient i of the zigzag order is not 0; as many of TokenList::values
+  int dc;              // the mean itself, not its difference
+};
+
 // The tokens of a scan in the order in which they are written, and how often each index occurs.
 struct TokenList {
   static constexpr std::size_t kMostPerBlock = 64;
@@ -52,16 +58,32 @@ struct TokenList {
   std::vector<std::size_t> ends;  // where each restart interval ends
   std::array<std::uint64_t, kSymbolIndexes> counts = {};
 
+  // Only where it is set. Values are made on the way of tokens, where time is spent waiting; from tokens they would
+  // take half as long again.
+  bool with_values = false;
+  std::vector<BlockRecord> blocks;
+  std::vector<std::int16_t> values;  // may be larger than what it holds
+  std::size_t value_count = 0;
+
   void clear() {
     give_back_if_giant(&memory);
     count = 0;
     ends.clear();
     counts.fill(0);
+    give_back_if_giant(&values);
+    give_back_if_giant(&blocks);
+    blocks.clear();
+    value_count = 0;
   }
 
-  // Where the next token goes; there is room for `more`.
+  static constexpr std::size_t kValuesBeyond = 64;  // readable behind the last value
+
+  // Where the next token goes; there is room for `more`, and for as many values.
   Token* room(std::size_t more) {
     if (memory.size() - count < more) memory.resize(2 * memory.size() + more);
+    if (with_values && values.size() - value_count < more + kValuesBeyond) {
+      values.resize(2 * values.size() + more + kValuesBeyond);
+    }
     return memory.data() + count;
   }
 

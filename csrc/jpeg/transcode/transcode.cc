@@ -6,25 +6,33 @@
 namespace fastpipe {
 
 Status Transcoder::run(const std::uint8_t* data, std::size_t size, const std::vector<Segment>& segments,
-                       const TranscodeOptions& options, JpegInfo* info) {
+                       const TranscodeOptions& options, JpegInfo* info, TokenWriter* also) {
   *info = {};
   writer_.clear();
   tokens_.clear();
+  tokens_.with_values = also != nullptr;
   OutputHeader header;
-  if (read_common(data, size, options, info, &header)) {
-    if (!options.check_only) writer_.write(header, segments, tokens_);
+  Status status;
+  const bool common = read_common(data, size, options, info, &header);
+  if (common && options.check_only) header.components = 0;
+  if (!common) {
+    *info = {};
     tokens_.clear();
-    return {};
+    header = {};
+    status = read_coefficients(data, size, options, info, &header, &tokens_);
   }
-  *info = {};
+  if (status.ok() && header.components > 0) {
+    writer_.write(header, segments, tokens_);
+    if (!common) status = check_decodable(options.max_pixels);
+    if (status.ok() && also != nullptr) status = also->write(header, segments, tokens_, writer_);
+  }
   tokens_.clear();
-  header = {};
-  Status status = read_coefficients(data, size, options, info, &header, &tokens_);
-  if (!status.ok() || header.components == 0) return status;
-  writer_.write(header, segments, tokens_);
-  tokens_.clear();
-  // libjpeg can carry coefficients over for chroma layouts that it cannot decode; it says so when a decode begins.
-  status = decoder_.open(writer_.data(), writer_.size(), options.max_pixels);
+  return status;
+}
+
+// libjpeg can carry coefficients over for chroma layouts that it cannot decode; it says so when a decode begins.
+Status Transcoder::check_decodable(std::int64_t max_pixels) {
+  const Status status = decoder_.open(writer_.data(), writer_.size(), max_pixels);
   if (!status.ok()) return status;
   return decoder_.decode(1, {0, 0, 1, 1}, {nullptr, [](void*, int, int, const std::uint8_t*, std::ptrdiff_t) {}});
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
+from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.mask import encode_mask, mask_of_png, refuse_other_size
 from fastpipe.packing.fields.placement import Placement
@@ -79,7 +81,8 @@ def _mask(value: bytes | NDArray[Any], packed: Packed, how: EncodeOptions) -> by
 
 
 def _image(value: bytes | NDArray[np.uint8], packed: Packed, how: EncodeOptions) -> bytes:
-    """A second picture: packed as the first, and turned by the first one's orientation."""
+    """A second picture, a JPEG: packed as the first, and turned by the first one's orientation."""
+    how = replace(how, storage=JPEG_STORAGE)
     if isinstance(value, bytes):
         second = convert(value, how, packed.orientation)
     else:

@@ -10,7 +10,7 @@ from typing import Any
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import damage, is_dataset
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.format.layout import DATASET_FILE, JPEG_STORAGE, WORK_FOLDER
 from fastpipe.packing.output.journal import Journal
 from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.picture.versions import versions
@@ -171,8 +171,11 @@ def _difference(
 
 
 def _words(there: object, shaping: dict[str, Any]) -> str:
-    old = there if isinstance(there, dict) else {}
-    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in shaping.items() if old.get(name) != new]
+    old = (
+        {"storage": JPEG_STORAGE, **there} if isinstance(there, dict) else {}
+    )  # which is written only where it differs
+    now = {"storage": JPEG_STORAGE, **shaping} if old else shaping
+    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in now.items() if old.get(name) != new]
     return "; ".join(changed) or "the source files have changed"
 
 

@@ -42,7 +42,8 @@ class Tally:
 
     Attributes:
         source_bytes: of all files read.
-        packed_bytes: of the JPEGs written.
+        packed_bytes: of the images written.
+        jpeg_bytes: of these as JPEGs.
         changes: pictures that were encoded anew, by reason.
         oriented: pictures whose source carries an EXIF orientation other than upright.
         stray_bytes: pictures whose source had bytes that belong to no segment.
@@ -52,6 +53,7 @@ class Tally:
 
     source_bytes: int = 0
     packed_bytes: int = 0
+    jpeg_bytes: int = 0
     changes: dict[str, int] = field(default_factory=dict)
     oriented: int = 0
     stray_bytes: int = 0
@@ -61,6 +63,7 @@ class Tally:
     def count(self, packed: Packed) -> None:
         """Adds one picture."""
         self.packed_bytes += len(packed.jpeg)
+        self.jpeg_bytes += packed.jpeg_bytes
         if packed.change is not None:
             self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
         self.oriented += packed.oriented
@@ -71,6 +74,7 @@ class Tally:
         """Adds another run's."""
         self.source_bytes += other.source_bytes
         self.packed_bytes += other.packed_bytes
+        self.jpeg_bytes += other.jpeg_bytes
         for change, count in other.changes.items():
             self.changes[change] = self.changes.get(change, 0) + count
         self.oriented += other.oriented

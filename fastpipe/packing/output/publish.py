@@ -18,6 +18,8 @@ import xxhash
 from fastpipe.errors import readable
 from fastpipe.format.fields import NAMED_KINDS, Field, describe_field
 from fastpipe.format.layout import (
+    COEFFICIENTS_STORAGE,
+    COEFFICIENTS_VERSION,
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
@@ -87,12 +89,18 @@ def publish_dataset(
     classes = origin.classes
     if classes is None:
         classes = [str(label) for label in range(max(class_counts, default=-1) + 1)]
-    newer = bool(fields or unlabelled)
+    coefficients = options.get("storage") == COEFFICIENTS_STORAGE
+    version = FIELDS_VERSION if fields or unlabelled else DATASET_VERSION
+    if coefficients:
+        version = COEFFICIENTS_VERSION
+    newer = version > DATASET_VERSION
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
-        "version": FIELDS_VERSION if newer else DATASET_VERSION,
+        "version": version,
+        **({"storage": COEFFICIENTS_STORAGE} if coefficients else {}),
         "samples": samples,
-        "jpeg_bytes": tally.packed_bytes,
+        "jpeg_bytes": tally.jpeg_bytes if coefficients else tally.packed_bytes,
+        **({"stored_bytes": tally.packed_bytes} if coefficients else {}),
         "classes": classes,
         "class_counts": [class_counts[label] for label in range(len(classes))],
         "shards": [

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastpipe.errors import readable
 from fastpipe.format.fields import JPEG, PNG, Field, member
-from fastpipe.format.sample_layout import after_jpeg, before_jpeg, field_member
+from fastpipe.format.sample_layout import after_jpeg, before_jpeg, ending_of, field_member
 from fastpipe.packing.picture.convert import Packed
 
 
@@ -35,7 +35,7 @@ class StoredSample:
         for name, value in zip(kinds, packed.values, strict=True):
             if value.note is not None:
                 note[name] = value.note
-        before = before_jpeg(key, label, len(packed.jpeg))
+        before = before_jpeg(key, label, len(packed.jpeg), ending_of(packed.jpeg))
         self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), json.dumps(note).encode())]
         self.size_bytes = sum(map(len, self.pieces))
         self.offsets: list[int] = []

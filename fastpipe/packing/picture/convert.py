@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.engine import lacks_memory
 from fastpipe.errors import ImageError
-from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, MAX_SAMPLE_BYTES
 from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, is_icc, kept_segments, read_header
 from fastpipe.packing.picture.pillow import open_image, refuse_more_pixels
 from fastpipe.packing.picture.pixels import apply_orientation, shrink
-from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.picture.probe import COEFFICIENTS, image_format
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
@@ -42,6 +42,7 @@ class EncodeOptions:
         tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
         damaged: "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's
             ImageFolder, still loads, as Pillow shows them.
+        storage: "jpeg", or "coefficients": the same coefficients in a form that is quicker to decode, and larger.
     """
 
     max_size: int | None = None
@@ -52,6 +53,7 @@ class EncodeOptions:
     max_scans: int = MAX_SCANS
     tile: int = TILE
     damaged: str = "reject"
+    storage: str = JPEG_STORAGE
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Packed:
     """One picture, ready for a shard.
 
     Attributes:
-        jpeg: baseline JPEG of one scan.
+        jpeg: what a shard holds: a baseline JPEG of one scan, or its coefficients as a KEY.fpc.
         width, height: in pixels.
         change: why the picture had to be encoded again; None: its coefficients are the source's.
         oriented: the source carries an EXIF orientation other than upright (not counting TIFF's own).
@@ -68,6 +70,7 @@ class Packed:
         source_size: width and height of the source, as it is stored.
         orientation: the source's EXIF orientation, 1..8.
         values: of the sample's fields, one a field.
+        jpeg_bytes: how large it is as a JPEG.
     """
 
     jpeg: bytes
@@ -80,6 +83,7 @@ class Packed:
     source_size: tuple[int, int] = (0, 0)
     orientation: int = 1
     values: tuple[Stored, ...] = ()
+    jpeg_bytes: int = 0
 
 
 def convert(data: bytes, how: EncodeOptions, orientation: int | None = None) -> Packed:
@@ -94,7 +98,10 @@ def convert(data: bytes, how: EncodeOptions, orientation: int | None = None) -> 
         ImageError: not an image, damaged, or over a limit; the message is the reason.
     """
     name = image_format(data)
-    if name != "JPEG":
+    if name == COEFFICIENTS:
+        with _native_errors():
+            data = _engine.restore_jpeg(data)
+    elif name != "JPEG":
         opened = open_image(data, name, max_pixels=how.max_pixels)
         _refuse_long_sides(opened.width, opened.height, how)
         turn = orientation or opened.orientation
@@ -123,6 +130,9 @@ def stored_size(data: bytes, how: EncodeOptions) -> tuple[int, int]:
         ImageError: the header says that `convert` would refuse it.
     """
     name = image_format(data)
+    if name == COEFFICIENTS:
+        with _native_errors():
+            return _engine.jpeg_size(data, how.max_pixels)
     header = read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=how.max_pixels)
     refuse_more_pixels(header.width, header.height, how.max_pixels)
     _refuse_long_sides(header.width, header.height, how)
@@ -160,7 +170,12 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     if jpeg is not None and change is None:
         size = header.width, header.height
         turn = header.orientation
-        return Packed(jpeg, *size, kind, turn != 1, stray_bytes, source_size=size, orientation=turn)
+        return Packed(
+            *(jpeg, *size, kind, turn != 1, stray_bytes),
+            source_size=size,
+            orientation=turn,
+            jpeg_bytes=info["jpeg_bytes"],
+        )
     if info["components"] == 4:
         segments = [segment for segment in segments if not is_icc(segment)]  # it speaks of CMYK
     if jpeg is None:
@@ -211,11 +226,14 @@ def _reencode(
     else:
         quality = 100 if width * height <= _TINY_PIXELS else REENCODE_QUALITY
         encoded = encode_jpeg(rgb, quality=quality, subsampling="gray" if gray else "444")
-    jpeg, _ = _transcode(encoded, segments, how)
+    jpeg, info = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
     height, width = rgb.shape[:2]
     oriented = orientation != 1
-    return Packed(jpeg, width, height, change, oriented, stray_bytes, multi_frame, source_size, orientation)
+    return Packed(
+        *(jpeg, width, height, change, oriented, stray_bytes, multi_frame, source_size, orientation),
+        jpeg_bytes=info["jpeg_bytes"],
+    )
 
 
 def _shrinks(width: int, height: int, how: EncodeOptions) -> bool:
@@ -260,7 +278,8 @@ def _transcode(
             max_scans=how.max_scans,
             check_only=check_only,
             tile=how.tile,
+            coefficients=how.storage == COEFFICIENTS_STORAGE,
         )
     if jpeg is not None and len(jpeg) > MAX_SAMPLE_BYTES:
-        raise ImageError(f"{len(jpeg):,} bytes as a JPEG; the index holds up to {MAX_SAMPLE_BYTES:,}")
+        raise ImageError(f"{len(jpeg):,} bytes to store; the index holds up to {MAX_SAMPLE_BYTES:,}")
     return jpeg, info

@@ -7,15 +7,17 @@ import struct
 
 from fastpipe.errors import ImageError
 
-__all__ = ["EXPECTED", "image_format"]
+__all__ = ["COEFFICIENTS", "EXPECTED", "image_format"]
 
 EXPECTED = "expected JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, JPEG 2000, PPM, TGA, ICO or HEIC"
-_READ = frozenset(re.split(", | or ", EXPECTED.removeprefix("expected ")))
+COEFFICIENTS = "KEY.fpc"  # of a dataset of ours
+_READ = frozenset([*re.split(", | or ", EXPECTED.removeprefix("expected ")), COEFFICIENTS])
 
 # What a file begins with, and the name; the first that fits counts.
 _SIGNATURES = (
     (rb"\xff\xd8(\xff|$)", "JPEG"),
     (rb"\x89PNG\r\n\x1a\n", "PNG"),
+    (rb"FPC[\x01-\x1f]", COEFFICIENTS),  # the last is the version
     (rb"RIFF....WEBP", "WebP"),
     (rb"II\*\0....CR\x02\0", "Canon raw (CR2)"),
     (rb"II[*+]\0|MM\0[*+]", "TIFF"),
@@ -56,7 +58,7 @@ def image_format(data: bytes) -> str:
         data: the whole file.
 
     Returns:
-        The name of a format that packing reads: one of those in EXPECTED.
+        The name of a format that packing reads: one of those in EXPECTED, or COEFFICIENTS.
 
     Raises:
         ImageError: the file is empty, not an image, or of a format that is not supported.

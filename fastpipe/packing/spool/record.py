@@ -13,7 +13,17 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import gist
 from fastpipe.packing.picture.convert import Packed
 
-_FACTS = ("width", "height", "change", "oriented", "stray_bytes", "multi_frame", "source_size", "orientation")
+_FACTS = (
+    "width",
+    "height",
+    "change",
+    "oriented",
+    "stray_bytes",
+    "multi_frame",
+    "source_size",
+    "orientation",
+    "jpeg_bytes",
+)
 
 
 class Record(NamedTuple):
@@ -26,7 +36,7 @@ class Record(NamedTuple):
         source_bytes: of the source's image.
         blob_bytes: of its blob; 0 where there is no picture.
         xxh3_64: of the blob.
-        jpeg_bytes: of the picture, which the blob begins with.
+        picture_bytes: of the picture as it is stored, which the blob begins with.
         reason: why there is no picture; None: there is one.
         facts: of the picture, as in Packed.
         values: for each field the bytes of its member, or None, and those of its note in JSON, or None.
@@ -39,7 +49,7 @@ class Record(NamedTuple):
     source_bytes: int
     blob_bytes: int = 0
     xxh3_64: int = 0
-    jpeg_bytes: int = 0
+    picture_bytes: int = 0
     reason: str | None = None
     facts: Sequence[Any] = ()
     values: Sequence[Sequence[int | None]] = ()
@@ -99,7 +109,7 @@ def outcome_of(record: Record, blob: bytes, file: str) -> Packed | str:
             f"{file} has changed since it was written: the bytes of {record.name} have another hash. Remove it, then "
             "run the same command again: it is made anew"
         )
-    at = record.jpeg_bytes
+    at = record.picture_bytes
     values = []
     for member_bytes, note_bytes in record.values:
         member = None if member_bytes is None else blob[at : at + member_bytes]
@@ -109,4 +119,4 @@ def outcome_of(record: Record, blob: bytes, file: str) -> Packed | str:
         values.append(Stored(note, member))
     facts = dict(zip(_FACTS, record.facts, strict=True))
     facts["source_size"] = tuple(facts["source_size"])
-    return Packed(blob[: record.jpeg_bytes], **facts, values=tuple(values))
+    return Packed(blob[: record.picture_bytes], **facts, values=tuple(values))

@@ -35,13 +35,14 @@ def run(fuzzer: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
 def test_damaged_jpegs_do_no_harm(fuzzer: Path, jpegs: Path, tried: Tried) -> None:
     ended = run(fuzzer, "--seed", 0, "--count", INPUTS, jpegs)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout + ended.stderr
-    inputs, rows, compared, transcoded, wrong = (
+    inputs, rows, compared, transcoded, coefficients, wrong = (
         int(re.findall(rf"(\d+) {what}", ended.stdout)[0])
-        for what in ("inputs", "rows", "compared", "transcoded", "wrong")
+        for what in ("inputs", "rows", "compared", "transcoded", "KEY.fpcs decoded", "wrong")
     )
     assert (inputs, wrong) == (INPUTS, 0)
     # Most damage would be found by the first look at the header, and prove little.
     assert min(rows, compared, transcoded) > INPUTS / 10
+    assert coefficients > INPUTS / 20
     tried("damaged JPEGs (fuzzer), decoded both ways and transcoded", INPUTS, "a named error, or the right pixels")
 
 

@@ -1,0 +1,47 @@
+// A picture as a shard holds it, JPEG or KEY.fpc -> RGBX rows of a region, at full or reduced size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/image.h"
+#include "base/row_sink.h"
+#include "base/status.h"
+#include "coefficients/coefficient_decoder.h"
+#include "jpeg/decode/jpeg.h"
+
+namespace fastpipe {
+
+// Tells the two apart by their first bytes. Decodes one image at a time; a thread keeps one and reuses its memory.
+class PictureDecoder {
+ public:
+  // As JpegDecoder::open.
+  Status open(const std::uint8_t* data, std::size_t size, std::int64_t max_pixels = kMaxPixels) {
+    return open(data, size, size, max_pixels);
+  }
+
+  // Of a KEY.fpc not all bytes need be there: as CoefficientDecoder::open.
+  Status open(const std::uint8_t* data, std::size_t known, std::size_t size, std::int64_t max_pixels);
+
+  // Bytes [first, end) that decode reads of such a region. Of a KEY.fpc.
+  CoefficientDecoder::Needed needed(int denominator, Rect region) const {
+    return coefficients_.needed(denominator, region);
+  }
+
+  Size size() const { return stored_ ? coefficients_.size() : jpeg_.size(); }
+  Size scaled_size(int denominator) const { return scaled_down(size(), denominator); }
+
+  // As JpegDecoder::decode. The kernels are those for a KEY.fpc.
+  Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
+                const BlockKernels& kernels = *best_block_kernels());
+
+  // Lets go of memory that only a giant picture needs.
+  void give_back() { coefficients_.give_back(); }
+
+ private:
+  bool stored_ = false;  // a KEY.fpc
+  JpegDecoder jpeg_;
+  CoefficientDecoder coefficients_;
+};
+
+}  // namespace fastpipe

@@ -1,0 +1,51 @@
+"""`fastpipe unpack`: a dataset -> its images as JPEG files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, place, print_json
+from fastpipe.cli.tables import count
+from fastpipe.packing.unpack import UnpackProgress
+from fastpipe.packing.unpack import unpack as run_unpack
+from fastpipe.progress import shown
+
+
+class Format(StrEnum):
+    """What unpacking writes."""
+
+    FOLDER = "folder"
+    WEBDATASET = "webdataset"
+
+
+def _words(now: UnpackProgress) -> str:
+    return f"{now.images:,}/{now.total_images:,} images"
+
+
+def unpack(
+    data: Dataset,
+    dst: Annotated[Path, typer.Argument(help="New or empty folder for the images.")],
+    form: Annotated[
+        Format,
+        typer.Option("--format", help="One folder of JPEG files for each class, or tar shards (WebDataset)."),
+    ] = Format.FOLDER,
+    workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the images of a dataset as ordinary JPEGs.
+
+    They have the same pixels and coefficients, also if the dataset was packed with --storage coefficients.
+    """
+    with exit_codes():
+        with shown(err, "unpacking", _words) as show:
+            found = run_unpack(place(data), dst, form.value, workers=workers, on_progress=show)
+        if as_json:
+            print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
+            return
+        out.print(f"{count(found.images, 'JPEG')}, {found.bytes:,} bytes, in {dst}")
+        if found.left_out:
+            out.print(f"left out: the fields {', '.join(found.left_out)}; --format webdataset keeps them")

@@ -1,0 +1,335 @@
+"""Tests of --storage coefficients: the same samples, batches and pixels as with JPEGs, and the JPEGs back."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import fpc
+import numpy as np
+import pytest
+from cli_run import failed, fp, succeeded
+from conftest import damage, packed_jpeg
+from pack_sources import digests, jpeg_bytes, saved, twelve_bit, with_segments, write_large_folder
+from PIL import Image
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
+from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.packing.job import PackProgress, pack
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.unpack import unpack
+from fastpipe.verify.repair import repair
+from fastpipe.verify.verification import verify
+
+COEFFICIENTS = PackOptions(EncodeOptions(storage="coefficients"), shard_size=100_000, workers=2)
+JPEGS = PackOptions(shard_size=100_000, workers=2)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Photos of every kind that is packed, in two classes, and a file that is none."""
+    folder = write_large_folder(tmp_path_factory.mktemp("storage") / "source", images=12)
+    icc = (0xE2, b"ICC_PROFILE\0\1\1" + bytes(100))
+    for name, data in {
+        "gray": jpeg_bytes((61, 47), "gray"),
+        "tall": jpeg_bytes((40, 200), "440"),
+        "four": jpeg_bytes((90, 60), "411"),
+        "icc": with_segments(jpeg_bytes((77, 33), "422"), icc),
+        "one": jpeg_bytes((1, 1), "420"),
+        "twelve": twelve_bit(jpeg_bytes((70, 45), "444")),
+        "progressive": saved(progressive=True),
+        "png": saved("PNG"),
+        "palette": saved("GIF"),
+        "broken": b"no picture",
+    }.items():
+        (folder / "class-0" / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packs(source: Path) -> dict[str, Path]:
+    """Both storages of the same source."""
+    made = {}
+    for name, options in (("jpeg", JPEGS), ("coefficients", COEFFICIENTS)):
+        made[name] = source.parent / name
+        pack(source, made[name], options)
+    return made
+
+
+@pytest.fixture
+def stored(packs: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of the coefficients, to be damaged."""
+    return Path(shutil.copytree(packs["coefficients"], tmp_path / "copy"))
+
+
+def batches(data: Path, **options: object) -> list[tuple[np.ndarray, np.ndarray]]:
+    loader = fastpipe.loader(data, 5, size=(48, 56), num_workers=2, **options)
+    return [(images.numpy().copy(), labels.numpy().copy()) for images, labels in loader]
+
+
+def assert_same_batches(one: list[tuple[np.ndarray, np.ndarray]], other: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    assert len(one) == len(other) > 0
+    for (images, labels), (images_there, labels_there) in zip(one, other, strict=True):
+        assert np.array_equal(images, images_there)
+        assert np.array_equal(labels, labels_there)
+
+
+def test_the_description_says_how_images_are_stored(packs: dict[str, Path]) -> None:
+    jpeg, coefficients = (json.loads((packs[name] / DATASET_FILE).read_bytes()) for name in ("jpeg", "coefficients"))
+    assert (jpeg["version"], coefficients["version"]) == (1, 3)
+    assert coefficients["storage"] == coefficients["pack"]["storage"] == "coefficients"
+    assert "storage" not in {**jpeg, **jpeg["pack"]}, "datasets of JPEGs are as they were"
+    assert jpeg["jpeg_bytes"] == coefficients["jpeg_bytes"] == Index(packs["jpeg"]).records["size"].sum()
+    assert coefficients["stored_bytes"] == Index(packs["coefficients"]).records["size"].sum()
+    assert Index(packs["coefficients"]).storage == "coefficients"
+    assert jpeg["counts"] == coefficients["counts"]
+
+
+def test_shards_are_webdatasets_of_fpc_members(packs: dict[str, Path]) -> None:
+    index = Index(packs["coefficients"])
+    with tarfile.open(index.shards[0].path) as tar:
+        names = tar.getnames()
+        assert names[:3] == ["0000000000.cls", "0000000000.fpc", "0000000000.json"]
+        data = tar.extractfile(names[1])
+        assert data is not None
+        assert fpc.read(data.read()).width == index.records[0]["width"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"train": False}, {"verify": True}, {"epoch": 3, "seed": 9}],
+    ids=["train", "eval", "verify", "later"],
+)
+def test_both_storages_give_the_same_batches(packs: dict[str, Path], options: dict[str, object]) -> None:
+    if "epoch" in options:
+        found = []
+        for name in ("jpeg", "coefficients"):
+            loader = fastpipe.loader(packs[name], 5, size=40, num_workers=1, seed=9)
+            loader.set_epoch(3)
+            found.append([(images.numpy().copy(), labels.numpy().copy()) for images, labels in loader])
+        assert_same_batches(*found)
+        return
+    assert_same_batches(batches(packs["jpeg"], **options), batches(packs["coefficients"], **options))
+
+
+def test_both_storages_give_the_same_order_where_chunks_decide_it(
+    packs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastpipe.plan.order.CHUNK_BYTES", 30_000)
+    monkeypatch.setattr("fastpipe.plan.order.CHUNKS_PER_WINDOW", 2)
+    assert_same_batches(batches(packs["jpeg"]), batches(packs["coefficients"]))
+
+
+def test_an_epoch_goes_on_where_it_stopped(packs: dict[str, Path]) -> None:
+    whole = batches(packs["coefficients"], seed=4)
+    first = fastpipe.loader(packs["coefficients"], 5, size=(48, 56), num_workers=2, seed=4)
+    batch = iter(first)
+    next(batch), next(batch)
+    state = first.state_dict()
+    first.close()
+    second = fastpipe.loader(packs["coefficients"], 5, size=(48, 56), num_workers=1, seed=4)
+    second.load_state_dict(state)
+    assert_same_batches([(images.numpy(), labels.numpy()) for images, labels in second], whole[2:])
+
+
+def test_single_samples_are_the_same(packs: dict[str, Path]) -> None:
+    jpeg, coefficients = fastpipe.Dataset(packs["jpeg"]), fastpipe.Dataset(packs["coefficients"])
+    assert len(jpeg) == len(coefficients)
+    for one, other in zip(jpeg, coefficients, strict=True):
+        assert one[1] == other[1]
+        assert np.array_equal(one[0].numpy(), other[0].numpy())
+
+
+def test_a_crop_reads_only_the_rows_that_it_needs(tmp_path: Path) -> None:
+    (tmp_path / "source" / "a").mkdir(parents=True)
+    (tmp_path / "source" / "a" / "1.jpg").write_bytes(jpeg_bytes((400, 4000), quality=95))
+    pack(tmp_path / "source", tmp_path / "packed", COEFFICIENTS)
+    index = Index(tmp_path / "packed")
+    loader = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1)
+    list(loader)
+    assert loader.stats().bytes_read < index.stored_bytes / 4, "the middle tenth of the picture"
+    checked = fastpipe.loader(tmp_path / "packed", 1, size=100, train=False, num_workers=1, verify=True)
+    list(checked)
+    assert checked.stats().bytes_read == index.stored_bytes
+
+
+def test_a_pack_that_was_stopped_goes_on(source: Path, packs: dict[str, Path], tmp_path: Path) -> None:
+    class StopError(Exception):
+        pass
+
+    def stop(progress: PackProgress) -> None:
+        if len(list((tmp_path / "packed").glob("shard-*.tar"))) == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        pack(source, tmp_path / "packed", COEFFICIENTS, on_progress=stop)
+    with pytest.raises(PackError, match="storage 'coefficients' there, 'jpeg' now"):
+        pack(source, tmp_path / "packed", JPEGS)
+    summary = pack(source, tmp_path / "packed", COEFFICIENTS)
+    assert summary.resumed >= 2
+    assert digests(tmp_path / "packed") == digests(packs["coefficients"])
+    assert pack(source, tmp_path / "packed", COEFFICIENTS).already_packed
+
+
+def test_sources_with_a_new_time_are_compared(source: Path, tmp_path: Path) -> None:
+    shutil.copytree(source, tmp_path / "source")
+    pack(tmp_path / "source", tmp_path / "packed", COEFFICIENTS)
+    (tmp_path / "source" / "class-0" / "gray").chmod(0o600)
+    os.utime(tmp_path / "source" / "class-0" / "gray")
+    assert pack(tmp_path / "source", tmp_path / "packed", COEFFICIENTS).already_packed
+
+
+def test_verify_and_repair(source: Path, stored: Path) -> None:
+    before = digests(stored)
+    assert verify(stored).sound
+    damage(stored, 3)
+    (stored / "index.npy").write_bytes(b"gone")
+    report = verify(stored)
+    assert not report.sound
+    assert repair(stored, source, report, workers=2)
+    assert digests(stored) == before
+
+
+def test_verify_names_the_damage(stored: Path) -> None:
+    index = Index(stored)
+    shard, key, offset = index.where(2)
+    with open(shard, "r+b") as file:
+        file.seek(offset - 512)
+        file.write(key.encode() + b".jpg")
+    report = verify(stored)
+    assert any(f"the tar header of {key}.fpc" in str(found) for found in report.findings)
+
+
+def test_a_damaged_sample_is_an_error_that_names_it(stored: Path) -> None:
+    damage(stored, 0)
+    with pytest.raises(SampleError, match=r"sample 0 \(key 0000000000\) cannot be decoded"):
+        fastpipe.Dataset(stored)[0]
+
+
+def test_the_storage_must_fit_the_version(stored: Path) -> None:
+    info = json.loads((stored / DATASET_FILE).read_bytes())
+    for changes in ({"storage": "pixels"}, {"storage": "jpeg"}, {"version": 2, "fields": {}}, {"version": 4}):
+        (stored / DATASET_FILE).write_text(json.dumps(info | changes))
+        with pytest.raises(DatasetError, match=r"storage|version"):
+            Index(stored)
+
+
+def test_packing_what_is_packed(packs: dict[str, Path], tmp_path: Path) -> None:
+    """Samples of either storage are sources of either: the pictures stay the same."""
+    for name, options in (("coefficients", COEFFICIENTS), ("jpeg", JPEGS)):
+        for origin in packs:
+            pack(packs[origin], tmp_path / f"{origin}-{name}", options)
+        pairs = [Index(tmp_path / f"{origin}-{name}") for origin in packs]
+        by_hash = [sorted(index.records["xxh3_64"].tolist()) for index in pairs]
+        assert by_hash[0] == by_hash[1]
+        assert all(index.storage == name for index in pairs)
+
+
+def test_unpacking_into_folders(packs: dict[str, Path], tmp_path: Path) -> None:
+    index = Index(packs["jpeg"])
+    for name, data in packs.items():
+        found = unpack(data, tmp_path / name, workers=2)
+        assert found.images == len(index)
+        for sample in range(len(index)):
+            folder = tmp_path / name / index.class_name(int(index.records[sample]["label"]))
+            assert (folder / f"{sample:010d}.jpg").read_bytes() == packed_jpeg(index, sample)
+        assert sum(len(files) for _, _, files in os.walk(tmp_path / name)) == len(index)
+
+
+def test_unpacking_into_shards(packs: dict[str, Path], tmp_path: Path) -> None:
+    unpack(packs["jpeg"], tmp_path / "jpeg", "webdataset")
+    for shard in Index(packs["jpeg"]).shards:
+        assert (tmp_path / "jpeg" / shard.name).read_bytes() == shard.path.read_bytes()
+    unpack(packs["coefficients"], tmp_path / "coefficients", "webdataset")
+    members = []
+    for name in ("jpeg", "coefficients"):
+        found = {}
+        for path in sorted((tmp_path / name).iterdir()):
+            with tarfile.open(path) as tar:
+                for member in tar.getmembers():
+                    file = tar.extractfile(member)
+                    assert file is not None
+                    found[member.name] = file.read()
+        members.append(found)
+    assert members[0] == members[1]
+
+
+def test_fields_and_second_pictures(tmp_path: Path) -> None:
+    """They are stored as with JPEGs; a second picture stays a JPEG."""
+    fields = {"caption": "text", "second": "image", "boxes": "boxes"}
+    for storage in ("jpeg", "coefficients"):
+        with fastpipe.Writer(tmp_path / storage, fields=fields, workers=1, storage=storage) as writer:
+            for number in range(5):
+                first, second = (jpeg_bytes((70, 50), seed=seed) for seed in (number, 100 + number))
+                boxes = {"boxes": [[1, 2, 30, 40]]}
+                label = number % 2 if number else None
+                writer.add(first, label, f"key {number}", caption=f"number {number}", second=second, boxes=boxes)
+    names = ("image", "label", "caption", "second", "boxes")
+    loaded = [
+        next(iter(fastpipe.loader(tmp_path / storage, 5, size=32, fields=names, num_workers=1)))
+        for storage in ("jpeg", "coefficients")
+    ]
+    for name in ("image", "label", "second"):
+        assert np.array_equal(loaded[0][name].numpy(), loaded[1][name].numpy()), name
+    assert loaded[0]["caption"] == loaded[1]["caption"]
+    unpack(tmp_path / "coefficients", tmp_path / "unpacked", "webdataset")
+    one, other = Index(tmp_path / "jpeg").shards[0].path, tmp_path / "unpacked" / "shard-000000.tar"
+    assert one.read_bytes() == other.read_bytes()
+    assert unpack(tmp_path / "coefficients", tmp_path / "folder").left_out == ["caption", "second", "boxes"]
+    assert (tmp_path / "folder" / "0000000000.jpg").exists(), "a sample without a label"
+
+
+def test_unpacking_refuses(packs: dict[str, Path], stored: Path, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(PackError, match="not empty"):
+        unpack(packs["jpeg"], tmp_path / "full")
+    with pytest.raises(ConfigError, match="must not contain"):
+        unpack(stored, stored / "inside")
+    with pytest.raises(DatasetError, match="is not packed: its images are files"):
+        unpack(next(stored.glob("shard-*.tar")), tmp_path / "new")
+    with pytest.raises(ConfigError, match="--format"):
+        unpack(stored, tmp_path / "new", "zip")
+    damage(stored, 5)
+    with pytest.raises(SampleError, match=r"changed since they were packed.*fastpipe verify"):
+        unpack(stored, tmp_path / "damaged")
+
+
+def test_class_names_stay_inside_the_folder(tmp_path: Path) -> None:
+    names = ["..", "a/b", "plain", ""]
+    with fastpipe.Writer(tmp_path / "packed", classes=names, workers=1) as writer:
+        for label in range(4):
+            writer.add(jpeg_bytes(seed=label), label)
+    unpack(tmp_path / "packed", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["%", "%2E%2E", "a%2Fb", "plain"]
+
+
+def test_the_commands(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    succeeded("pack", source, packed, "--storage", "coefficients")
+    assert re.search(r"stored as +coefficients", succeeded("inspect", packed))
+    assert "sound" in succeeded("verify", packed)
+    checks = {check["name"]: check["found"] for check in json.loads(fp("doctor", packed, "--json").stdout)}
+    assert "images/s of random crops" in checks["decoding"]
+    succeeded("preview", packed, "--out", tmp_path / "preview.png")
+    assert "fastpipe unpack" in failed(2, "bench", packed, "--against", "torch")
+    measured = ("--seconds", 0.1, "--repeats", 1, "--size", 32, "--workers", 1)
+    assert "images/s" in succeeded("bench", packed, *measured)
+    found = json.loads(succeeded("unpack", packed, tmp_path / "out", "--json"))
+    assert found["images"] == len(Index(packed))
+    assert "not empty" in failed(1, "unpack", packed, tmp_path / "out")
+    image = next((tmp_path / "out" / "class-0").glob("*.jpg"))
+    assert Image.open(io.BytesIO(image.read_bytes())).format == "JPEG"
+
+
+def test_an_unknown_storage_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--storage.*jpeg.*coefficients"):
+        fastpipe.pack(tmp_path, tmp_path / "packed", storage="pixels")
