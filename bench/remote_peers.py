@@ -1,11 +1,12 @@
 """Other loaders of remote data beside fastpipe: the same photos, the same link, a cache of half of the data.
 
-    python -m bench.remote_peers PHOTOS --python PYTHON [--work FOLDER]
+    make bench-peers PEERS="streaming litdata webdataset"      # each in an environment of its own, in build/peers
+    python -m bench.remote_peers PHOTOS [--work FOLDER]
 
-PYTHON has MosaicML Streaming, LitData, WebDataset and fastpipe's own dependencies. Each loader runs two epochs in a
-process of its own, with 2 workers, from a server that answers as S3 does, behind 100 MB/s and 30 ms. What comes out is
-random-resized crops to 224 of uint8, by the way that each loader's documentation shows. Then each runs an epoch of
-undecoded samples while the server flips one bit of an image once, and while it answers 503 once for each file.
+Each loader runs two epochs in a process of its own, with 2 workers, from a server that answers as S3 does, behind
+100 MB/s and 30 ms. What comes out is random-resized crops to 224 of uint8, by the way that each loader's documentation
+shows. Then each runs an epoch of undecoded samples while the server flips one bit of an image once, and while it
+answers 503 once for each file. All of it in one run, which prints one table.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from bench.roster import INSTALLED, ROOT
+
 PEERS = ("fastpipe", "streaming", "streaming:600", "litdata", "webdataset")
 COPIES = 10
 BATCH = 64
@@ -195,7 +197,13 @@ print(server.sent_bytes, flush=True)
 """
 
 
-def measured(peer: str, python: str, work: Path, kind: str) -> dict[str, Any]:
+def python_of(peer: str) -> str:
+    """The Python of a loader's environment; the checkout's own for fastpipe, and what writes its shards."""
+    installed = INSTALLED / peer.partition(":")[0] / "bin" / "python"
+    return sys.executable if peer == "fastpipe" or not installed.exists() else str(installed)
+
+
+def measured(peer: str, work: Path, kind: str) -> dict[str, Any]:
     """A loader in a process of its own, and what its server sent."""
     served = work / "bucket" / peer.partition(":")[0]
     size = sum(file.stat().st_size for file in served.iterdir())
@@ -216,7 +224,7 @@ def measured(peer: str, python: str, work: Path, kind: str) -> dict[str, Any]:
         "NO_ALBUMENTATIONS_UPDATE": "1",
     }
     order = [
-        python,
+        python_of(peer),
         "-m",
         "bench.remote_peers",
         "run",
@@ -251,7 +259,6 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("photos", type=Path)
-    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "fastpipe-bench-peers")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--kinds", default=",flip,503")
@@ -261,14 +268,40 @@ def main() -> None:
     hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos)]
     for peer in dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(",")):
         if not (bucket / peer).exists():
-            order = [chosen.python, "-m", "bench.remote_peers", "write", peer, chosen.photos, bucket / peer]
+            python = sys.executable if peer == "webdataset" else python_of(peer)  # fastpipe writes both
+            order = [python, "-m", "bench.remote_peers", "write", peer, chosen.photos, bucket / peer]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             subprocess.run([str(each) for each in order], check=True, env=environment, cwd=ROOT)
     hashes += _stored(bucket / "webdataset") if (bucket / "webdataset").exists() else []
     (chosen.work / "known.json").write_text(json.dumps(sorted(set(hashes))))
-    for kind in chosen.kinds.split(","):
-        for peer in chosen.peers.split(","):
-            print(kind or "two epochs", peer, measured(peer, chosen.python, chosen.work, kind), flush=True)  # noqa: T201
+    kinds = chosen.kinds.split(",")
+    rows: dict[str, dict[str, dict[str, Any]]] = {peer: {} for peer in chosen.peers.split(",")}
+    for kind in kinds:
+        for peer, row in rows.items():
+            row[kind] = measured(peer, chosen.work, kind)
+            print(kind or "two epochs", peer, row[kind], flush=True)  # noqa: T201
+    print("\n".join(table(rows)))  # noqa: T201
+
+
+def table(rows: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """What came out, in Markdown."""
+    lines = [
+        "| loader | images/s, epoch 1 and 2 | fetched, times the data | first batch | one flipped bit | 503 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for peer, row in rows.items():
+        cells = ["", "", ""]
+        if "" in row:
+            found = row[""]
+            rates = ", ".join(f"{rate:,.0f}" for rate in found.get("images_per_s", []))
+            first = f"{found['first_batch_s']:.1f} s" if "first_batch_s" in found else ""
+            cells = [found.get("error", rates), f"{found['fetched']:.2f}", first]
+        for kind in ("flip", "503"):
+            found = row.get(kind, {})
+            wrong = f"{found.get('wrong', 0)} wrong of {found.get('samples', 0):,} samples"
+            cells.append(found.get("error", wrong))
+        lines.append(f"| {peer} | {' | '.join(cells)} |")
+    return lines
 
 
 def _stored(packed: Path) -> list[str]:

@@ -72,9 +72,9 @@ class Extents:
         starts, stops = jpegs.starts[inside] - part.start, jpegs.stops[inside] - part.start
         view, digest = memoryview(data), xxhash.xxh3_64_intdigest
         found = [digest(view[a:b]) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        wrong = inside[np.array(found, dtype=np.uint64) != jpegs.hashes[inside]]
-        samples: list[int] = (int(self._index.shard_starts[part.shard]) + wrong).tolist()
-        return samples
+        rows = inside[np.array(found, dtype=np.uint64) != jpegs.hashes[inside]]
+        wrong: list[int] = (int(self._index.shard_starts[part.shard]) + rows).tolist()
+        return wrong
 
     def _jpegs(self, shard: int) -> _Jpegs:
         with self._lock:
