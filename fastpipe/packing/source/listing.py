@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.notes import Notes
 
 Part = tuple[int, int]  # offset and size in bytes, in a tar
@@ -41,7 +41,7 @@ class Source:
         label: position of its class in the list of classes; NO_LABEL: it has none.
         size_bytes: as the file system or the tar has it.
         mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
-            that the sample is made of.
+            that the sample is made of. Behind a URL, the mtime names the ETag: see `remote.objects.Facts`.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
@@ -93,7 +93,7 @@ class Listing:
     """All that is in a source.
 
     Attributes:
-        root: the folder or tar file.
+        root: the folder or tar file, or its URL.
         classes: names, in the order of the labels.
         sources: the files, in packing order.
         stray: files beside the class folders, or without a row in the metadata; they are not packed.
@@ -103,7 +103,7 @@ class Listing:
         taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
-    root: Path
+    root: SourcePath
     classes: list[str]
     sources: list[Source]
     stray: list[str]
