@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
@@ -248,16 +249,14 @@ class Objects:
                 for each in [self.begin(name, start, min(start + REQUEST_BYTES, stop)) for start in starts]:
                     out.write(each.result().data)
 
-    def attributes(self, name: str) -> tuple[int, Mapping[str, str]] | None:
-        """A file's size and what it carries; None: there is no such file. It must not be empty.
+    async def attributes(self, name: str) -> tuple[int, Mapping[str, str]] | None:
+        """A file's size and what it carries, in the thread of requests; None: there is no such file.
+
+        It must not be empty.
 
         Raises:
             PackError: the server does not tell.
         """
-        return self._wait(self.attributes_async(name))
-
-    async def attributes_async(self, name: str) -> tuple[int, Mapping[str, str]] | None:
-        """The same in the thread of requests."""
 
         async def get() -> tuple[int, Mapping[str, str]] | None:
             try:
@@ -346,8 +345,10 @@ class Objects:
         from fastpipe.remote.hub import listed
 
         try:
+            # The Hub tells no times: any file may be newer than a dataset that was packed before.
+            now_ns = time.time_ns()
             for name, size_bytes, identity in listed(self.url, dict(self.options.storage), folder):
-                yield name, facts(size_bytes, identity, 0)
+                yield name, facts(size_bytes, identity, now_ns)
         except DatasetError as problem:
             raise PackError(str(problem)) from problem
 

@@ -24,6 +24,7 @@ _PAGE = 1000
 _UPLOAD = 3
 _PARTS, _LEAST_PART_BYTES, _MOST_PARTS = 4, 8 << 20, 9000
 _PART_RETRIES = 6
+_REMOVALS = 16  # at a time
 
 # Note [obstore and fork]
 # obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
@@ -256,9 +257,14 @@ class Store:
         """
         import obstore
 
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                await obstore.delete_async(self._store, name)
+        limit = asyncio.Semaphore(_REMOVALS)
+
+        async def remove(name: str) -> None:
+            async with limit:
+                with contextlib.suppress(FileNotFoundError):
+                    await obstore.delete_async(self._store, name)
+
+        await asyncio.gather(*map(remove, names))
 
 
 def _written(meta: Any) -> Written:

@@ -248,7 +248,7 @@ class BucketJournal(Journal):
     async def _upload(self, number: int, entry: ShardEntry) -> None:
         """A shard, and then its part of the journal."""
         file = self.destination / entry.name
-        there = await self._objects.attributes_async(entry.name) if self._found.get(entry.name) else None
+        there = await self._objects.attributes(entry.name) if self._found.get(entry.name) else None
         if there is None or (there[0], there[1].get(_HASH)) != (entry.size_bytes, entry.xxh3_64):
             await self._put(entry.name, file, {_HASH: entry.xxh3_64})
         for path in (
@@ -270,7 +270,7 @@ class BucketJournal(Journal):
         shards = self.finished()
         for at in range(0, len(shards), _AT_A_TIME):
             run = shards[at : at + _AT_A_TIME]
-            begun = [self._objects.start(self._objects.attributes_async(shard.name)) for shard in run]
+            begun = [self._objects.start(self._objects.attributes(shard.name)) for shard in run]
             for shard, each in zip(run, begun, strict=True):
                 there = each.result()
                 if there is None or (there[0], there[1].get(_HASH, shard.xxh3_64)) != (shard.size_bytes, shard.xxh3_64):

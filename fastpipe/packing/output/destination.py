@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +24,8 @@ from fastpipe.remote.urls import place_of
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
+
 
 def destination_of(dst: str | os.PathLike[str]) -> Place:
     """DST as a path or a URL.
@@ -32,7 +35,10 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
     """
     found = place_of(dst)
     if not isinstance(found, Url):
-        return Path(cast("str | os.PathLike[str]", found))
+        folder = Path(cast("str | os.PathLike[str]", found))
+        if _ADDRESS.match(str(folder)) and isinstance(dst, Path):
+            raise ConfigError(f"DST {folder}: pathlib.Path damages URLs: pass the URL as a string")
+        return folder
     from fastpipe.packing.output.bucket import check_writable  # most packs write into folders
 
     check_writable(found)

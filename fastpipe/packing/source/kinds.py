@@ -76,7 +76,9 @@ def _list(root: SourcePath, how: SourceOptions, *, with_fields: bool) -> Listing
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
-            hint = ". fastpipe runs no command and reads no streams: pass a file, a folder, or a URL (s3://, ...) as text"
+            hint = (
+                ". fastpipe runs no command and reads no streams: pass a file, a folder, or a URL (s3://, ...) as text"
+            )
         elif "{" in str(root):
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")

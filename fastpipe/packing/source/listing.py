@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
@@ -136,10 +137,15 @@ class Listing:
         return digest.hexdigest()
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
-        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        """Names the state of files, of all or of a run: written again or replaced, they have another.
+
+        Behind a URL the ETag says all: the same file that is uploaded again has the same one on most servers.
+        """
         digest = xxhash.xxh3_128()
+        here = isinstance(self.root, Path)
         for source in self.sources[start:stop]:
-            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
+            times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
+            state = f"\0{source.label} {source.size_bytes} {times}\n"
             digest.update(os.fsencode(source.path) + state.encode())
             if source.parts:
                 digest.update(repr(source.parts).encode())
