@@ -33,16 +33,17 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
     Raises:
         ConfigError: a URL that cannot be written to.
     """
-    found = place_of(dst)
-    if not isinstance(found, Url):
-        folder = Path(cast("str | os.PathLike[str]", found))
-        if _ADDRESS.match(str(folder)) and isinstance(dst, Path):
-            raise ConfigError(f"DST {folder}: pathlib.Path damages URLs: pass the URL as a string")
-        return folder
-    from fastpipe.packing.output.bucket import check_writable  # most packs write into folders
+    if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
+        from fastpipe.packing.output.bucket import check_writable  # most packs write into folders
 
-    check_writable(found)
-    return found
+        check_writable(Url(dst))
+    found = place_of(dst)
+    if isinstance(found, Url):
+        return found
+    folder = Path(cast("str | os.PathLike[str]", found))
+    if isinstance(dst, Path) and _ADDRESS.match(str(folder)):
+        raise ConfigError(f"DST {folder}: pathlib.Path damages URLs: pass the URL as a string")
+    return folder
 
 
 def open_journal(destination: Place, spool: Path | None, remote: RemoteOptions | None) -> Journal:

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,13 @@ from pack_sources import digests, files, jpeg_bytes, write_folder, write_large_f
 from PIL import Image
 from remote.range_server import Fault, RangeServer, Request
 from remote.s3 import Bucket
+from rich.console import Console
 from tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.packing.job import PackProgress
+from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.remote import remote_file
 
 SMALL = {"shard_size": 100_000, "workers": 2}
@@ -369,11 +373,24 @@ def test_too_little_room_for_the_spool(tmp_path: Path, bucket: Bucket, monkeypat
 
 def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket) -> None:
     source, spool, most = write_large_folder(tmp_path / "source", images=30), tmp_path / "spool", 0
+    told: list[PackProgress] = []
 
-    def watch(_: object) -> None:
+    def watch(now: PackProgress) -> None:
         nonlocal most
+        told.append(now)
         most = max(most, sum(file.stat().st_size for file in spool.rglob("shard-*.tar*") if file.exists()))
 
     fastpipe.pack(source, bucket.url("out"), **SMALL, storage_options=bucket.options, spool=spool, on_progress=watch)
     assert sum(name.startswith("shard-") for name in bucket.objects("out")) >= 8
     assert 0 < most <= 3 * 100_000
+    uploaded = [now.uploaded_bytes for now in told]
+    assert uploaded == sorted(uploaded)
+    assert len(set(uploaded)) >= 8
+    assert (told[-1].step, told[-1].files) == ("uploading", 30)
+    screen = io.StringIO()
+    with pack_progress(Console(force_terminal=True, width=200, file=screen)) as show:
+        show(told[-1])
+        time.sleep(0.2)
+        show(told[-1])
+    assert "uploading: 30/30 files" in screen.getvalue()
+    assert f"{told[-1].uploaded_bytes / 1e6:,.0f} MB uploaded" in screen.getvalue()
