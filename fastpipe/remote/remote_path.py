@@ -125,11 +125,14 @@ class RemotePath:
 
     def apart(self) -> RemotePath:
         """The same, with requests of its own: see `Objects.apart`."""
-        return RemotePath(_Place(self.objects.apart()), self._at)
+        place = _Place(self.objects.apart())
+        place.tree = self._place.tree
+        return RemotePath(place, self._at)
 
     def forget(self) -> None:
-        """Drops the list of files that was made, which may be large."""
-        self._place.tree = None
+        """Drops the list of files that was made, which may be large. That of the Hub is needed to open files."""
+        if not self.objects.pinned:
+            self._place.tree = None
 
     def look_up(self, names: Sequence[str]) -> list[Facts | None]:
         """The states of files below it, many at a time; None where there is no such file."""

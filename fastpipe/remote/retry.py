@@ -218,8 +218,9 @@ def words_of(problem: Exception) -> str:
     text = str(problem)
     found = _STATUS.search(text)
     if found:
-        part = re.search(r"partNumber=(\d+)", text)
-        return f"HTTP {found[1]} {found[2]}".strip() + (f" (part {part[1]})" if part else "")
+        part, again = re.search(r"partNumber=(\d+)", text), re.search(r"after (\d+) retries", text)
+        requests = f", {int(again[1]) + 1} requests an attempt" if again else ""
+        return f"HTTP {found[1]} {found[2]}".strip() + (f" (part {part[1]}{requests})" if part else "")
     if isinstance(problem, WrongAnswerError):
         return f"the server sent {problem}"
     if type(problem).__name__ == "NotSupportedError":

@@ -335,9 +335,9 @@ def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pyt
 def test_places_that_cannot_be(tmp_path: Path, bucket: Bucket) -> None:
     source = write_folder(tmp_path / "source")
     options = {"storage_options": bucket.options, "spool": tmp_path / "spool"}
-    for url in ("https://host/x", "hf://datasets/org/name/x"):
+    for url in ("https://host/x", "hf://datasets/org/name/x", "ftp://host/x"):
         with pytest.raises(
-            ConfigError, match=r"cannot write to (https|hf)://; it writes to s3://, gs://, az:// and to f"
+            ConfigError, match=r"cannot write to (https|hf|ftp)://; it writes to s3://, gs://, az:// and to f"
         ):
             fastpipe.pack(source, url)
         with pytest.raises(ConfigError, match="fastpipe cannot write to"):

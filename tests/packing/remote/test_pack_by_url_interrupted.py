@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from tables import write_table
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.folder import Url
 from fastpipe.remote import retry, store
+from fastpipe.remote.objects import Objects
+from fastpipe.remote.options import remote_options
 
 SMALL = {"shard_size": 100_000, "workers": 2}
 
@@ -314,6 +317,29 @@ def test_faults_of_the_network(
     )
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_list_that_breaks_off_goes_on_behind_its_last_name(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = sorted(f"in/{number % 3}/{number}.jpg" for number in range(40))
+    for name in names:
+        bucket.client.put_object(Bucket=bucket.name, Key=name, Body=name.encode())
+    monkeypatch.setattr(store, "_PAGE", 7)
+    whole, asked_after = store.Store.pages, list[str | None]()
+
+    async def breaks_off(self: store.Store, folder: str, after: str | None = None) -> AsyncIterator[list[Any]]:
+        asked_after.append(after)
+        pages = 0
+        async for page in whole(self, folder, after):
+            yield page
+            pages += 1
+            if pages == 2 and len(asked_after) < 3:
+                raise ConnectionResetError("status code: 503 Slow Down")
+
+    monkeypatch.setattr(store.Store, "pages", breaks_off)
+    objects = Objects(Url(f"s3://{bucket.name}"), remote_options(None, 0, bucket.options, 20.0))
+    assert [name for name, _ in objects.listed("in")] == names
+    assert asked_after == [None, names[13], names[27]]
+
+
 @pytest.mark.parametrize("what", ["reading", "uploading"])
 @pytest.mark.usefixtures("quick")
 def test_a_fault_that_stays(tmp_path: Path, bucket: Bucket, source: Path, what: str) -> None:
@@ -356,7 +382,7 @@ def test_an_upload_that_does_not_succeed_names_all(
         with pytest.raises(PackError) as caught:
             fastpipe.pack(source, bucket.url("out"), **there)
         assert re.search(
-            r"s3://.*/out/shard-000000\.tar cannot be uploaded: HTTP 503 .*\(part 2\), after \d+ attempts in .*s\. "
+            r"s3://.*/out/shard-000000\.tar cannot be uploaded: HTTP 503 .*\(part 2, 2 requests an attempt\), after \d+ attempts in .*s\. "
             "The server is overloaded",
             str(caught.value),
         )
