@@ -382,8 +382,8 @@ def test_an_upload_that_does_not_succeed_names_all(
         with pytest.raises(PackError) as caught:
             fastpipe.pack(source, bucket.url("out"), **there)
         assert re.search(
-            r"s3://.*/out/shard-000000\.tar cannot be uploaded: HTTP 503 .*\(part 2, 2 requests an attempt\), after \d+ attempts in .*s\. "
-            "The server is overloaded",
+            r"s3://.*/out/shard-000000\.tar cannot be uploaded: HTTP 503 .*\(part 2, 2 requests an attempt\), "
+            r"after \d+ attempts in .*s\. The server is overloaded",
             str(caught.value),
         )
         assert bucket.unfinished_uploads() == 0
