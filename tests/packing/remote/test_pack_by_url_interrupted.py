@@ -437,7 +437,8 @@ def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: P
         if ended.running.returncode != 0:
             kills += 1
             assert ended.running.returncode == -signal.SIGKILL
-            assert "dataset.json" not in bucket.objects(key) or ended.writes > 30
+            left = bucket.objects(key)
+            assert "dataset.json" not in left or expected.items() <= left.items()
         there = {"storage_options": bucket.options, "spool": tmp_path / "spool", **SMALL}
         fastpipe.pack(url, bucket.url(key), **there)
         assert bucket.objects(key) == expected
