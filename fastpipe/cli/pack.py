@@ -21,6 +21,7 @@ from fastpipe.packing.job import Summary
 from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.packing.source.files import SourcePath, source_path
 
 
 class Format(StrEnum):
@@ -68,14 +69,18 @@ class Exif(StrEnum):
 
 def pack(
     src: Annotated[
-        Path,
+        str,
         typer.Argument(
+            metavar="SRC",
             help="A folder with one folder of images for each class, or a folder of images without classes; a tar "
             "file, or a folder of tar files (WebDataset); a CSV, TSV or JSONL file that lists images; a folder with "
-            "metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO."
+            "metadata.jsonl, .csv or .parquet; annotations of COCO, Pascal VOC or YOLO. Or the URL of one of these "
+            "(s3://, gs://, az://, https://, hf://).",
         ),
     ],
-    dst: Annotated[Path, typer.Argument(help="Folder for the dataset.")],
+    dst: Annotated[
+        str, typer.Argument(metavar="DST", help="Folder for the dataset, or its URL (s3://, gs://, az://).")
+    ],
     format: Annotated[
         Format, typer.Option(help="What SRC is. auto: find out, and stop if it is not certain.")
     ] = Format.AUTO,
@@ -96,9 +101,9 @@ def pack(
         ),
     ] = None,
     image_root: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            metavar="FOLDER", help="Folder that image paths are relative to.", show_default="folder of the file"
+            metavar="FOLDER", help="Folder or URL that image paths are relative to.", show_default="folder of the file"
         ),
     ] = None,
     split: Annotated[
@@ -158,6 +163,14 @@ def pack(
         bool,
         typer.Option("--overwrite", help="Replace the dataset in DST, even if it is a different or a damaged dataset."),
     ] = False,
+    spool: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="For a DST that is a URL: folder in which shards are made, before they are uploaded.",
+            show_default="pack in the cache folder",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Turn a folder of images, WebDataset shards, or files that list images, into tar shards with an index.
@@ -168,6 +181,7 @@ def pack(
         # A file's metadata may be odd, which costs no pixel; what keeps a file out has its reason among the rejected.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
+        destination = source_path(dst)
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
@@ -195,25 +209,26 @@ def pack(
                     max_pixels=max_pixels,
                     max_scans=max_scans,
                     overwrite=overwrite,
+                    spool=spool,
                     on_progress=progress,
                 )
         except KeyboardInterrupt:
             err.print("fastpipe: finished shards are kept; run the same command again to continue")
             raise
         if as_json:
-            print_json(_pack_json(summary, dst))
+            print_json(_pack_json(summary, destination))
         else:
-            _tell_pack(summary, dst)
+            _tell_pack(summary, destination)
 
 
-def _rejected(summary: Summary, destination: Path) -> list[dict[str, str]]:
+def _rejected(summary: Summary, destination: SourcePath) -> list[dict[str, str]]:
     """What rejected.jsonl lists: path and reason of each file that was not packed."""
     if not summary.already_packed:
         return [{"path": readable(path), "reason": reason} for path, reason in sorted(summary.tally.rejected)]
     return read_rejected(destination)
 
 
-def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
+def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
     info = {name: value for name, value in summary.info.items() if name not in ("shards", "classes", "class_counts")}
     return {
         **info,
@@ -227,10 +242,11 @@ def _pack_json(summary: Summary, destination: Path) -> dict[str, Any]:
         "seconds": summary.seconds,
         "resumed_shards": summary.resumed,
         "already_packed": summary.already_packed,
+        "uploaded_bytes": summary.uploaded_bytes,
     }
 
 
-def _tell_pack(summary: Summary, destination: Path) -> None:
+def _tell_pack(summary: Summary, destination: SourcePath) -> None:
     if summary.already_packed:
         out.print(f"{destination} is already packed from these sources with these options; nothing to do")
         before = summary.info["counts"]["rejected"]

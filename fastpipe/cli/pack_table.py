@@ -25,6 +25,8 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("size", f"{share:.1%} of the source's {tally.source_bytes:,} bytes")
         speed = summary.files / max(summary.seconds, 1e-9)
         table.add_row("time", f"{summary.seconds:.1f} s, {speed:,.0f} files/s")
+    if summary.uploaded_bytes:
+        table.add_row("uploaded", f"{summary.uploaded_bytes / 1e6:,.1f} MB")
     if info.get("fields"):
         table.add_row("fields", ", ".join(f"{name} ({field['kind']})" for name, field in info["fields"].items()))
     unlabelled = info["samples"] - sum(info["class_counts"])

@@ -11,6 +11,7 @@ from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, place, p
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.pack_progress import pack_progress
+from fastpipe.packing.source.files import source_path
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
 from fastpipe.verify.verification import verify as run_verify
@@ -23,16 +24,18 @@ def verify(
     data: Dataset,
     quick: Annotated[bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")] = False,
     repair: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="SRC",
-            help="Restore damaged files from SRC, the source that you packed.",
+            help="Restore damaged files from SRC, the source that you packed, or its URL.",
             show_default=False,
         ),
     ] = None,
     image_root: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder that image paths of SRC are relative to.", show_default=False),
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Folder or URL that image paths of SRC are relative to.", show_default=False
+        ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
     as_json: AsJson = False,
@@ -45,7 +48,10 @@ def verify(
     with exit_codes():
         where = place(data)
         if repair is not None and not isinstance(where, Path):
-            raise ConfigError("--repair writes files, but DATA is a URL; repair a copy in a folder, and upload it")
+            raise ConfigError(
+                "--repair writes files, but DATA is a URL. Repair a copy in a folder, and upload it; or remove the "
+                "damaged shards there and run the same fastpipe pack command again, with --overwrite"
+            )
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
         with verify_progress(err) as progress:
@@ -56,7 +62,12 @@ def verify(
         if repair is not None and not report.sound:
             with pack_progress(err) as packing:
                 repaired = run_repair(
-                    Path(where), repair, report, image_root=image_root, workers=workers, on_progress=packing
+                    Path(where),
+                    source_path(repair),
+                    report,
+                    image_root=image_root,
+                    workers=workers,
+                    on_progress=packing,
                 )
         if as_json:
             print_json({**report.as_dict(), "repaired": repaired})

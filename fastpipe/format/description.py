@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Callable
+from typing import Protocol
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FORMAT
 from fastpipe.format.self_checksum import read_self_checksum
 
 
-def is_dataset(file: Path) -> bool:
+class File(Protocol):
+    """A path of a file."""
+
+    def read_bytes(self) -> bytes:
+        """Its content."""
+
+
+def is_dataset(file: File) -> bool:
     """Whether a dataset.json is one of ours.
 
     Raises:
@@ -23,7 +31,7 @@ def is_dataset(file: Path) -> bool:
     return isinstance(info, dict) and info.get("format") == DATASET_FORMAT
 
 
-def is_foreign(file: Path) -> bool:
+def is_foreign(file: File) -> bool:
     """Whether it is JSON of another program: no dataset.json of ours, and none that was damaged."""
     try:
         data = file.read_bytes()
@@ -32,11 +40,16 @@ def is_foreign(file: Path) -> bool:
         return False
 
 
-def damage(index: Index) -> str | None:
-    """Shards that are gone or of another size. To find changed bits everything would have to be read."""
+def damage(index: Index, size_of: Callable[[str], int] | None = None) -> str | None:
+    """Shards that are gone or of another size. To find changed bits everything would have to be read.
+
+    Args:
+        index: the dataset.
+        size_of: gives the size of a file, by name, or raises OSError; None: the file system is asked.
+    """
     for shard in index.shards:
         try:
-            size = shard.path.stat().st_size
+            size = shard.path.stat().st_size if size_of is None else size_of(shard.path.name)
         except OSError as problem:
             return f"{shard.path.name}: {problem.strerror}"
         if size != shard.size_bytes:

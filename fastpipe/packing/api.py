@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from typing import Any
 
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, Summary
-from fastpipe.packing.options import DEFAULT_SHARD_BYTES, pack_options
+from fastpipe.packing.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.packing.output.destination import destination_of
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.packing.source.files import source_path
 
 
 def pack(
@@ -38,6 +40,9 @@ def pack(
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = READ_TIMEOUT_S,
+    spool: str | os.PathLike[str] | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
     """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
@@ -49,8 +54,8 @@ def pack(
         src: a folder with one folder of images for each class, a folder of images without classes, a tar file, or a
             folder of tar files (WebDataset). Members such as KEY.txt and KEY.json of WebDatasets become fields. Or a
             CSV, TSV or JSONL file that lists images, a folder with metadata.jsonl, .csv or .parquet, or annotations of
-            COCO, Pascal VOC or YOLO: see docs/sources.md.
-        dst: a new or empty folder, or an unfinished or finished dataset.
+            COCO, Pascal VOC or YOLO: see docs/sources.md. Or a URL of these: see docs/remote.md.
+        dst: a new or empty folder, or an unfinished or finished dataset; or the URL of one (s3://, gs://, az://).
         format: what `src` is: "imagefolder", "webdataset", "parquet", "arrow", "csv" (or TSV), "jsonl", "coco", "voc"
             or "yolo"; "auto": what it certainly is, otherwise there is an error that says what to choose.
         image_column: the column with the images, or with their paths; None: the only one there is.
@@ -75,6 +80,10 @@ def pack(
         max_pixels: reject images with more pixels.
         max_scans: reject progressive JPEGs with more scans.
         overwrite: replace the dataset in `dst`, even if it is a different or a damaged dataset.
+        storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"}; None: the environment
+            says who one is, as for the cloud's own tools.
+        read_timeout: for URLs: seconds without a byte after which a request is made again.
+        spool: for a `dst` that is a URL: the folder in which shards are made, before they are uploaded.
         on_progress: called now and then, in this thread.
 
     Returns:
@@ -106,5 +115,9 @@ def pack(
         fields=fields,
         image_root=image_root,
         split=split,
+        storage_options=storage_options,
+        read_timeout=read_timeout,
+        spool=spool,
     )
-    return job.pack(Path(src), Path(dst), options, on_progress=on_progress)
+    source = source_path(src, options.source.remote)
+    return job.pack(source, destination_of(dst), options, on_progress=on_progress)

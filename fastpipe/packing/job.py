@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.folder import Place
+from fastpipe.format.index import Index
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.output.destination import check_apart, check_ours, plan_run
+from fastpipe.packing.output.destination import check_apart, open_journal, plan_run
 from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal, Tally
 from fastpipe.packing.output.publish import origin_of, publish_dataset
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard_series import ShardSeries, disk_errors
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import could_be_source, list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.spooled import in_order
@@ -26,7 +29,8 @@ from fastpipe.packing.unchanged import unchanged_since
 class PackProgress:
     """How far a pack is: files and bytes of the source, done and in all.
 
-    `step` is what it does: "packing"; or, for sources that are read as a stream, "converting" and then "assembling".
+    `step` is what it does: "packing"; or, for sources that are read as a stream, "converting" and then "assembling";
+    last "uploading", where the dataset is in a bucket. `uploaded_bytes` are there.
     """
 
     files: int
@@ -35,6 +39,7 @@ class PackProgress:
     total_bytes: int
     rejected: int
     step: str = "packing"
+    uploaded_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Summary:
         dropped: members of tars that are neither picture nor label, by extension; left out.
         resumed: shards that an earlier run had finished.
         already_packed: the dataset was there; nothing was done.
+        uploaded_bytes: that this run wrote into a bucket.
     """
 
     info: dict[str, Any]
@@ -60,11 +66,12 @@ class Summary:
     dropped: Mapping[str, int]
     resumed: int = 0
     already_packed: bool = False
+    uploaded_bytes: int = 0
 
 
 def pack(
-    source: Path,
-    destination: Path,
+    source: SourcePath,
+    destination: Place,
     options: PackOptions | None = None,
     *,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
@@ -76,7 +83,7 @@ def pack(
 
     Args:
         source: holds one folder a class, with images at any depth; or a tar file, or a folder of tar files.
-        destination: a new or empty folder, or an unfinished or finished dataset.
+        destination: a new or empty folder, or an unfinished or finished dataset; or its URL.
         options: how.
         on_progress: called now and then, in this thread.
 
@@ -87,12 +94,13 @@ def pack(
     started = time.monotonic()
     options = options or PackOptions()
     check_apart(source, destination)
+    of_disk = destination if isinstance(destination, Path) else options.spool or Path("the spool folder")
     try:
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-        with disk_errors(destination):
-            check_ours(destination)
+        with disk_errors(of_disk):
+            opened = open_journal(destination, options.spool, options.source.remote)
     except PackError as problem:
-        if not could_be_source(destination):
+        if not isinstance(destination, Path) or not could_be_source(destination):
             raise
         raise PackError(
             f"{problem}. If {readable(str(destination))} is the source, it comes first: fastpipe pack "
@@ -100,20 +108,28 @@ def pack(
         ) from problem
     shaping = options.shaping(listing.kinds)
     workers = options.workers or granted_cpus()
-    with disk_errors(destination), Journal(destination) as journal:
+
+    def unchanged(index: Index) -> bool:
+        state = journal.recorded_state()
+        if state is not None:
+            return state == listing.digest_with_times()
+        return unchanged_since(index, listing, options.encode, workers)
+
+    with disk_errors(of_disk), opened as journal:
         done = plan_run(
             journal,
             listing,
             shaping,
             overwrite=options.overwrite,
             fail_fast=options.fail_fast,
-            unchanged=lambda index: unchanged_since(index, listing, options.encode, workers),
+            unchanged=unchanged,
         )
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
             return Summary(
                 done.info, Tally(), 0, time.monotonic() - started, listing.stray, listing.dropped, already_packed=True
             )
+        journal.check_room(options.shard_size, listing.size_bytes)
         series = ShardSeries(
             journal,
             options.shard_size,
@@ -124,13 +140,28 @@ def pack(
         )
         resumed = len(series.shards)
         files = len(listing.sources) - series.next_source
-        _pack_shards(series, listing, options, workers, journal.folder / SPOOL_FOLDER, on_progress)
+        _pack_shards(series, listing, options, workers, journal, on_progress)
         if not series.shards:
             raise PackError(_nothing_packed(listing, series.tally))
         tally = series.tally
         info = publish_dataset(journal, series.shards, origin_of(listing), tally, shaping, series.fields)
-        journal.clear()
-    return Summary(info, tally, files, time.monotonic() - started, listing.stray, listing.dropped, resumed)
+        total, total_bytes, rejected = len(listing.sources), listing.size_bytes, len(tally.rejected)
+
+        def uploaded() -> None:
+            all_of_it = total, total, total_bytes, total_bytes, rejected
+            on_progress(PackProgress(*all_of_it, "uploading", journal.uploaded_bytes))
+
+        journal.commit(listing.digest_with_times(), uploaded)
+    return Summary(
+        info,
+        tally,
+        files,
+        time.monotonic() - started,
+        listing.stray,
+        listing.dropped,
+        resumed,
+        uploaded_bytes=journal.uploaded_bytes,
+    )
 
 
 def _pack_shards(
@@ -138,19 +169,21 @@ def _pack_shards(
     listing: Listing,
     options: PackOptions,
     workers: int,
-    spool: Path,
+    journal: Journal,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
-    """Packs what is left of the sources; if they need a spool, it is in this folder."""
+    """Packs what is left of the sources; if they need a spool, it is in the journal's folder."""
     start, files, total_bytes = series.next_source, len(listing.sources), listing.size_bytes
     done_bytes = sum(source.size_bytes for source in listing.sources[:start])
     steps = _Steps(series, files, total_bytes, on_progress)
+    spool = journal.folder / SPOOL_FOLDER
     pictures = in_order(listing, listing.sources, options, workers, spool, start, steps.converted)
     try:
         for position, source, outcome in pictures:
             series.add(position, source.path, source.label, source.size_bytes, outcome)
             done_bytes += source.size_bytes
-            on_progress(PackProgress(position + 1, files, done_bytes, total_bytes, series.rejected, steps.last))
+            so_far = position + 1, files, done_bytes, total_bytes, series.rejected
+            on_progress(PackProgress(*so_far, steps.last, journal.uploaded_bytes))
         series.finish(files)
     finally:
         pictures.close()  # now, not when the traceback is let go of: its threads stop

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fastpipe.checks import choice, flag, whole
 from fastpipe.errors import ConfigError
@@ -13,10 +15,14 @@ from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
 from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 from fastpipe.packing.source.options import SourceOptions, source_options
 
+if TYPE_CHECKING:
+    from fastpipe.remote.options import RemoteOptions
+
 EXIF = ("ignore", "apply")
 ON_ERROR = ("report", "fail")
 
 MIN_SHARD_BYTES = 100_000
+READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
 
 
@@ -33,6 +39,7 @@ class PackOptions:
         fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
         overwrite: replace another dataset, or a damaged one, that is in the destination.
         workers: threads; None: the CPUs granted to this process.
+        spool: the folder in which shards are made for a URL; None: the default.
     """
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
@@ -43,6 +50,7 @@ class PackOptions:
     fail_fast: bool = False
     overwrite: bool = False
     workers: int | None = None
+    spool: Path | None = None
 
     def __post_init__(self) -> None:
         whole("--shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
@@ -85,6 +93,9 @@ def pack_options(
     max_pixels: int = MAX_PIXELS,
     max_scans: int = MAX_SCANS,
     overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = READ_TIMEOUT_S,
+    spool: str | os.PathLike[str] | None = None,
     **source: Any,
 ) -> PackOptions:
     """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
@@ -119,8 +130,18 @@ def pack_options(
         fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
         overwrite=flag("--overwrite", overwrite),
         workers=workers,
-        source=source_options(**source),
+        source=source_options(**source, remote=_remote(storage_options, read_timeout)),
+        spool=None if spool is None else Path(os.path.abspath(os.path.expanduser(spool))),
     )
+
+
+def _remote(storage_options: Mapping[str, Any] | None, read_timeout: float) -> RemoteOptions | None:
+    """How URLs are read and written; None: as by default, and their modules need not be imported."""
+    if storage_options is None and read_timeout == READ_TIMEOUT_S:
+        return None
+    from fastpipe.remote.options import remote_options
+
+    return remote_options(None, 0, storage_options, read_timeout)
 
 
 def size_bytes(text: str) -> int:

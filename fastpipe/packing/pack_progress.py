@@ -45,8 +45,10 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         assert speed is not None
         images, megabytes = speed.update(now)
         doing = f"{now.step}: " if now.step != "packing" else ""
+        uploaded = f"  {now.uploaded_bytes / 1e6:,.0f} MB uploaded" if now.uploaded_bytes else ""
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
-        return f"{doing}{now.files:,}/{now.total_files:,} files  {images:,.0f} images/s  {megabytes:.1f} MB/s{rejected}"
+        rates = f"{images:,.0f} images/s  {megabytes:.1f} MB/s"
+        return f"{doing}{now.files:,}/{now.total_files:,} files  {rates}{uploaded}{rejected}"
 
     with shown(console, "packing", words) as show:
 

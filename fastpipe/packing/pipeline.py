@@ -18,8 +18,9 @@ from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.kinds import LARGE_BYTES, read_source, read_start
+from fastpipe.packing.source.kinds import LARGE_BYTES, START_BYTES, read_source
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.reading import Arriving, give_up_requests, read_start, with_own_requests
 from fastpipe.packing.source_values import read_values
 
 Task = TypeVar("Task")
@@ -57,7 +58,10 @@ def converted(
     """
 
     def work(run: range) -> list[Outcome]:
-        return outcomes(lambda place: _convert_file(listing, sources[place], how), run, ahead.stopped)
+        try:
+            return outcomes(lambda place: _convert_file(listing, sources[place], how), run, ahead.stopped)
+        finally:
+            arriving.end(run)
 
     def given(done: Iterator[tuple[range, list[Outcome]]]) -> Iterator[tuple[int, Source, Packed | str]]:
         for run, found in done:
@@ -66,12 +70,16 @@ def converted(
                     raise outcome
                 yield position, sources[position], outcome
 
+    listing = with_own_requests(listing)
+    arriving = Arriving(listing, sources)
     ahead = Ahead(work, workers)
     try:
         for run in _runs(sources, start):
+            arriving.begin(run)
             yield from given(ahead.put(run))
         yield from given(ahead.rest())
     finally:
+        give_up_requests(listing)
         ahead.close()
 
 
@@ -106,7 +114,7 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
 
     def read() -> bytes:
         if source.size_bytes > LARGE_BYTES:
-            image_format(read_start(root, source))  # a film among the pictures need not be read
+            image_format(read_start(root, source, START_BYTES))  # a film among the pictures need not be read
         return read_source(root, source)
 
     def values(picture: Packed) -> list[tuple[str, str, Any]]:

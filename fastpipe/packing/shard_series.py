@@ -15,6 +15,7 @@ from fastpipe.packing.output.files import cannot_write
 from fastpipe.packing.output.journal import Journal, Tally
 from fastpipe.packing.output.shard_writer import ShardWriter
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.source.files import SourcePath
 
 
 class ShardSeries:
@@ -41,7 +42,7 @@ class ShardSeries:
         fail_fast: bool,
         kinds: Mapping[str, str],
         sources: Callable[[int, int], str],
-        root: Path,
+        root: SourcePath,
     ) -> None:
         self._journal = journal
         self._shard_size = shard_size

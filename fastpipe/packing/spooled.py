@@ -176,8 +176,8 @@ def _check_room(folder: Path, listing: Listing, share: float, *, shrinks: bool) 
     words = f"packing {readable(str(listing.root))} needs {most}{_shown(needed)} beside the dataset until it is done"
     if free < needed and not shrinks:
         raise PackError(
-            f"{words}, in {readable(os.fspath(folder))}; {_shown(free)} are free there. Make room, or choose a DST on "
-            "another disk, then run the same command again"
+            f"{words}, in {readable(os.fspath(folder))}; {_shown(free)} are free there. Make room, or choose another "
+            "disk (DST, or --spool where DST is a URL), then run the same command again"
         )
     if needed >= _TOLD_BYTES:
         few = f"; only {_shown(free)} are free there" if free < 2 * needed else ""

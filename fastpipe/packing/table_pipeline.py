@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from fastpipe.packing.ahead import Ahead, read_ahead
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.source.listing import Source
-from fastpipe.packing.source.reading import changed
+from fastpipe.packing.source.reading import changed, give_up_requests, with_own_requests
 from fastpipe.packing.source.table_cells import Cells, cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 from fastpipe.packing.table_values import image_of, values_of
@@ -59,6 +58,7 @@ def converted_rows(
                     raise outcome
                 yield row.position, row.source, outcome
 
+    listing = with_own_requests(listing)
     ahead = Ahead(work, workers)
     runs = read_ahead(_runs(_rows(listing, sources, positions)))
     try:
@@ -66,6 +66,7 @@ def converted_rows(
             yield from given(ahead.put(run))
         yield from given(ahead.rest())
     finally:
+        give_up_requests(listing)
         ahead.close()
         runs.close()
 
@@ -99,8 +100,7 @@ def _rows(listing: TableListing, sources: Sequence[Source], positions: Iterable[
                 for batch in file.read(group, listing.columns.read()):
                     with file.reading(f"rows from {row:,} on"):
                         found = cells(batch, listing.columns)
-                    now = os.stat(path) if path.exists() else None
-                    if now is None or (now.st_size, now.st_mtime_ns) != table.state[:2]:
+                    if file.is_replaced():
                         raise changed(path)
                     for at, size_bytes in enumerate(found.sizes):
                         if (asked := wanted.get(row + at)) is not None:

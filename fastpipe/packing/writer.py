@@ -20,8 +20,7 @@ from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.given import Given, given
 from fastpipe.packing.job import Summary
 from fastpipe.packing.options import PackOptions, pack_options
-from fastpipe.packing.output.destination import check_ours, plan_writing
-from fastpipe.packing.output.journal import Journal
+from fastpipe.packing.output.destination import destination_of, open_journal, plan_writing
 from fastpipe.packing.output.publish import Origin, publish_dataset
 from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.shard_series import ShardSeries, disk_errors
@@ -47,7 +46,7 @@ class Writer:
     with overwrite=True, the next run begins anew.
 
     Args:
-        dst: a new or empty folder, or an unfinished dataset of the same Writer.
+        dst: a new or empty folder, or an unfinished dataset of the same Writer; or its URL (s3://, gs://, az://).
         fields: name -> kind of what samples carry besides image and label: "int", "floats", "classes", "text", "json",
             "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
@@ -81,7 +80,9 @@ class Writer:
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
         self._options: PackOptions = pack_options(**options, shuffle=False)
-        self._destination = Path(dst)
+        self._destination = destination_of(dst)
+        of_disk = self._destination if isinstance(self._destination, Path) else self._options.spool
+        self._of_disk = of_disk or Path("the spool folder")
         self._series: ShardSeries | None = None
 
     def __enter__(self) -> Writer:
@@ -92,9 +93,8 @@ class Writer:
             **self._options.shaping(self._kinds),
             "classes": None if self._classes is None else list(self._classes),
         }
-        with disk_errors(self._destination):
-            check_ours(self._destination)
-            self._journal = Journal(self._destination)
+        with disk_errors(self._of_disk):
+            self._journal = open_journal(self._destination, self._options.spool, self._options.source.remote)
         try:
             plan_writing(self._journal, _MADE_BY, shaping, overwrite=self._options.overwrite)
             self._series = ShardSeries(
@@ -189,13 +189,14 @@ class Writer:
         source = {"files": self._position, "xxh3_128": self._identity.digest(), "made_by": _MADE_BY}
         classes = None if self._classes is None else list(self._classes)
         origin = Origin(classes, source, self._time_ns)
-        with disk_errors(self._destination):
+        with disk_errors(self._of_disk):
             info = publish_dataset(
                 self._journal, series.shards, origin, series.tally, self._options.shaping(self._kinds), series.fields
             )
-            self._journal.clear()
+            self._journal.commit(self._identity.digest())
         files, seconds = self._position - self._skipped, time.monotonic() - self._started
-        self.summary = Summary(info, series.tally, files, seconds, [], {}, self._resumed)
+        uploaded_bytes = self._journal.uploaded_bytes
+        self.summary = Summary(info, series.tally, files, seconds, [], {}, self._resumed, uploaded_bytes=uploaded_bytes)
 
     def _hand_over(self) -> None:
         run, self._run = self._run, []

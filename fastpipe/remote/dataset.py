@@ -28,11 +28,9 @@ from fastpipe.remote.hold import Hold
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import Ranges
-from fastpipe.remote.store import Requests, Store, refuse_forked
+from fastpipe.remote.store import Store, refuse_forked, requests_of_process
 
 _PIECES = 8  # of a file that is copied, at a time
-
-_requests: tuple[int, Requests] | None = None  # of this process
 
 
 class RemoteIndex(Index):
@@ -241,14 +239,6 @@ def _fingerprint(url: Url, info: dict[str, Any]) -> str:
             f"{found!r:.80}. Upload the dataset again"
         )
     return found
-
-
-def requests_of_process() -> Requests:
-    """The thread of requests, which all datasets of a process share."""
-    global _requests
-    if _requests is None or _requests[0] != os.getpid():
-        _requests = os.getpid(), Requests()
-    return _requests[1]
 
 
 def _hash_of(file: Path) -> str | None:

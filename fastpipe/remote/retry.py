@@ -6,11 +6,14 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fastpipe.errors import DatasetError, FastpipeError
 from fastpipe.remote.store import Answer, Store, WrongAnswerError
+
+_T = TypeVar("_T")
 
 _STATUS = re.compile(r"status code: (\d{3}) ?([^:\n]*)")
 _KINDS = {
@@ -31,12 +34,14 @@ class Verdict:
         tries: how often to try at most; None: as long as there is time.
         busy: the server wants fewer requests.
         renew: credentials may have changed.
+        kind: "denied", "missing", "busy", "replaced", "refused" or "network": other users have other advice.
         advice: what to do if it stays so.
     """
 
     tries: int | None
     busy: bool = False
     renew: bool = False
+    kind: str = "network"
     advice: str = "Check the network, and that the server is up"
 
 
@@ -47,20 +52,23 @@ def verdict_on(problem: Exception) -> Verdict:
     status = int(found[1]) if found else None
     if status in (401, 403) or (status == 400 and _EXPIRED.search(text)):
         advice = "Check the credentials, and that they may read the bucket; storage_options= takes others"
-        return Verdict(4, renew=True, advice=advice)
+        return Verdict(4, renew=True, kind="denied", advice=advice)
     if isinstance(problem, FileNotFoundError) or status in (404, 410):
-        return Verdict(3, advice="Check the URL; it is that of the folder which has dataset.json in it")
+        advice = "Check the URL; it is that of the folder which has dataset.json in it"
+        return Verdict(3, kind="missing", advice=advice)
     if status in (429, 500, 502, 503, 504, 408):
         advice = "The server is overloaded: train later, or with fewer ranks, or copy the dataset"
-        return Verdict(None, busy=status in (429, 503), advice=advice)
+        return Verdict(None, busy=status in (429, 503), kind="busy", advice=advice)
     if status in (412, 416):
-        return Verdict(1, advice="The file has been replaced since the dataset was opened: open it again")
+        advice = "The file has been replaced since the dataset was opened: open it again"
+        return Verdict(1, kind="replaced", advice=advice)
     if status is not None and status >= 400:
-        return Verdict(2, advice="Check URL and storage_options")
+        return Verdict(2, kind="refused", advice="Check URL and storage_options")
     if type(problem).__name__ == "NotSupportedError":
-        return Verdict(3, advice="The server has to answer ranges (HTTP 206); copy the dataset to one that does")
+        advice = "The server has to answer ranges (HTTP 206); copy the dataset to one that does"
+        return Verdict(3, kind="refused", advice=advice)
     if isinstance(problem, (ValueError, TypeError)):
-        return Verdict(1, advice="Check URL and storage_options")
+        return Verdict(1, kind="refused", advice="Check URL and storage_options")
     return Verdict(None)
 
 
@@ -79,6 +87,57 @@ class Trouble:
     retries: int = 0
     busy_at: float = 0.0
     last: str = ""
+
+
+async def insist(
+    work: Callable[[], Awaitable[_T]],
+    what: str,
+    store: Store,
+    patience_s: float,
+    trouble: Trouble,
+    *,
+    advice: Mapping[str, str] | None = None,
+    error: type[FastpipeError] = DatasetError,
+) -> _T:
+    """Makes a request until it succeeds.
+
+    Args:
+        work: makes it once.
+        what: the sentence that an error begins with: "URL cannot be fetched".
+        store: that gets new credentials if the old ones are refused.
+        patience_s: how long it is tried.
+        trouble: is counted up.
+        advice: kind of a verdict -> what to do, where that is not what the verdict says.
+        error: that is raised.
+
+    Raises:
+        FastpipeError: `error`: it does not succeed.
+    """
+    began, attempt = time.monotonic(), 0
+    while True:
+        attempt += 1
+        trouble.requests += 1
+        trouble.retries += attempt > 1
+        asked_at = time.monotonic()
+        try:
+            return await work()
+        except FastpipeError:
+            raise
+        except Exception as problem:
+            verdict, words = verdict_on(problem), words_of(problem)
+            if trouble.last != words:
+                trouble.last = words
+            late = time.monotonic() - began > patience_s
+            if late or (verdict.tries is not None and attempt >= verdict.tries):
+                raise error(
+                    f"{what}: {words}, after {attempt} attempt{'s' * (attempt > 1)} in "
+                    f"{time.monotonic() - began:.1f} s. {(advice or {}).get(verdict.kind, verdict.advice)}"
+                ) from problem
+        if verdict.busy:
+            trouble.busy_at = time.monotonic()
+        await asyncio.sleep(pause_s(attempt, verdict.busy, patience_s))
+        if verdict.renew and store.made_at < asked_at:  # once for all requests that were refused together
+            store.renew()
 
 
 @dataclass
@@ -116,38 +175,21 @@ class Ranges:
         Raises:
             DatasetError: it does not come.
         """
-        began, attempt, wrong = time.monotonic(), 0, 0
-        while True:
-            attempt += 1
-            self.trouble.requests += 1
-            self.trouble.retries += attempt > 1
-            asked_at = time.monotonic()
-            try:
-                answer = await self.store.get(name, start, stop)
-                self._pin(name, answer, size_bytes)
-                complaint = check(answer)
-                if complaint is None or wrong == 2:
-                    return answer
-                wrong += 1
-                raise WrongAnswerError(complaint)
-            except FastpipeError:
-                raise
-            except Exception as problem:
-                verdict, words = verdict_on(problem), words_of(problem)
-                if self.trouble.last != words:
-                    self.trouble.last = words
-                late = time.monotonic() - began > self.patience_s
-                if late or (verdict.tries is not None and attempt >= verdict.tries):
-                    asked = "" if stop is None else f", bytes {start:,} to {stop:,}"
-                    raise DatasetError(
-                        f"{self.store.url / name}{asked} cannot be fetched: {words}, after {attempt} "
-                        f"attempt{'s' * (attempt > 1)} in {time.monotonic() - began:.1f} s. {verdict.advice}"
-                    ) from problem
-            if verdict.busy:
-                self.trouble.busy_at = time.monotonic()
-            await asyncio.sleep(pause_s(attempt, verdict.busy, self.patience_s))
-            if verdict.renew and self.store.made_at < asked_at:  # once for all requests that were refused together
-                self.store.renew()
+        asked = "" if stop is None else f", bytes {start:,} to {stop:,}"
+        wrong = 0
+
+        async def get() -> Answer:
+            nonlocal wrong
+            answer = await self.store.get(name, start, stop)
+            self._pin(name, answer, size_bytes)
+            complaint = check(answer)
+            if complaint is None or wrong == 2:
+                return answer
+            wrong += 1
+            raise WrongAnswerError(complaint)
+
+        what = f"{self.store.url / name}{asked} cannot be fetched"
+        return await insist(get, what, self.store, self.patience_s, self.trouble)
 
     def _pin(self, name: str, answer: Answer, size_bytes: int | None) -> None:
         """Refuses a file that is not the one that the dataset's description or an earlier answer is of."""
@@ -177,7 +219,9 @@ def words_of(problem: Exception) -> str:
     text = str(problem)
     found = _STATUS.search(text)
     if found:
-        return f"HTTP {found[1]} {found[2]}".strip()
+        part, again = re.search(r"partNumber=(\d+)", text), re.search(r"after (\d+) retries", text)
+        requests = f", {int(again[1]) + 1} requests an attempt" if again else ""
+        return f"HTTP {found[1]} {found[2]}".strip() + (f" (part {part[1]}{requests})" if part else "")
     if isinstance(problem, WrongAnswerError):
         return f"the server sent {problem}"
     if type(problem).__name__ == "NotSupportedError":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.format.folder import Url
@@ -23,6 +25,12 @@ _ENDPOINTS = (
     *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
     *("azure_endpoint", "azure_storage_endpoint", "base_url", "google_base_url"),
 )
+_PAGE = 1000
+# A part is sent and answered within _UPLOAD times read_timeout: at a slow link 8 MiB take their time.
+_UPLOAD = 3
+_PARTS, _LEAST_PART_BYTES, _MOST_PARTS = 4, 8 << 20, 9000
+_PART_RETRIES = 6
+_REMOVALS = 16  # at a time
 
 # Note [obstore and fork]
 # obstore's requests run in threads of a runtime that a process has once. After a fork the child has the runtime and
@@ -94,6 +102,17 @@ class Requests:
         self._thread.join(2.0)
 
 
+_requests: tuple[int, Requests] | None = None  # of this process
+
+
+def requests_of_process() -> Requests:
+    """The thread of requests, which all datasets of a process share."""
+    global _requests
+    if _requests is None or _requests[0] != os.getpid():
+        _requests = os.getpid(), Requests()
+    return _requests[1]
+
+
 @dataclass(frozen=True)
 class Answer:
     """Bytes of a file.
@@ -102,11 +121,29 @@ class Answer:
         data: them; anything with the buffer protocol.
         size_bytes: of the whole file.
         etag: of the file, as far as the server names one.
+        modified_ns: when the file was written, in nanoseconds since 1970.
+        attributes: that the file carries.
     """
 
     data: Any
     size_bytes: int
     etag: str | None
+    modified_ns: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Written(NamedTuple):
+    """A file behind a URL, as a list or a HEAD request has it.
+
+    Attributes:
+        name: from the URL on.
+        size_bytes, etag, modified_ns: as of Answer.
+    """
+
+    name: str
+    size_bytes: int
+    etag: str | None
+    modified_ns: int
 
 
 class WrongAnswerError(Exception):
@@ -119,6 +156,7 @@ class Store:
     Args:
         url: of the folder.
         options: credentials and timeouts.
+        uploads: it is there to write files.
 
     Attributes:
         url: as given.
@@ -128,14 +166,15 @@ class Store:
         ConfigError: the options are none that the store knows.
     """
 
-    def __init__(self, url: Url, options: RemoteOptions) -> None:
+    def __init__(self, url: Url, options: RemoteOptions, *, uploads: bool = False) -> None:
         self.url = url
         self._options = options
+        self._uploads = uploads
         self.renew()
 
     def renew(self) -> None:
         """Makes the store again: with the credentials of this moment."""
-        self._store = _open(self.url, self._options)
+        self._store = _open(self.url, self._options, uploads=self._uploads)
         self.made_at = time.monotonic()
 
     async def get(self, name: str, start: int, stop: int | None) -> Answer:
@@ -157,10 +196,97 @@ class Store:
         data = await result.bytes_async()
         if tuple(result.range) != (start, stop) or len(data) != stop - start:
             raise WrongAnswerError(f"{len(data):,} bytes of the range {result.range[0]}-{result.range[1]}")
-        return Answer(data, size_bytes, result.meta["e_tag"])
+        modified_ns = _nanoseconds(result.meta["last_modified"])
+        return Answer(data, size_bytes, result.meta["e_tag"], modified_ns, result.attributes)
+
+    async def head(self, name: str) -> Written:
+        """A file without its bytes.
+
+        Raises:
+            Exception: of obstore: there is no answer.
+        """
+        import obstore
+
+        return _written(await obstore.head_async(self._store, name))
+
+    async def pages(self, folder: str, after: str | None = None) -> AsyncIterator[list[Written]]:
+        """The files below a folder, a page at a time, in the order of their names.
+
+        Args:
+            folder: "" is the URL's own.
+            after: leaves out the names up to this one.
+
+        Raises:
+            Exception: of obstore: there is no answer.
+        """
+        import obstore
+
+        async for page in obstore.list(self._store, folder or None, offset=after, chunk_size=_PAGE):
+            yield [_written(each) for each in page]
+
+    async def put(
+        self, name: str, content: Path | bytes, attributes: Mapping[str, str] | None = None, *, create: bool = False
+    ) -> None:
+        """Writes a file, which appears whole; a large one part by part.
+
+        Args:
+            name: of it.
+            content: its bytes, or the file of this machine that has them.
+            attributes: that it gets.
+            create: it must not be there.
+
+        Raises:
+            FileExistsError: it is there.
+            Exception: of obstore: there is no answer.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
+        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
+        if size_bytes <= part_bytes and isinstance(content, Path):
+            content = content.read_bytes()
+        try:
+            await obstore.put_async(
+                self._store,
+                name,
+                content,
+                attributes=dict(attributes or {}),
+                mode="create" if create else "overwrite",
+                use_multipart=size_bytes > part_bytes and not create,
+                chunk_size=part_bytes,
+                max_concurrency=_PARTS,
+            )
+        except AlreadyExistsError as problem:
+            raise FileExistsError(str(self.url / name)) from problem
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """Removes files, if they are there.
+
+        Raises:
+            Exception: of obstore: there is no answer.
+        """
+        import obstore
+
+        limit = asyncio.Semaphore(_REMOVALS)
+
+        async def remove(name: str) -> None:
+            async with limit:
+                with contextlib.suppress(FileNotFoundError):
+                    await obstore.delete_async(self._store, name)
+
+        await asyncio.gather(*map(remove, names))
 
 
-def _open(url: Url, options: RemoteOptions) -> Any:
+def _written(meta: Any) -> Written:
+    return Written(meta["path"], int(meta["size"]), meta["e_tag"], _nanoseconds(meta["last_modified"]))
+
+
+def _nanoseconds(time: datetime) -> int:
+    return int(time.timestamp()) * 10**9 + time.microsecond * 1000
+
+
+def _open(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
     from obstore.exceptions import BaseError
     from obstore.store import HTTPStore, from_url
 
@@ -171,12 +297,14 @@ def _open(url: Url, options: RemoteOptions) -> Any:
         # Of a whole answer: at a slow link 8 MiB take their time, and a stalled one is seen by read_timeout.
         "timeout": timedelta(hours=1),
         "connect_timeout": timedelta(seconds=min(options.read_timeout_s, 10.0)),
-        "read_timeout": timedelta(seconds=options.read_timeout_s),
+        "read_timeout": timedelta(seconds=options.read_timeout_s * (_UPLOAD if uploads else 1)),
         "pool_max_idle_per_host": "64",
         **config.pop("client_options", {}),
     }
     # Tries are counted and told in retry.py.
     retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
+    if uploads:  # but parts are uploaded by obstore: one that fails should not make all of them go again
+        retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
     scheme = url.split("://")[0].lower()
     try:
         if scheme == "hf":

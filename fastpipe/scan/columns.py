@@ -150,7 +150,7 @@ def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
         archives: its tars, in order; None: there are none.
     """
     sources, count = listing.sources, len(listing.sources)
-    root = Path(os.path.abspath(listing.root))
+    root = Path(os.path.abspath(str(listing.root)))
     if archives is None:
         shards = np.arange(count, dtype=np.uint32)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields as fields_of
@@ -26,6 +27,7 @@ from fastpipe.packing.output.publish import index_head, recorded_shaping
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard_series import disk_errors
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.options import recorded_options
@@ -43,10 +45,10 @@ _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
 def repair(
     path: Path,
-    source: Path,
+    source: SourcePath,
     report: Report,
     *,
-    image_root: Path | None = None,
+    image_root: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
@@ -103,7 +105,7 @@ def repair(
     return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars
 
 
-def _options(path: Path, info: dict[str, Any], image_root: Path | None) -> PackOptions:
+def _options(path: Path, info: dict[str, Any], image_root: str | os.PathLike[str] | None) -> PackOptions:
     """The options that the dataset was packed with."""
     said = recorded_shaping(info)
     ours = PackOptions().shaping()
@@ -114,7 +116,7 @@ def _options(path: Path, info: dict[str, Any], image_root: Path | None) -> PackO
         )
     encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions) if field.name in said})
     given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
-    how = recorded_options(said.get("source", {}), None if image_root is None else str(image_root))
+    how = recorded_options(said.get("source", {}), None if image_root is None else os.fspath(image_root))
     return PackOptions(encode, source=how, **given)
 
 

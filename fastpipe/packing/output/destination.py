@@ -3,22 +3,83 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
-from fastpipe.format.description import damage, is_dataset
+from fastpipe.format.description import is_dataset
+from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, JPEG_STORAGE, WORK_FOLDER
 from fastpipe.packing.output.journal import Journal
 from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.picture.versions import versions
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
+from fastpipe.remote.urls import place_of
+
+if TYPE_CHECKING:
+    from fastpipe.remote.options import RemoteOptions
+
+_ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 
 
-def check_apart(source: Path, destination: Path) -> None:
+def destination_of(dst: str | os.PathLike[str]) -> Place:
+    """DST as a path or a URL.
+
+    Raises:
+        ConfigError: a URL that cannot be written to.
+    """
+    if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
+        from fastpipe.packing.output.bucket import check_writable  # most packs write into folders
+
+        check_writable(Url(dst))
+    found = place_of(dst)
+    if isinstance(found, Url):
+        return found
+    folder = Path(cast("str | os.PathLike[str]", found))
+    if isinstance(dst, Path) and _ADDRESS.match(str(folder)):
+        raise ConfigError(f"DST {folder}: pathlib.Path damages URLs: pass the URL as a string")
+    return folder
+
+
+def open_journal(destination: Place, spool: Path | None, remote: RemoteOptions | None) -> Journal:
+    """The work of a pack into a folder or a URL, locked.
+
+    Args:
+        destination: of the dataset.
+        spool: for a URL: the folder in which shards are made; None: the default.
+        remote: for a URL: credentials and timeouts; None: the defaults.
+
+    Raises:
+        ConfigError: a URL that cannot be written to, or a spool where none is needed.
+        PackError: another pack writes there, or there is something else.
+    """
+    if isinstance(destination, Path):
+        if spool is not None:
+            raise ConfigError(
+                f"--spool: shards are made in DST itself where that is a folder ({destination}); leave it out"
+            )
+        check_ours(destination)
+        return Journal(destination)
+    from fastpipe.packing.output.bucket import BucketJournal  # most packs need no obstore
+    from fastpipe.remote.options import RemoteOptions
+
+    return BucketJournal(destination, spool, remote or RemoteOptions())
+
+
+def check_apart(source: SourcePath, destination: Place) -> None:
     """Refuses a destination in the source: the next pack would take it for a class; and the other way round."""
+    if not isinstance(source, Path) or not isinstance(destination, Path):
+        inner_url, outer_url = f"{destination}/", f"{source}/"
+        if inner_url.startswith(outer_url) or outer_url.startswith(inner_url):
+            raise ConfigError(
+                f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST"
+            )
+        return
     inner, outer = destination.resolve(), source.resolve()
     if inner == outer or outer in inner.parents or inner in outer.parents:
         raise ConfigError(
@@ -63,13 +124,13 @@ def plan_run(
     Raises:
         PackError: the destination holds something else.
     """
-    destination = journal.destination
-    replaces = (destination / DATASET_FILE).exists()
+    destination = journal.shown
+    replaces = (journal.destination / DATASET_FILE).exists()
     if replaces:
         problem = None
         try:
-            index = Index(destination)
-            problem = damage(index) or _difference(index, listing, shaping, unchanged)
+            index = Index(journal.destination, shown_as=destination)
+            problem = journal.damage(index) or _difference(index, listing, shaping, unchanged)
         except DatasetError as broken:
             problem = str(broken)
         if problem is None:
@@ -120,8 +181,8 @@ def plan_writing(journal: Journal, made_by: str, shaping: dict[str, Any], *, ove
     Raises:
         PackError: the destination holds a dataset, or another unfinished one.
     """
-    destination = journal.destination
-    replaces = (destination / DATASET_FILE).exists()
+    destination = journal.shown
+    replaces = (journal.destination / DATASET_FILE).exists()
     if replaces and not overwrite:
         raise PackError(
             f"{destination} holds a dataset; choose another folder, or pass overwrite=True to replace the dataset"

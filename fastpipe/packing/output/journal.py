@@ -15,7 +15,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.format.description import damage
 from fastpipe.format.fields import is_name
+from fastpipe.format.folder import Place, Url
+from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE, shard_name
 from fastpipe.packing.output.files import publish, sync_folder, whole_file
 from fastpipe.packing.output.lock import LOCK_FILE, WorkFolder
@@ -31,8 +34,8 @@ from fastpipe.packing.output.shard_writer import FinishedShard
 from fastpipe.packing.output.sidecars import remove_sidecars
 from fastpipe.packing.picture.convert import Packed
 
-_PLAN_FILE = "plan.json"
-_REPLACED_FILE = "replaced.json"
+PLAN_FILE = "plan.json"
+REPLACED_FILE = "replaced.json"
 SPOOL_FOLDER = "spool"  # its files know themselves what they are of
 
 
@@ -113,12 +116,20 @@ class Journal:
 
     Args:
         destination: the dataset's folder; made if it is not there.
+        shown: the dataset in messages; None: its folder.
+
+    Attributes:
+        destination, shown: as given.
+        folder: the work folder.
+        uploaded_bytes: where the dataset is in a bucket.
     """
 
-    def __init__(self, destination: Path) -> None:
+    def __init__(self, destination: Path, shown: Url | None = None) -> None:
         self.destination = destination
-        self._work = WorkFolder(destination)
+        self.shown: Place = shown or destination
+        self._work = WorkFolder(destination, self.shown)
         self.folder = self._work.path
+        self.uploaded_bytes = 0
 
     def __enter__(self) -> Journal:
         return self
@@ -130,7 +141,7 @@ class Journal:
     def read_plan(self) -> dict[str, Any] | None:
         """What the interrupted pack was about; None if there was none."""
         try:
-            plan = json.loads((self.folder / _PLAN_FILE).read_bytes())
+            plan = json.loads((self.folder / PLAN_FILE).read_bytes())
         except (FileNotFoundError, ValueError, RecursionError):
             return None
         return plan if isinstance(plan, dict) else None
@@ -141,7 +152,7 @@ class Journal:
         A finished dataset stays until there is a new shard. The plan is replaced last: whatever happens before, the
         folder can be told as a pack's. A shard goes before its entry, or else nobody would know it for a pack's.
         """
-        if (self.folder / _REPLACED_FILE).exists():
+        if (self.folder / REPLACED_FILE).exists():
             self._remove_replaced()
         kept = {file.name for number in range(keep) for file in (self._entry_file(number), self._records_file(number))}
         kept |= {name for shard in self.finished()[:keep] for name in shard.parts}
@@ -150,8 +161,8 @@ class Journal:
         for entry in self.folder.glob("shard-*.json"):
             if entry.name not in kept and not (self.destination / DATASET_FILE).exists():
                 (self.destination / f"{entry.stem}.tar").unlink(missing_ok=True)
-        self._clear(kept | {LOCK_FILE, _PLAN_FILE, SPOOL_FOLDER})
-        with whole_file(self.folder / _PLAN_FILE, self.folder) as file:
+        self._clear(kept | {LOCK_FILE, PLAN_FILE, SPOOL_FOLDER})
+        with whole_file(self.folder / PLAN_FILE, self.folder) as file:
             file.write(json.dumps(plan, sort_keys=True).encode())
 
     def finished(self) -> list[ShardEntry]:
@@ -183,6 +194,26 @@ class Journal:
         for number in range(shards):
             yield np.load(self._records_file(number), allow_pickle=False)
 
+    def commit(self, state: str, on_upload: Callable[[], None] = lambda: None) -> None:
+        """Ends the pack: the dataset is whole.
+
+        Args:
+            state: names the state of the sources.
+            on_upload: called now and then while it is uploaded.
+        """
+        self.clear()
+
+    def recorded_state(self) -> str | None:
+        """The state of the sources that the dataset was packed from; None: the times of files tell what is newer."""
+        return None
+
+    def damage(self, index: Index) -> str | None:
+        """Shards of the dataset that are gone or of another size."""
+        return damage(index)
+
+    def check_room(self, shard_size: int, source_bytes: int) -> None:
+        """Looks whether there is room; in a folder, the disk says it when it is full."""
+
     def clear(self) -> None:
         """Empties the work folder, but for the lock."""
         self._clear({LOCK_FILE})
@@ -200,7 +231,7 @@ class Journal:
         dataset.json is moved away first, so the folder is unfinished from then on; after a stop in between, the
         next shard goes on with the removal.
         """
-        current, moved = self.destination / DATASET_FILE, self.folder / _REPLACED_FILE
+        current, moved = self.destination / DATASET_FILE, self.folder / REPLACED_FILE
         if current.exists():
             os.replace(current, moved)
             sync_folder(self.folder)
@@ -217,6 +248,10 @@ class Journal:
             (self.destination / name).unlink(missing_ok=True)
         moved.unlink()
 
+    def _size_of(self, name: str) -> int:
+        """Of a file of the dataset; raises OSError."""
+        return os.stat(self.destination / name).st_size
+
     def _entry_file(self, number: int) -> Path:
         return self.folder / f"shard-{number:06d}.json"
 
@@ -231,7 +266,7 @@ class Journal:
             tally["rejected"] = [(path, reason) for path, reason in tally["rejected"]]
             entry = ShardEntry(**saved, tally=Tally(**tally))
             known = entry.name == shard_name(number) and records.dtype == INDEX_DTYPE
-            whole = known and os.stat(self.destination / entry.name).st_size == entry.size_bytes
+            whole = known and self._size_of(entry.name) == entry.size_bytes
             whole &= all((self.folder / name).stat().st_size == size for name, size in entry.parts.items())
             return entry if whole and len(records) == entry.samples else None
         except Exception:  # whatever is wrong with these files, the shard is made again

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fastpipe.errors import PackError
+from fastpipe.format.folder import Place
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.packing.output.files import no_link
 
@@ -20,6 +21,7 @@ class WorkFolder:
 
     Args:
         destination: the dataset's folder; made if it is not there.
+        shown: the dataset in messages.
 
     Attributes:
         path: of the work folder.
@@ -28,7 +30,7 @@ class WorkFolder:
         PackError: another pack holds it, or it cannot be made or locked.
     """
 
-    def __init__(self, destination: Path) -> None:
+    def __init__(self, destination: Path, shown: Place) -> None:
         self.path = destination / WORK_FOLDER
         self._file = self.path / LOCK_FILE
         if self.path.is_symlink():
@@ -40,7 +42,7 @@ class WorkFolder:
         try:
             self._lock: BinaryIO = open(self._file, "wb", opener=no_link)  # noqa: SIM115 (held until release)
         except FileNotFoundError as problem:  # the pack that made the folder has just ended and removed it
-            raise _another(destination) from problem
+            raise _another(shown) from problem
         except OSError as problem:
             raise _cannot_write(destination, problem) from problem
         try:
@@ -49,7 +51,7 @@ class WorkFolder:
                 raise BlockingIOError  # the pack that made it has just ended and removed it
         except (BlockingIOError, FileNotFoundError) as problem:
             self._lock.close()
-            raise _another(destination) from problem
+            raise _another(shown) from problem
         except OSError as problem:
             self._lock.close()
             raise PackError(
@@ -65,7 +67,7 @@ class WorkFolder:
         self._lock.close()
 
 
-def _another(destination: Path) -> PackError:
+def _another(destination: Place) -> PackError:
     return PackError(f"another pack is writing to {destination}; wait for it, or choose another folder")
 
 

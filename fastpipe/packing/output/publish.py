@@ -34,6 +34,7 @@ from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.output.journal import Journal, ShardEntry, Tally
 from fastpipe.packing.output.sidecars import write_sidecars
 from fastpipe.packing.picture.versions import versions
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
 
 
@@ -169,7 +170,7 @@ def index_head(samples: int) -> bytes:
     return head.getvalue()
 
 
-def read_rejected(dataset: Path) -> list[dict[str, str]]:
+def read_rejected(dataset: SourcePath) -> list[dict[str, str]]:
     """Path and reason of each source that was not packed, sorted by path."""
     try:
         return [json.loads(line) for line in (dataset / REJECTED_FILE).read_bytes().splitlines()]

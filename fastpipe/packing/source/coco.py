@@ -6,16 +6,15 @@ Format: https://cocodataset.org/#format-data
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.coco_notes import Annotated, Annotation, is_object, read_annotations
 from fastpipe.packing.source.column_kinds import xyxy
+from fastpipe.packing.source.files import SourcePath, names_in
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
@@ -27,17 +26,17 @@ _BESIDE = ("iscrowd", "area")
 _MASKS = ("segmentation", "instances")
 
 
-def coco_files(folder: Path) -> dict[str, list[Path]]:
+def coco_files(folder: SourcePath) -> dict[str, list[SourcePath]]:
     """Split -> the files of a folder that COCO calls after it, such as instances_val2017.json; tasks in order."""
-    found: dict[str, list[tuple[int, Path]]] = {}
-    for name in os.listdir(folder):
+    found: dict[str, list[tuple[int, SourcePath]]] = {}
+    for name in names_in(folder):
         match = _TASK.fullmatch(name)
         if match is not None:
             found.setdefault(match[2], []).append((_TASKS.index(match[1]), folder / name))
     return {split: [path for _, path in sorted(found[split])] for split in sorted(found)}
 
 
-def list_coco(paths: Sequence[Path], how: SourceOptions, image_roots: Sequence[Path]) -> Listing:
+def list_coco(paths: Sequence[SourcePath], how: SourceOptions, image_roots: Sequence[SourcePath]) -> Listing:
     """Lists the images of COCO's files, in no order.
 
     Args:
@@ -52,7 +51,7 @@ def list_coco(paths: Sequence[Path], how: SourceOptions, image_roots: Sequence[P
     columns = [*_OWN, *_BESIDE] if how.fields is None else [field.column for field in how.fields]
     annotated = read_annotations(paths, [*columns, "category_id", "iscrowd", "segmentation" if _draws(how) else "id"])
     fields = _fields(annotated, how)
-    root = _image_root(annotated, image_roots) if how.image_root is None else Path(how.image_root)
+    root = how.root_of_images() or _image_root(annotated, image_roots)
     return list_rows(root, _rows(annotated, fields), [field for field, _ in fields])
 
 
@@ -65,7 +64,7 @@ def _draws(how: SourceOptions) -> bool:
     return any(field.column in _MASKS for field in how.fields or ())
 
 
-def _image_root(annotated: Annotated, roots: Sequence[Path]) -> Path:
+def _image_root(annotated: Annotated, roots: Sequence[SourcePath]) -> SourcePath:
     first = next((image.path for image in annotated.images if isinstance(image.path, str)), "")
     here = []
     for root in dict.fromkeys(roots):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.json_arrays import entries
 from fastpipe.packing.source.notes import Notes
 from fastpipe.packing.source.rows import MOST_CLASSES
@@ -62,7 +62,7 @@ class Annotated:
         lost: annotations of no image: number in its file, number of the file, image_id.
     """
 
-    def __init__(self, paths: Sequence[Path], wanted: Collection[str]) -> None:
+    def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
         self.paths = paths
         self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
         self.images: list[Image] = []
@@ -137,7 +137,7 @@ class Annotated:
             found.append(Annotation(f"annotation {entry.get('id', self._places[number])!r:.40}", entry))
         return found
 
-    def _add_image(self, path: Path, number: int, entry: dict[str, Any], before: set[int]) -> None:
+    def _add_image(self, path: SourcePath, number: int, entry: dict[str, Any], before: set[int]) -> None:
         name = entry.get("id")
         if type(name) is not int or not -(2**63) <= name < 2**63:
             raise PackError(
@@ -181,7 +181,7 @@ class Annotated:
         self._notes.add(note)
         self._offsets.append(self._offsets[-1] + len(note))
 
-    def _add_category(self, path: Path, entry: dict[str, Any]) -> None:
+    def _add_category(self, path: SourcePath, entry: dict[str, Any]) -> None:
         number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
         if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
             raise PackError(
@@ -206,7 +206,7 @@ class Annotated:
         self.points = tuple(points)
 
 
-def read_annotations(paths: Sequence[Path], wanted: Collection[str]) -> Annotated:
+def read_annotations(paths: Sequence[SourcePath], wanted: Collection[str]) -> Annotated:
     """Reads COCO's files about the same images.
 
     Args:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from fastpipe.errors import PackError
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.source.files import SourcePath, status
 from fastpipe.packing.source.listing import Listing, Source
 
 
-def list_folder(root: Path, classes: list[str], stray: list[str]) -> Listing:
+def list_folder(root: SourcePath, classes: list[str], stray: list[str]) -> Listing:
     """Lists `root/class/**/file`, in no order. Symbolic links are followed, cycles are not.
 
     Args:
@@ -27,7 +28,7 @@ def list_folder(root: Path, classes: list[str], stray: list[str]) -> Listing:
     return Listing(root, classes, sources, stray)
 
 
-def list_flat_folder(root: Path, names: list[str], stray: list[str]) -> Listing:
+def list_flat_folder(root: SourcePath, names: list[str], stray: list[str]) -> Listing:
     """Lists the files of a folder without folders: images without classes.
 
     Args:
@@ -38,12 +39,15 @@ def list_flat_folder(root: Path, names: list[str], stray: list[str]) -> Listing:
     return Listing(root, [], [_source(root, name, NO_LABEL) for name in names], stray)
 
 
-def _files(root: Path, name: str) -> Iterator[str]:
+def _files(root: SourcePath, name: str) -> Iterator[str]:
     """Paths of all files below root/name, relative to root.
 
     A link back to a folder that is being walked, or to one that holds the source folder, is not followed: it would
     bring the same files again, under the wrong class.
     """
+    if not isinstance(root, Path):
+        yield from (f"{name}/{path}" for path in (root / name).files_below())
+        return
     top = root.resolve()
     seen = {(info.st_dev, info.st_ino) for info in map(os.stat, (top, *top.parents))}
 
@@ -62,9 +66,9 @@ def _files(root: Path, name: str) -> Iterator[str]:
             yield f"{prefix}/{file}"
 
 
-def _source(root: Path, path: str, label: int) -> Source:
+def _source(root: SourcePath, path: str, label: int) -> Source:
     try:
-        info = os.stat(os.path.join(root, path))  # a Path for each of a million files would take seconds
+        info = status(root, path)
     except OSError as problem:
         return Source(path, label, 0, 0, 0, f"cannot be read: {problem.strerror}")
     if not stat.S_ISREG(info.st_mode):

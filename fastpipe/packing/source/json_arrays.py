@@ -6,10 +6,10 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath, open_binary
 
 MOST_ENTRY_CHARACTERS = 16 << 20
 _PIECE_BYTES = 1 << 20
@@ -17,7 +17,7 @@ _BEHIND = tuple(" \t\r\n,:]}")  # a value
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def entries(path: Path) -> Iterator[tuple[str, int, Any]]:
+def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
     """The entries of the lists of the outermost object: name of the list, number of the entry, and the entry.
 
     A value that is no list is one entry, with the number -1. Memory is bounded by the largest entry.
@@ -26,7 +26,7 @@ def entries(path: Path) -> Iterator[tuple[str, int, Any]]:
         PackError: the file cannot be read, or is no such JSON.
     """
     try:
-        with open(path, "rb") as file:
+        with open_binary(path) as file:
             before = path.stat()
             yield from _Text(file).entries()
             after = path.stat()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from dataclasses import replace
@@ -11,22 +10,22 @@ from pathlib import Path
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
-from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.coco import list_coco
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.folders import list_flat_folder, list_folder
 from fastpipe.packing.source.listing import Listing, Source, put_in_order
 from fastpipe.packing.source.manifest import CsvFile, JsonLines
 from fastpipe.packing.source.manifest_rows import list_manifest
 from fastpipe.packing.source.metadata import list_metadata
 from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
+from fastpipe.packing.source.reading import read_as_listed, read_member
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables
 from fastpipe.packing.source.tars import list_archives, list_dataset
 from fastpipe.packing.source.voc import list_voc
 from fastpipe.packing.source.yolo import list_yolo
 
-__all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source", "read_start"]
+__all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source"]
 
 _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
@@ -34,12 +33,17 @@ _EXPECTED = (
 )
 LARGE_BYTES = 16 << 20  # of such files the start is read first
 START_BYTES = 4096
+_NOT_BY_URL = {
+    "dataset": "a packed dataset, or an unfinished one",
+    "voc": "a folder of Pascal VOC",
+    "yolo": "a folder of YOLO",
+}
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
 def list_sources(
-    root: Path, seed: int, *, shuffle: bool = True, with_fields: bool = True, how: SourceOptions | None = None
+    root: SourcePath, seed: int, *, shuffle: bool = True, with_fields: bool = True, how: SourceOptions | None = None
 ) -> Listing:
     """Lists what is to be packed.
 
@@ -58,25 +62,35 @@ def list_sources(
         PackError: there is nothing of that kind, or a tar is damaged.
         DatasetError: the dataset is unfinished or damaged.
     """
-    taken_ns = time.time_ns()
+    # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
+    taken_ns = time.time_ns() if isinstance(root, Path) else 0
     listing = _list(root, how or SourceOptions(), with_fields=with_fields)
     put_in_order(listing.sources, seed, shuffle=shuffle)
+    if not isinstance(listing.root, Path):
+        listing.root.forget()
+        taken_ns = 0
     return replace(listing, taken_ns=taken_ns)
 
 
-def _list(root: Path, how: SourceOptions, *, with_fields: bool) -> Listing:
+def _list(root: SourcePath, how: SourceOptions, *, with_fields: bool) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
-            hint = ". fastpipe downloads nothing and runs no command: download the tars first, and pass their folder"
+            hint = (
+                ". fastpipe runs no command and reads no streams: pass a file, a folder, or a URL (s3://, ...) as text"
+            )
         elif "{" in str(root):
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
     found = recognise(root, how)
     path = found.paths[0]
-    image_root = path.parent if how.image_root is None else Path(how.image_root)
+    image_root = how.root_of_images() or path.parent
+    if not isinstance(root, Path) and found.format in _NOT_BY_URL:
+        raise PackError(
+            f"{root} is {_NOT_BY_URL[found.format]}, which fastpipe does not read by URL: copy it to a folder"
+        )
     match found.format:
-        case "dataset":
+        case "dataset" if isinstance(root, Path):
             return list_dataset(root)
         case "metadata":
             return list_metadata(path, how)
@@ -85,17 +99,17 @@ def _list(root: Path, how: SourceOptions, *, with_fields: bool) -> Listing:
         case "jsonl":
             return list_manifest(JsonLines(path), how, image_root)
         case "coco":
-            return list_coco(found.paths, how, coco_image_roots(root, path, how.split))
-        case "voc":
+            return list_coco(found.paths, how, coco_image_roots(path, how.split))
+        case "voc" if isinstance(root, Path):
             return list_voc(root, how.split)
-        case "yolo":
+        case "yolo" if isinstance(root, Path):
             return list_yolo(root, how.split)
         case "parquet" | "arrow":
             return list_tables(root, how)
     return _list_images(root, found, how, with_fields=with_fields)
 
 
-def _list_images(root: Path, found: Recognised, how: SourceOptions, *, with_fields: bool) -> Listing:
+def _list_images(root: SourcePath, found: Recognised, how: SourceOptions, *, with_fields: bool) -> Listing:
     """Class folders, images without classes, or tars."""
     if not root.is_dir():
         return list_archives(root, [""], with_fields=with_fields, asked=how.fields)
@@ -122,25 +136,12 @@ def _list_images(root: Path, found: Recognised, how: SourceOptions, *, with_fiel
     return list_archives(root, tars, stray, with_fields=with_fields, asked=how.fields)
 
 
-def coco_image_roots(root: Path, path: Path, split: str | None) -> list[Path]:
+def coco_image_roots(path: SourcePath, split: str | None) -> list[SourcePath]:
     """The folders in which COCO's images may lie: beside the annotations, or called after their split."""
     task, _, named = path.stem.partition("_")
     split = split or (named if task in ("instances", "captions") else named.removeprefix("keypoints_"))
     tops = dict.fromkeys([path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent])
     return [place for top in tops for place in (top, top / "images", top / split, top / "images" / split)]
-
-
-def read_start(root: Path, source: Source) -> bytes:
-    """The first bytes of a source file, from which its format can be told.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    handle = os.open(root / (source.file_path if source.archive is None else source.archive), FLAGS)
-    try:
-        return read_at(handle, min(source.size_bytes, START_BYTES), source.offset_bytes)
-    finally:
-        os.close(handle)
 
 
 def could_be_source(path: Path) -> bool:
@@ -155,7 +156,7 @@ def could_be_source(path: Path) -> bool:
         return False
 
 
-def read_source(root: Path, source: Source) -> bytes:
+def read_source(root: SourcePath, source: Source) -> bytes:
     """The whole content of a source file, which must be as it was listed.
 
     Raises:

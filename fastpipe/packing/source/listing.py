@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.notes import Notes
 
 Part = tuple[int, int]  # offset and size in bytes, in a tar
@@ -41,7 +42,7 @@ class Source:
         label: position of its class in the list of classes; NO_LABEL: it has none.
         size_bytes: as the file system or the tar has it.
         mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
-            that the sample is made of.
+            that the sample is made of. Behind a URL, the mtime names the ETag: see `remote.objects.Facts`.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
@@ -93,7 +94,7 @@ class Listing:
     """All that is in a source.
 
     Attributes:
-        root: the folder or tar file.
+        root: the folder or tar file, or its URL.
         classes: names, in the order of the labels.
         sources: the files, in packing order.
         stray: files beside the class folders, or without a row in the metadata; they are not packed.
@@ -103,7 +104,7 @@ class Listing:
         taken_ns: when it was begun, in nanoseconds since 1970: what changes from then on may not be in it.
     """
 
-    root: Path
+    root: SourcePath
     classes: list[str]
     sources: list[Source]
     stray: list[str]
@@ -136,10 +137,15 @@ class Listing:
         return digest.hexdigest()
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
-        """Names the state of files, of all or of a run: written again or replaced, they have another."""
+        """Names the state of files, of all or of a run: written again or replaced, they have another.
+
+        Behind a URL the ETag says all: the same file that is uploaded again has the same one on most servers.
+        """
         digest = xxhash.xxh3_128()
+        here = isinstance(self.root, Path)
         for source in self.sources[start:stop]:
-            state = f"\0{source.label} {source.size_bytes} {source.mtime_ns} {source.ctime_ns}\n"
+            times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
+            state = f"\0{source.label} {source.size_bytes} {times}\n"
             digest.update(os.fsencode(source.path) + state.encode())
             if source.parts:
                 digest.update(repr(source.parts).encode())

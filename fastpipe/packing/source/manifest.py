@@ -6,10 +6,10 @@ import csv
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath, open_binary
 
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
@@ -43,7 +43,7 @@ class CsvFile:
 
     typed = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: SourcePath) -> None:
         self.path = path
 
     def __iter__(self) -> Iterator[Record]:
@@ -79,7 +79,7 @@ class JsonLines:
 
     typed = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: SourcePath) -> None:
         self.path = path
 
     def __iter__(self) -> Iterator[Record]:
@@ -103,10 +103,10 @@ class JsonLines:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _opened(path: SourcePath) -> Iterator[BinaryIO]:
     """An open file, which must not change while it is read."""
     try:
-        with open(path, "rb") as file:
+        with open_binary(path) as file:
             before = path.stat()
             yield file
             after = path.stat()
@@ -131,7 +131,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None if too_long else line
 
 
-def _next(path: Path, reader: Any, number: int) -> list[str] | None:
+def _next(path: SourcePath, reader: Any, number: int) -> list[str] | None:
     """The next cells of a CSV file; None at its end."""
     try:
         return next(reader, None)
@@ -142,7 +142,7 @@ def _next(path: Path, reader: Any, number: int) -> list[str] | None:
         ) from None
 
 
-def _header(path: Path, cells: list[str] | None) -> list[str]:
+def _header(path: SourcePath, cells: list[str] | None) -> list[str]:
     """The names of the columns."""
 
     def wrong(what: str) -> PackError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import RESERVED
 from fastpipe.packing.source.column_kinds import Seen, field_value
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.manifest import MOST_COLUMNS, Record
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
@@ -45,7 +45,7 @@ class Manifest(Protocol):
         typed: False: its values are texts.
     """
 
-    path: Path
+    path: SourcePath
 
     @property
     def typed(self) -> bool: ...
@@ -71,7 +71,7 @@ class _Columns:
 def list_manifest(
     manifest: Manifest,
     how: SourceOptions,
-    image_root: Path,
+    image_root: SourcePath,
     *,
     metadata: bool = False,
     stray: Callable[[set[str]], list[str]] | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath, open_binary
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.source.manifest import CsvFile, JsonLines, Record
 from fastpipe.packing.source.manifest_rows import Manifest, list_manifest
@@ -25,7 +26,7 @@ class ParquetRows:
 
     typed = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: SourcePath) -> None:
         self.path = path
 
     def __iter__(self) -> Iterator[Record]:
@@ -38,7 +39,7 @@ class ParquetRows:
             ) from problem
         number = 0
         try:
-            with pyarrow.parquet.ParquetFile(self.path) as file:
+            with open_binary(self.path) as opened, pyarrow.parquet.ParquetFile(opened) as file:
                 for batch in file.iter_batches(batch_size=1000):
                     for values in batch.to_pylist():
                         yield Record(number, values)
@@ -49,12 +50,12 @@ class ParquetRows:
             ) from problem
 
 
-def metadata_in(folder: Path) -> list[str]:
+def metadata_in(folder: SourcePath) -> list[str]:
     """The names of the metadata files of a folder."""
     return [name for name in METADATA if (folder / name).is_file()]
 
 
-def list_metadata(path: Path, how: SourceOptions) -> Listing:
+def list_metadata(path: SourcePath, how: SourceOptions) -> Listing:
     """Lists the images of a metadata file; files beside it that have no row are told.
 
     Raises:
@@ -66,11 +67,11 @@ def list_metadata(path: Path, how: SourceOptions) -> Listing:
             f"{readable(str(path.parent))} holds {' and '.join(found)}; expected one of them. Pass the file with "
             f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
         )
-    root = path.parent if how.image_root is None else Path(how.image_root)
+    root = how.root_of_images() or path.parent
     return list_manifest(manifest_of(path), how, root, metadata=True, stray=lambda taken: _without_row(root, taken))
 
 
-def manifest_of(path: Path) -> Manifest:
+def manifest_of(path: SourcePath) -> Manifest:
     """The records of a file, by its ending."""
     ending = path.suffix.lower()
     if ending == ".parquet":
@@ -78,8 +79,11 @@ def manifest_of(path: Path) -> Manifest:
     return CsvFile(path) if ending in (".csv", ".tsv", ".tab") else JsonLines(path)
 
 
-def _without_row(root: Path, taken: set[str]) -> list[str]:
+def _without_row(root: SourcePath, taken: set[str]) -> list[str]:
     """The files in a folder that no row names, without the metadata files."""
+    if not isinstance(root, Path):
+        below = sorted(root.files_below()) if root.objects.has_lists else []
+        return [path for path in below if path not in taken and path.rpartition("/")[2] not in METADATA]
     stray = []
     for folder, folders, files in os.walk(root):
         folders.sort()

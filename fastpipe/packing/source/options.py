@@ -6,11 +6,15 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.checks import choice
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import KINDS, check_name
+from fastpipe.packing.source.files import SourcePath, source_path
+
+if TYPE_CHECKING:
+    from fastpipe.remote.options import RemoteOptions
 
 FORMATS = ("auto", "imagefolder", "webdataset", "parquet", "arrow", "csv", "jsonl", "coco", "voc", "yolo")
 
@@ -42,6 +46,7 @@ class SourceOptions:
         fields: of the samples; None: all that the source has.
         image_root: the folder that paths of images are relative to; None: that of the file they stand in.
         split: the part of the source that is packed, such as "train"; None: it has one.
+        remote: how a URL is read; None: as by default.
     """
 
     format: str = "auto"
@@ -50,6 +55,11 @@ class SourceOptions:
     fields: tuple[FieldColumn, ...] | None = None
     image_root: str | None = None
     split: str | None = None
+    remote: RemoteOptions | None = None
+
+    def root_of_images(self) -> SourcePath | None:
+        """The folder that the user names; None: none is named."""
+        return None if self.image_root is None else source_path(self.image_root, self.remote)
 
     def recorded(self) -> dict[str, Any]:
         """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
@@ -58,12 +68,14 @@ class SourceOptions:
         return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
 
 
-def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
+def recorded_options(
+    said: Mapping[str, Any], image_root: str | None = None, remote: RemoteOptions | None = None
+) -> SourceOptions:
     """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
     fields = said.get("fields")
     taken = None if fields is None else tuple(FieldColumn(*field) for field in fields)
     others = {name: said[name] for name in ("format", "image_column", "label_column", "split") if name in said}
-    return SourceOptions(**others, fields=taken, image_root=image_root)
+    return SourceOptions(**others, fields=taken, image_root=image_root, remote=remote)
 
 
 def source_options(
@@ -74,6 +86,7 @@ def source_options(
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
     split: str | None = None,
+    remote: RemoteOptions | None = None,
 ) -> SourceOptions:
     """The options of a source, checked.
 
@@ -91,6 +104,7 @@ def source_options(
         fields=None if given is None else tuple(_field(*each) for each in given.items()),
         image_root=None if image_root is None else os.fspath(image_root),
         split=_text("--split", split),
+        remote=remote,
     )
 
 

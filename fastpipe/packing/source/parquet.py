@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastpipe.packing.source.table_file import Group, TableFile
+from fastpipe.packing.source.table_file import Group, State, TableFile
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
 _BUFFER_BYTES = 1 << 20
@@ -18,6 +18,29 @@ _SCAN_ROWS = 1 << 16
 # A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
 _BELIEVED_ROWS = 1_000_000
 _BYTES_PER_ROW = 8
+_FOOTERS_BYTES = 64 << 20
+
+
+class _Footers:
+    """Footers of files behind URLs, which are opened several times: to look at them, to list them, and to pack them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, State], pq.FileMetaData] = {}
+        self._left_bytes = _FOOTERS_BYTES
+
+    def get(self, table: TableFile) -> pq.FileMetaData | None:
+        """That of a file, if it is known."""
+        return self._kept.get((str(table.path), table.state()))
+
+    def keep(self, table: TableFile, footer: pq.FileMetaData) -> None:
+        """Keeps one, as long as there is room."""
+        key = str(table.path), table.state()
+        if table.is_remote and key not in self._kept and footer.serialized_size <= self._left_bytes:
+            self._left_bytes -= footer.serialized_size
+            self._kept[key] = footer
+
+
+_FOOTERS = _Footers()
 
 
 class ParquetTable(TableFile):
@@ -27,8 +50,13 @@ class ParquetTable(TableFile):
 
     def _open(self) -> None:
         self._parquet = pq.ParquetFile(
-            self._file, buffer_size=_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+            self._file,
+            metadata=_FOOTERS.get(self),
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
         )
+        _FOOTERS.keep(self, self._parquet.metadata)
         self.schema = self._parquet.schema_arrow
 
     def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.read_at import read_at
-from fastpipe.packing.source.listing import Source
+from fastpipe.packing.source.files import FLAGS, SourcePath
+from fastpipe.packing.source.listing import Listing, Source
 
-FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
+if TYPE_CHECKING:
+    from fastpipe.remote.remote_path import RemotePath
+
+_Listed = TypeVar("_Listed", bound=Listing)
+
+_GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
 # What opening a file says that was there when it was listed.
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 
-def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> bytes:
+def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) -> bytes:
     """The whole content of a file, which must have the size and time that it was listed with, before reading and after.
 
     So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
@@ -31,6 +41,8 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
         OSError: it cannot be read.
         PackError: it has changed, or is gone.
     """
+    if not isinstance(root, Path):
+        return _read_behind_url(root / path, 0, size_bytes, size_bytes, mtime_ns)
 
     def changed(now: str) -> PackError:
         if root.is_dir():
@@ -68,12 +80,15 @@ def read_as_listed(root: Path, path: str, size_bytes: int, mtime_ns: int) -> byt
     return data
 
 
-def read_member(tar: Path, member: Source) -> bytes:
+def read_member(tar: SourcePath, member: Source) -> bytes:
     """The bytes of a tar's member. The tar must have the size and time it was listed with, before reading and after.
 
     Raises:
         PackError: the tar cannot be read, or has changed.
     """
+    if not isinstance(tar, Path):
+        stop = member.offset_bytes + member.size_bytes
+        return _read_behind_url(tar, member.offset_bytes, stop, member.archive_bytes, member.mtime_ns)
 
     def unchanged() -> bool:
         now = os.fstat(handle)
@@ -100,9 +115,90 @@ def read_member(tar: Path, member: Source) -> bytes:
     return data
 
 
-def changed(path: Path) -> PackError:
+def changed(path: SourcePath) -> PackError:
     """The error for a file that is no longer the one that was listed."""
     return PackError(
         f"{readable(str(path))} has changed while packing. Finished shards are kept. Wait until nothing changes the "
         "source, then run the same command again: it continues with the files as they are then"
     )
+
+
+def read_start(root: SourcePath, source: Source, size_bytes: int) -> bytes:
+    """The first bytes of a source file, from which its format can be told.
+
+    Raises:
+        OSError: it cannot be read.
+        PackError: of one behind a URL: it does not come, or has changed.
+    """
+    path = root / (source.file_path if source.archive is None else source.archive)
+    size_bytes = min(source.size_bytes, size_bytes)
+    if not isinstance(path, Path):
+        whole = source.size_bytes if source.archive is None else source.archive_bytes
+        at = source.offset_bytes
+        return _read_behind_url(path, at, at + size_bytes, whole, source.mtime_ns)
+    handle = os.open(path, FLAGS)
+    try:
+        return read_at(handle, size_bytes, source.offset_bytes)
+    finally:
+        os.close(handle)
+
+
+def _read_behind_url(path: RemotePath, start: int, stop: int, whole_bytes: int, mtime_ns: int) -> bytes:
+    from fastpipe.remote.objects import Facts
+
+    return path.read_as_listed(start, stop, Facts(whole_bytes, mtime_ns, 0))
+
+
+class Arriving:
+    """Files behind a URL, or members of tars there, that will be read soon: fetched in advance, all at the same time.
+
+    Args:
+        listing: that the sources are of. One on this machine needs nothing of this.
+        sources: some or all of them.
+    """
+
+    def __init__(self, listing: Listing, sources: Sequence[Source]) -> None:
+        self._root = None if isinstance(listing.root, Path) else listing.root
+        self._sources = sources
+        self._begun: dict[range, list[object]] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, run: range) -> None:
+        """Begins to fetch sources."""
+        if self._root is None:
+            return
+        begun = self._root.expect([_span(self._sources[at]) for at in run if self._sources[at].problem is None])
+        with self._lock:
+            self._begun[run] = begun
+
+    def end(self, run: range) -> None:
+        """Drops what is left of them."""
+        if self._root is not None:
+            with self._lock:
+                begun = self._begun.pop(run)
+            self._root.objects.forget(begun)
+
+
+def _span(source: Source) -> tuple[str, int, int]:
+    """File, first byte, and the one after the last; with the members beside it in its tar that are its fields."""
+    start, stop = source.offset_bytes, source.offset_bytes + source.size_bytes
+    if source.archive is None:
+        return source.file_path, start, stop
+    for offset, size in sorted(part for part in source.parts if part is not None):
+        if offset + size > stop and offset - stop <= _GAP_BYTES:
+            stop = offset + size
+    for offset, size in sorted((part for part in source.parts if part is not None), reverse=True):
+        if offset < start and start - (offset + size) <= _GAP_BYTES:
+            start = offset
+    return source.archive, start, stop
+
+
+def with_own_requests(listing: _Listed) -> _Listed:
+    """The same listing; requests for its files can be given up."""
+    return listing if isinstance(listing.root, Path) else replace(listing, root=listing.root.apart())
+
+
+def give_up_requests(listing: Listing) -> None:
+    """Gives up the requests of a listing `with_own_requests`: threads that wait for them end."""
+    if not isinstance(listing.root, Path):
+        listing.root.objects.cancel()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.source import voc, yolo
 from fastpipe.packing.source.coco import coco_files
+from fastpipe.packing.source.files import SourcePath, folders_and_files, names_in, open_binary
 from fastpipe.packing.source.manifest_rows import IMAGE_COLUMNS
 from fastpipe.packing.source.metadata import metadata_in
 from fastpipe.packing.source.options import SourceOptions
@@ -50,13 +50,13 @@ class Recognised:
     """
 
     format: str
-    paths: tuple[Path, ...]
+    paths: tuple[SourcePath, ...]
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 
 
-def recognise(root: Path, how: SourceOptions) -> Recognised:
+def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     """Finds out what a source is, and which of its files count.
 
     Args:
@@ -78,11 +78,11 @@ def recognise(root: Path, how: SourceOptions) -> Recognised:
     return found
 
 
-def _has_parts(root: Path, found: Recognised) -> bool:
+def _has_parts(root: SourcePath, found: Recognised) -> bool:
     return root.is_dir() or found.format in ("parquet", "arrow")
 
 
-def _file(path: Path, how: SourceOptions) -> Recognised:
+def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     if how.format != "auto":
         if how.format in ("imagefolder", "voc", "yolo"):
             raise PackError(f"--format {how.format}: expected a folder, and {readable(str(path))} is a file")
@@ -92,17 +92,15 @@ def _file(path: Path, how: SourceOptions) -> Recognised:
     return Recognised(SUFFIXES.get(path.suffix.lower(), "webdataset"), (path,))
 
 
-def _folder(root: Path, how: SourceOptions) -> Recognised:
+def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
     try:
-        with os.scandir(root) as entries:
-            names = {entry.name: entry.is_dir() for entry in entries}
+        listed = folders_and_files(root)
     except OSError as problem:
         raise PackError(f"{root} cannot be listed: {problem.strerror}") from problem
-    hidden = tuple(sorted(name for name in names if name.startswith(".")))
-    folders = tuple(sorted(name for name in names.keys() - hidden if names[name]))
-    files = tuple(sorted(name for name in names.keys() - hidden if not names[name]))
+    hidden = tuple(sorted(name for names in listed for name in names if name.startswith(".")))
+    folders, files = (tuple(name for name in names if not name.startswith(".")) for names in listed)
 
-    def found(name: str, *paths: Path) -> Recognised:
+    def found(name: str, *paths: SourcePath) -> Recognised:
         return Recognised(name, paths or (root,), folders, files, hidden)
 
     if how.format in ("auto", "webdataset") and _is_ours(root, folders, files):
@@ -125,7 +123,7 @@ def _folder(root: Path, how: SourceOptions) -> Recognised:
     return found(kinds[0])
 
 
-def _is_ours(root: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
+def _is_ours(root: SourcePath, folders: Sequence[str], files: Sequence[str]) -> bool:
     """Whether it is a packed dataset, be it damaged or unfinished."""
     described = root / DATASET_FILE
     try:
@@ -136,7 +134,7 @@ def _is_ours(root: Path, folders: Sequence[str], files: Sequence[str]) -> bool:
     return ours or damaged or (root / WORK_FOLDER).is_dir()
 
 
-def _kinds(root: Path, folders: Sequence[str], files: Sequence[str], how: SourceOptions) -> list[str]:
+def _kinds(root: SourcePath, folders: Sequence[str], files: Sequence[str], how: SourceOptions) -> list[str]:
     """What a folder may be. More than one: the user has to say."""
     if not folders and any(name.lower().endswith(".tar") for name in files):
         return ["webdataset"]  # what lies beside tars describes them
@@ -162,18 +160,18 @@ def _kinds(root: Path, folders: Sequence[str], files: Sequence[str], how: Source
     return found or ["imagefolder"]
 
 
-def _holds_parquet(folder: Path, names: Sequence[str] | None = None) -> bool:
-    tables = (name for name in names or os.listdir(folder) if name.lower().endswith(".parquet"))
+def _holds_parquet(folder: SourcePath, names: Sequence[str] | None = None) -> bool:
+    tables = (name for name in names or names_in(folder) if name.lower().endswith(".parquet"))
     return any(name != "metadata.parquet" and (folder / name).is_file() for name in tables)  # a class may be called so
 
 
-def _lists_images(path: Path) -> bool:
+def _lists_images(path: SourcePath) -> bool:
     """Whether a manifest has a column that is called like a path."""
     kind = MANIFESTS.get(path.suffix.lower())
     if kind is None:
         return False
     try:
-        with open(path, "rb") as file:
+        with open_binary(path) as file:
             line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
         if kind == "jsonl":
             names = json.loads(line)
@@ -185,7 +183,7 @@ def _lists_images(path: Path) -> bool:
         return False
 
 
-def _metadata(root: Path, folders: Sequence[str], split: str | None) -> Path:
+def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
     here = metadata_in(root)
     splits = [name for name in folders if metadata_in(root / name)]
     if here and split is None:
@@ -200,7 +198,7 @@ def _metadata(root: Path, folders: Sequence[str], split: str | None) -> Path:
     return root / chosen / metadata_in(root / chosen)[0]
 
 
-def _manifest(root: Path, files: Sequence[str], kind: str, split: str | None) -> Path:
+def _manifest(root: SourcePath, files: Sequence[str], kind: str, split: str | None) -> SourcePath:
     there = [name for name in files if MANIFESTS.get(Path(name).suffix.lower()) == kind]
     if split is None:
         _pick(
@@ -223,7 +221,7 @@ def _called_after(name: str, split: str) -> bool:
     return split in (Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))
 
 
-def _coco(root: Path, files: Sequence[str], split: str | None) -> list[Path]:
+def _coco(root: SourcePath, files: Sequence[str], split: str | None) -> list[SourcePath]:
     splits = coco_files(root) or (coco_files(root / "annotations") if (root / "annotations").is_dir() else {})
     if not splits:
         return [_json(root, files, split)]
@@ -231,7 +229,7 @@ def _coco(root: Path, files: Sequence[str], split: str | None) -> list[Path]:
     return splits[split if split is not None else next(iter(splits))]
 
 
-def _json(root: Path, files: Sequence[str], split: str | None) -> Path:
+def _json(root: SourcePath, files: Sequence[str], split: str | None) -> SourcePath:
     there = [name for name in files if name.endswith(".json")]
     fitting = [name for name in there if split is None or _called_after(name, split)]
     if len(fitting) != 1:
@@ -240,7 +238,9 @@ def _json(root: Path, files: Sequence[str], split: str | None) -> Path:
     return root / fitting[0]
 
 
-def _pick(root: Path, there: Sequence[str], split: str | None, what: str, hint: str = "--split picks one") -> None:
+def _pick(
+    root: SourcePath, there: Sequence[str], split: str | None, what: str, hint: str = "--split picks one"
+) -> None:
     """Raises PackError unless exactly one is meant."""
     names = ", ".join(map(readable, there)) or "none"
     if split is not None and split not in there:

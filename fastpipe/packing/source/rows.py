@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -14,11 +15,14 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.source.files import SourcePath, status
 from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
 from fastpipe.packing.source.notes import Notes
 
 MOST_CLASSES = 1_000_000
 _MOST_PATH_BYTES = 4096
+_RUN_ROWS = 512
+_NO_FILE = "no such file in the image root; --image-root says where the images are"
 _FILES = ("mask", "image")  # kinds whose values may name files
 
 
@@ -50,7 +54,7 @@ def row_name(file: str, number: int) -> str:
 
 
 def list_rows(
-    image_root: Path,
+    image_root: SourcePath,
     rows: Iterable[Row],
     fields: Sequence[SourceField] = (),
     *,
@@ -79,8 +83,11 @@ def list_rows(
         raise PackError(f"{readable(str(image_root))} is no folder; --image-root says where the images are")
     notes = Notes()
     found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None)
-    for row in rows:
-        found.add(row)
+    waiting = iter(rows)
+    while run := list(islice(waiting, _RUN_ROWS)):
+        found.look_ahead(run)
+        for row in run:
+            found.add(row)
     notes.flush()
     classes, order = found.labels.in_order()
     for at, source in enumerate(found.sources if order is not None else ()):  # in place: there may be millions
@@ -90,11 +97,13 @@ def list_rows(
     return Listing(image_root, list(classes), found.sources, beside, {}, tuple(fields), notes)
 
 
-def relative_path(path: str, image_root: Path) -> str:
+def relative_path(path: str, image_root: SourcePath) -> str:
     """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there.
 
-    ".." and other absolute paths stay as they are.
+    ".." and other absolute paths stay as they are. Where the image root is a URL, so is an absolute path.
     """
+    if not isinstance(image_root, Path):
+        return str(PurePosixPath(path.removeprefix(f"{image_root}/")))
     clean = PurePosixPath(path)
     if clean.is_absolute():
         root = PurePosixPath(os.path.abspath(image_root))
@@ -107,7 +116,7 @@ class _Sources:
     """Rows, one after the other -> sources."""
 
     def __init__(
-        self, root: Path, fields: Sequence[SourceField], labels: _Labels, notes: Notes, named: set[str] | None
+        self, root: SourcePath, fields: Sequence[SourceField], labels: _Labels, notes: Notes, named: set[str] | None
     ) -> None:
         self.labels = labels
         self.sources: list[Source] = []
@@ -116,6 +125,17 @@ class _Sources:
         self._fields = fields
         self._notes = notes
         self._taken: dict[str, int] = {}  # name -> how many rows have wanted it
+        self._states: dict[str, _State] = {}  # of files behind a URL: asked for many at a time
+
+    def look_ahead(self, rows: Sequence[Row]) -> None:
+        """Finds out the states of the files that these rows name, if each by itself would take long."""
+        if isinstance(self._root, Path):
+            return
+        files = [each.name for each in self._fields if each.kind in _FILES]
+        said = [path for row in rows for path in (row.path, *map(row.values.get, files)) if isinstance(path, str)]
+        names = list(dict.fromkeys(relative_path(path, self._root) for path in said if _is_name(path)))
+        found = self._root.look_up(names)
+        self._states = {name: _State(*facts) for name, facts in zip(names, found, strict=True) if facts is not None}
 
     def add(self, row: Row) -> None:
         """One more row."""
@@ -126,7 +146,7 @@ class _Sources:
         path = relative_path(row.path, self._root)
         if self.named is not None:
             self.named.add(path)
-        found = _state(self._root, path)
+        found = self._state(path)
         try:
             if row.problem is not None or isinstance(found, str):
                 raise ValueError(row.problem or found)
@@ -138,6 +158,11 @@ class _Sources:
         name, ctime_ns = self._free(path), max(found.ctime_ns, ctime_ns)
         file = path if name != path else None
         self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
+
+    def _state(self, path: str) -> _State | str:
+        if isinstance(self._root, Path):
+            return _state(self._root, path)
+        return self._states.get(path, _NO_FILE)
 
     def _refuse(self, name: str, why: str) -> None:
         self.sources.append(Source(self._free(name), NO_LABEL, 0, 0, 0, why))
@@ -167,7 +192,7 @@ class _Sources:
                 if not isinstance(value, str) or not _is_name(value):
                     raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
                 path = relative_path(value, self._root)
-                found = _state(self._root, path)
+                found = self._state(path)
                 if isinstance(found, str):
                     raise ValueError(f"field {each.name}: {readable(path)}: {found}")
                 if self.named is not None:
@@ -201,12 +226,12 @@ class _State(NamedTuple):
     ctime_ns: int
 
 
-def _state(root: Path, path: str) -> _State | str:
+def _state(root: SourcePath, path: str) -> _State | str:
     """Size and times of a file, or why it cannot be read."""
     try:
-        info = os.stat(os.path.join(root, path))
+        info = status(root, path)
     except FileNotFoundError:
-        return "no such file in the image root; --image-root says where the images are"
+        return _NO_FILE
     except OSError as problem:
         return f"cannot be read: {problem.strerror}"
     if not stat.S_ISREG(info.st_mode):

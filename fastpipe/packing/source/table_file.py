@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.reading import changed
 
 
@@ -35,7 +36,7 @@ class Group(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of a file: size, and times in nanoseconds since 1970."""
+    """Of a file: size, and times in nanoseconds since 1970. Behind a URL, the mtime names the ETag."""
 
     size_bytes: int
     mtime_ns: int
@@ -50,6 +51,7 @@ class TableFile(ABC):
 
     Attributes:
         schema: its columns.
+        is_remote: it is behind a URL.
 
     Raises:
         PackError: it cannot be read, or is no such table.
@@ -58,12 +60,17 @@ class TableFile(ABC):
     kind: str
     schema: pa.Schema
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: SourcePath) -> None:
         self.path = path
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for who writes it
-                raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
-            self._file = pa.OSFile(os.fspath(path))
+            self._opened_as: State | None = None
+            if isinstance(path, Path):
+                self._file: pa.NativeFile = _on_this_machine(path)
+            else:
+                remote = path.open()
+                self._opened_as = State(*remote.state)
+                self._file = pa.PythonFile(remote, mode="r")
+            self.is_remote = self._opened_as is not None
         except OSError as problem:
             raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
         self._first = self.state()
@@ -88,8 +95,20 @@ class TableFile(ABC):
 
     def state(self) -> State:
         """Of the open file, as it is now."""
+        if self._opened_as is not None:
+            return self._opened_as
         now = os.fstat(self._file.fileno())
         return State(now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+    def is_replaced(self) -> bool:
+        """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
+        if not isinstance(self.path, Path):
+            return False
+        try:
+            now = os.stat(self.path)
+        except FileNotFoundError:
+            return True
+        return (now.st_size, now.st_mtime_ns) != self._first[:2]
 
     @contextlib.contextmanager
     def reading(self, part: str) -> Iterator[None]:
@@ -124,3 +143,9 @@ class TableFile(ABC):
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def _on_this_machine(path: Path) -> pa.NativeFile:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for who writes it
+        raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
+    return pa.OSFile(os.fspath(path))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
+from fastpipe.packing.source.files import SourcePath
 
 PARQUET, ARROW = "parquet", "arrow"
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -30,13 +31,13 @@ class Tables:
         stray: names of files that are no tables.
     """
 
-    root: Path
+    root: SourcePath
     kind: str
     names: list[str]
     stray: list[str]
 
 
-def find_tables(root: Path, split: str | None) -> Tables:
+def find_tables(root: SourcePath, split: str | None) -> Tables:
     """Finds the files to pack.
 
     Args:
@@ -65,8 +66,10 @@ def find_tables(root: Path, split: str | None) -> Tables:
     return Tables(root, PARQUET, _choose(splits, split, root), [name for name in names if name not in set(tables)])
 
 
-def _files(root: Path) -> list[str]:
+def _files(root: SourcePath) -> list[str]:
     """All files below a folder, but for hidden ones: tools keep their notes there."""
+    if not isinstance(root, Path):
+        return [path for path in root.files_below() if not any(part.startswith(".") for part in path.split("/"))]
 
     def refuse(problem: OSError) -> None:
         raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
@@ -87,7 +90,7 @@ def _split_of(name: str) -> str | None:
     return words[-1] if words else None
 
 
-def _choose(splits: Mapping[str | None, list[str]], split: str | None, root: Path) -> list[str]:
+def _choose(splits: Mapping[str | None, list[str]], split: str | None, root: SourcePath) -> list[str]:
     """The files of the split that is asked for, or of the only one."""
     named = ", ".join(sorted(name for name in splits if name is not None)) or "none"
     if split is not None:
@@ -104,7 +107,7 @@ def _choose(splits: Mapping[str | None, list[str]], split: str | None, root: Pat
     return next(iter(splits.values()))
 
 
-def _saved_splits(root: Path, split: str | None) -> Tables:
+def _saved_splits(root: SourcePath, split: str | None) -> Tables:
     said = _json(root / _SPLITS).get("splits")
     names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
     if not names:
@@ -113,7 +116,7 @@ def _saved_splits(root: Path, split: str | None) -> Tables:
     return Tables(root, ARROW, _saved(root, f"{name}/"), [])
 
 
-def _saved(root: Path, prefix: str) -> list[str]:
+def _saved(root: SourcePath, prefix: str) -> list[str]:
     """The files that state.json names, with the folder before them."""
     state = root / prefix / _STATE
     listed = _json(state).get("_data_files")
@@ -134,7 +137,7 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _json(file: SourcePath) -> dict[str, Any]:
     try:
         found = json.loads(file.read_bytes())
     except OSError as problem:

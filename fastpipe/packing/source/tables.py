@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
@@ -45,7 +45,7 @@ class TableListing(Listing):
         columns: that are read.
     """
 
-    open: Callable[[Path], TableFile] = None  # type: ignore[assignment]  # fields with defaults come before
+    open: Callable[[SourcePath], TableFile] = None  # type: ignore[assignment]  # fields with defaults come before
     tables: Mapping[str, Table] = None  # type: ignore[assignment]
     columns: TableColumns = None  # type: ignore[assignment]
 
@@ -60,7 +60,7 @@ class TableListing(Listing):
         return sum(table.state.size_bytes for table in self.tables.values())
 
 
-def list_tables(root: Path, how: SourceOptions | None = None) -> Listing:
+def list_tables(root: SourcePath, how: SourceOptions | None = None) -> Listing:
     """Lists the rows of tables, in no order.
 
     The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches.
@@ -79,7 +79,7 @@ def list_tables(root: Path, how: SourceOptions | None = None) -> Listing:
     columns = _common_columns(found, opener, how)
     if columns.has_paths:
         in_rows = [SourceField(field.name, field.kind, in_note=True) for field in columns.fields]
-        image_root = found.root if how.image_root is None else Path(how.image_root)
+        image_root = how.root_of_images() or found.root
         return list_rows(image_root, _rows(found, opener, columns), in_rows, classes=columns.classes)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
@@ -115,7 +115,7 @@ def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
             yield group
 
 
-def _rows(found: Tables, opener: Callable[[Path], TableFile], columns: TableColumns) -> Iterator[Row]:
+def _rows(found: Tables, opener: Callable[[SourcePath], TableFile], columns: TableColumns) -> Iterator[Row]:
     """The rows of tables whose images are paths of files."""
     from fastpipe.packing.source.table_cells import row_values
 
@@ -132,14 +132,14 @@ def _rows(found: Tables, opener: Callable[[Path], TableFile], columns: TableColu
                         at += 1
 
 
-def _found(root: Path, how: SourceOptions) -> Tables:
+def _found(root: SourcePath, how: SourceOptions) -> Tables:
     found = find_tables(root, how.split)
     if how.format not in ("auto", found.kind):
         raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
     return found
 
 
-def _opener(kind: str) -> Callable[[Path], TableFile]:
+def _opener(kind: str) -> Callable[[SourcePath], TableFile]:
     try:
         if kind == ARROW:
             from fastpipe.packing.source.arrow import ArrowTable
@@ -154,7 +154,7 @@ def _opener(kind: str) -> Callable[[Path], TableFile]:
         ) from problem
 
 
-def _common_columns(found: Tables, opener: Callable[[Path], TableFile], how: SourceOptions) -> TableColumns:
+def _common_columns(found: Tables, opener: Callable[[SourcePath], TableFile], how: SourceOptions) -> TableColumns:
     """The columns, which must be those of each file."""
     from fastpipe.packing.source.table_columns import choose_columns
 

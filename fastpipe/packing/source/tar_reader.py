@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.read_at import read_at
 from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.packing.source import tar_headers as headers
+from fastpipe.packing.source.files import SourcePath, opened
 
 MOST_EXTENSION_BYTES = 1 << 20  # of an extended header: macOS and GNU tar put a file's attributes there
 MOST_PADDING_BYTES = 1 << 20  # behind the end; a record is 10,240 bytes with most programs
@@ -62,13 +61,13 @@ class TarFile:
         PackError: it is no regular file, or cannot be opened.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: SourcePath) -> None:
         self.path = path
-        try:  # O_NONBLOCK: a pipe in its place would wait for a writer
-            self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._file = opened(path)
         except OSError as problem:
             raise PackError(f"{readable(str(path))} cannot be opened: {problem.strerror}") from problem
-        info = os.fstat(self._file)
+        info = self._file.status()
         self.size_bytes, self.mtime_ns, self.ctime_ns = info.st_size, info.st_mtime_ns, info.st_ctime_ns
         self._window, self._window_at = b"", 0
         if not stat.S_ISREG(info.st_mode):
@@ -79,7 +78,7 @@ class TarFile:
 
     def close(self) -> None:
         """Closes the file."""
-        os.close(self._file)
+        self._file.close()
 
     def __enter__(self) -> TarFile:
         return self
@@ -96,7 +95,7 @@ class TarFile:
         place = at - self._window_at
         if place < 0 or place + size > len(self._window):
             try:
-                self._window, self._window_at, place = read_at(self._file, max(size, _WINDOW_BYTES), at), at, 0
+                self._window, self._window_at, place = self._file.read_at(max(size, _WINDOW_BYTES), at), at, 0
             except OSError as problem:
                 raise PackError(f"{readable(str(self.path))} cannot be read: {problem.strerror}") from problem
         return self._window[place : place + size]

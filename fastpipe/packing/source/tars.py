@@ -11,6 +11,7 @@ from fastpipe.format.description import damage
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.format.self_checksum import read_self_checksum
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_asked, fields_of, fields_of_dataset, parts_of
@@ -19,7 +20,7 @@ from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, g
 
 
 def list_archives(
-    root: Path,
+    root: SourcePath,
     tars: list[str],
     stray: list[str] | None = None,
     *,
@@ -77,7 +78,7 @@ def list_dataset(root: Path) -> Listing:
 
 
 def _list_samples(
-    root: Path,
+    root: SourcePath,
     tars: list[str],
     stray: list[str],
     rules: Rules,
@@ -116,7 +117,7 @@ def _list_samples(
     return Listing(root, classes, sources, stray, gathered.dropped, tuple(field for _, field in fields))
 
 
-def _image_folder(root: Path, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
+def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:
     """As if the tars had been unpacked; see Note [a tar of a folder]. None: there are no folders."""
     folders = {folder for folder in gathered.folders if not folder[0].startswith(".")}
     tops = {folder[0] for folder in folders}

@@ -239,9 +239,9 @@ def test_tars_beside_folders_are_named_where_the_folders_hold_nothing(tmp_path: 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("pipe:cat x.tar", "fastpipe downloads nothing and runs no command"),
-        ("http://example.org/x.tar", "fastpipe downloads nothing and runs no command"),
-        ("-", "fastpipe downloads nothing and runs no command"),
+        ("pipe:cat x.tar", "fastpipe runs no command and reads no streams: pass a file, a folder, or a URL"),
+        ("ftp://example.org/x.tar", "has the scheme ftp://, which fastpipe cannot read"),
+        ("-", "fastpipe runs no command and reads no streams: pass a file, a folder, or a URL"),
         ("train-{000..009}.tar", "pass the folder with the tars"),
         ("gone.tar", "does not exist; expected a folder with one folder of images for each class, a tar file"),
     ],
@@ -250,7 +250,7 @@ def test_streams_and_patterns_are_refused(
     tmp_path: Path, name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert words in failed(1, "pack", name, "packed")
+    assert words in failed(2 if "://" in name else 1, "pack", name, "packed")
     assert not list(tmp_path.iterdir())
 
 

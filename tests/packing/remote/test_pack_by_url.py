@@ -1,0 +1,396 @@
+"""Packing from and into buckets: the same bytes as from folder to folder, whatever the source and the destination."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tarfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_run import failed, succeeded
+from pack_sources import digests, files, jpeg_bytes, write_folder, write_large_folder
+from PIL import Image
+from remote.range_server import Fault, RangeServer, Request
+from remote.s3 import Bucket
+from rich.console import Console
+from tables import jpegs, write_table
+
+import fastpipe
+from fastpipe.errors import ConfigError, PackError
+from fastpipe.packing.job import PackProgress
+from fastpipe.packing.pack_progress import pack_progress
+from fastpipe.remote import remote_file
+
+SMALL = {"shard_size": 100_000, "workers": 2}
+
+
+def same(bucket: Bucket, key: str, local: Path) -> None:
+    """The dataset in the bucket has the files of the local one, byte by byte, and no others."""
+    there, here = bucket.objects(key), files(local)
+    assert there.keys() == here.keys()
+    assert {name for name in here if there[name] != here[name]} == set()
+
+
+def webdataset(folder: Path) -> Path:
+    """Two tars with captions."""
+    folder.mkdir()
+    for number in range(2):
+        with tarfile.open(folder / f"{number:03d}.tar", "w") as tar:
+            for at, image in enumerate(jpegs(6, (60 + number, 50))):
+                for ending, data in (("jpg", image), ("cls", b"%d" % at), ("txt", b"a picture %d" % at)):
+                    member = tarfile.TarInfo(f"{number}{at:03d}.{ending}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+    return folder
+
+
+def parquet(folder: Path) -> Path:
+    """Two files, with labels and captions."""
+    for number in range(2):
+        images = jpegs(9, (50 + number, 40))
+        write_table(
+            folder / f"train-0000{number}-of-00002.parquet",
+            images,
+            label=[at % 3 for at in range(9)],
+            caption=[f"picture {at}" for at in range(9)],
+        )
+    return folder
+
+
+def coco(folder: Path) -> Path:
+    """Annotations and images."""
+    images, annotations = [], []
+    (folder / "images").mkdir(parents=True)
+    for number in range(6):
+        (folder / "images" / f"{number}.jpg").write_bytes(jpeg_bytes((60, 40), seed=number))
+        images.append({"id": number, "file_name": f"{number}.jpg", "width": 60, "height": 40})
+        annotations.append({"id": number, "image_id": number, "category_id": 1, "bbox": [1, 2, 10, 20], "iscrowd": 0})
+    said = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "cat"}]}
+    (folder / "instances_train.json").write_text(json.dumps(said))
+    return folder
+
+
+def manifest(folder: Path) -> Path:
+    """A CSV file, and images in folders; one row names no file."""
+    write_folder(folder / "photos", images=9)
+    with open(folder / "train.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "label", "caption"])
+        for path in sorted((folder / "photos").rglob("*.jpg")):
+            rows.writerow([path.relative_to(folder / "photos"), path.parent.name, f"of {path.stem}"])
+        rows.writerow(["gone.jpg", "ant", "nothing"])
+    return folder
+
+
+def metadata(folder: Path) -> Path:
+    """Hugging Face's ImageFolder with metadata.jsonl, and a file without a row."""
+    write_folder(folder, images=6)
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*.jpg"))
+    lines = [json.dumps({"file_name": str(path), "text": f"of {path.stem}"}) for path in paths[1:]]
+    (folder / "metadata.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def odd_names(folder: Path) -> Path:
+    """An image folder with names that URLs and XML have to escape."""
+    for number, name in enumerate(("a b.jpg", "50%.jpg", "x#y?z.jpg", "ä+&.jpg", "x%20y.jpg")):
+        (folder / f"class {number % 2}").mkdir(parents=True, exist_ok=True)
+        (folder / f"class {number % 2}" / name).write_bytes(jpeg_bytes(seed=number))
+    return folder
+
+
+def flat(folder: Path) -> Path:
+    """Images without classes; one is none, and one is empty."""
+    folder.mkdir()
+    for number in range(5):
+        (folder / f"{number}.jpg").write_bytes(jpeg_bytes((90, 70), seed=number))
+    Image.new("RGB", (40, 30), "red").save(folder / "red.png")
+    (folder / "bad.jpg").write_bytes(b"no image")
+    (folder / "empty.jpg").write_bytes(b"")
+    return folder
+
+
+SOURCES: dict[str, tuple[Callable[[Path], Path], str, dict[str, Any]]] = {
+    "image folder": (write_large_folder, "", {}),
+    "odd names": (odd_names, "", {}),
+    "flat folder": (flat, "", {}),
+    "tars": (webdataset, "", {}),
+    "one tar": (webdataset, "001.tar", {}),
+    "parquet": (parquet, "", {"split": "train"}),
+    "one parquet": (parquet, "train-00001-of-00002.parquet", {}),
+    "coco": (coco, "", {}),
+    "csv": (manifest, "train.csv", {"image_root": "photos"}),
+    "metadata": (metadata, "", {}),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_the_bytes_are_those_of_a_local_pack(tmp_path: Path, bucket: Bucket, kind: str) -> None:
+    make, inner, options = SOURCES[kind]
+    source = make(tmp_path / "source")
+    url = bucket.upload(source, "in/source")
+    here = {name: source / value if name == "image_root" else value for name, value in options.items()}
+    there = {name: f"{url}/{value}" if name == "image_root" else value for name, value in options.items()}
+    local = fastpipe.pack(source / inner, tmp_path / "local", **SMALL, **here)
+    remote = fastpipe.pack(
+        f"{url}/{inner}".rstrip("/"),
+        bucket.url("out/train"),
+        **SMALL,
+        **there,
+        storage_options=bucket.options,
+        spool=tmp_path / "spool",
+    )
+    same(bucket, "out/train", tmp_path / "local")
+    assert remote.info == local.info
+    assert (remote.stray, remote.dropped) == (local.stray, local.dropped)
+    assert remote.uploaded_bytes >= sum(map(len, bucket.objects("out/train").values()))
+    assert not list((tmp_path / "spool").iterdir())  # nothing is left on this machine
+
+
+def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: Bucket) -> None:
+    source = manifest(tmp_path / "source")
+    url = bucket.upload(source / "photos", "photos")
+    text = (source / "train.csv").read_text()
+    by_url = text.replace("bee/", f"{url}/bee/")  # rows may also have whole URLs
+    assert by_url != text
+    (tmp_path / "urls").mkdir()
+    (tmp_path / "urls" / "train.csv").write_text(by_url)
+    fastpipe.pack(source / "train.csv", tmp_path / "local", image_root=source / "photos", **SMALL)
+    found = fastpipe.pack(
+        tmp_path / "urls" / "train.csv", tmp_path / "packed", image_root=url, storage_options=bucket.options, **SMALL
+    )
+    assert [path for path, _ in found.tally.rejected] == ["gone.jpg"]
+    for name in ("shard-000000.tar", "index.npy", "rejected.jsonl"):
+        assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
+def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: Bucket) -> None:
+    source = write_folder(tmp_path / "source", images=4)
+    for file in source.rglob("*.jpg"):
+        bucket.client.upload_file(str(file), bucket.name, str(file.relative_to(source)))
+    for name in ("ant/", "cow/"):  # as the console of S3 makes them
+        bucket.client.put_object(Bucket=bucket.name, Key=name, Body=b"")
+    fastpipe.pack(f"s3://{bucket.name}", tmp_path / "packed", storage_options=bucket.options)
+    fastpipe.pack(source, tmp_path / "local")
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_sources_of_a_web_server(tmp_path: Path) -> None:
+    tables = parquet(tmp_path / "web" / "tables")
+    table = next(tables.iterdir())
+    tar = next(webdataset(tmp_path / "web" / "tars").iterdir())
+    rows = manifest(tmp_path / "web" / "rows")
+    with RangeServer(tmp_path / "web") as server:
+        for number, (file, options) in enumerate(
+            ((table, {}), (tar, {}), (rows / "train.csv", {"image_root": "photos"}))
+        ):
+            here = {name: file.parent / value for name, value in options.items()}
+            url = f"{server.url}/{file.relative_to(tmp_path / 'web')}"
+            there = {name: f"{url.rpartition('/')[0]}/{value}" for name, value in options.items()}
+            fastpipe.pack(file, tmp_path / f"local{number}", **SMALL, **here)
+            fastpipe.pack(url, tmp_path / f"packed{number}", **SMALL, **there)
+            assert digests(tmp_path / f"packed{number}") == digests(tmp_path / f"local{number}")
+        with pytest.raises(PackError, match="a web server has no list of its files; expected a file: a tar, a Parquet"):
+            fastpipe.pack(f"{server.url}/rows", tmp_path / "none")
+        with pytest.raises(PackError, match=r"/rows/none\.tar does not exist; expected a folder"):
+            fastpipe.pack(f"{server.url}/rows/none.tar", tmp_path / "none")
+
+
+@pytest.mark.parametrize("inner", ["", "/train-00001-of-00002.parquet"])
+def test_sources_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str) -> None:
+    tables = parquet(tmp_path / "source")
+    commit, hub = "0123456789abcdef0123456789abcdef01234567", tmp_path / "hub"
+    about = hub / "api/datasets/org/photos"
+    listed = (
+        about / "tree" / commit / "data" if inner else about / "tree" / commit
+    )  # it lists the folder that SRC is in
+    for folder in (about / "revision", listed.parent, hub / f"datasets/org/photos/resolve/{commit}"):
+        folder.mkdir(parents=True)
+    (hub / f"datasets/org/photos/resolve/{commit}/data").symlink_to(tables)
+    facts = {"id": "org/photos", "sha": commit, "siblings": [], "tags": [], "private": False, "downloads": 0}
+    (about / "revision/v1").write_text(json.dumps(facts))
+    there = [
+        {"type": "file", "path": f"data/{file.name}", "size": file.stat().st_size, "oid": f"{number:040x}"}
+        for number, file in enumerate(sorted(tables.iterdir()), 1)
+    ]
+    listed.write_text(json.dumps([{"type": "directory", "path": "data", "size": 0, "oid": "0" * 40}, *there]))
+    with RangeServer(hub) as server:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)  # other tests switch it on
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.hf_api.constants.ENDPOINT", server.url)
+        # ETags of the servers behind the Hub differ from each other; the commit says that nothing has changed.
+        server.fault = lambda request: (
+            Fault(headers={"ETag": f'"{request.number}"'}) if "resolve" in request.path else None
+        )
+        url = f"hf://datasets/org/photos@v1/data{inner}"
+        options: dict[str, Any] = {**SMALL, "split": "train"}
+        fastpipe.pack(url, tmp_path / "packed", **options)
+        fastpipe.pack(f"{tables}{inner}", tmp_path / "local", **options)
+        assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+        assert fastpipe.pack(url, tmp_path / "packed", **options).already_packed
+        with pytest.raises(PackError, match=r"hf://datasets/org/photos@v1/data.*none\.parquet does not exist"):
+            fastpipe.pack(
+                f"{url.removesuffix(inner)}/none.parquet" if inner else f"{url}none.parquet", tmp_path / "none"
+            )
+
+
+def test_a_footer_is_read_once_and_each_row_group_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [jpeg_bytes((300, 300), seed=number, quality=95) for number in range(40)]
+    table = write_table(tmp_path / "web" / "x.parquet", images, rows_per_group=10, label=[0] * 40)
+    monkeypatch.setattr(remote_file, "_PIECE_BYTES", 128 << 10)  # so a group is several of them, as it is usually
+    monkeypatch.setattr(remote_file, "_LEAST_BYTES", 4 << 10)
+    with RangeServer(tmp_path / "web") as server:
+        fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
+        size = table.stat().st_size
+        footers = [request for request in server.requests if (request.start, request.stop) == (size - (64 << 10), size)]
+        assert len(footers) == 1
+        assert server.sent_bytes < 1.2 * size
+
+
+def test_members_of_a_tar_are_fetched_at_the_same_time_and_with_their_fields(tmp_path: Path) -> None:
+    source = webdataset(tmp_path / "web")
+    size = (source / "000.tar").stat().st_size
+    members: list[Request] = []
+    all_here = threading.Barrier(6)
+
+    def wait_for_all(request: Request) -> None:
+        if request.stop - request.start < size:  # else it is to list the tar
+            members.append(request)
+            all_here.wait(20)
+
+    with RangeServer(source, fault=wait_for_all) as server:
+        fastpipe.pack(f"{server.url}/000.tar", tmp_path / "packed", workers=1)
+    assert len(members) == 6  # each sample has three members
+
+
+def test_the_environment_says_who_one_is(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    source = write_large_folder(tmp_path / "source", images=6)
+    url = bucket.upload(source, "in")
+    printed = succeeded("pack", url, bucket.url("out/x"), "--shard-size", "100kB", "--spool", tmp_path / "spool")
+    assert "uploaded" in printed
+    assert "MB" in printed
+    succeeded("pack", source, tmp_path / "local", "--shard-size", "100kB")
+    same(bucket, "out/x", tmp_path / "local")
+    assert "sound" in succeeded("verify", bucket.url("out/x"))
+    said = json.loads(succeeded("pack", url, bucket.url("out/x"), "--shard-size", "100kB", "--json"))
+    assert (said["already_packed"], said["uploaded_bytes"], said["rejected"]) == (True, 0, [])
+    repair = failed(2, "verify", bucket.url("out/x"), "--repair", url)
+    assert "DATA is a URL. Repair a copy in a folder, and upload it" in repair
+
+
+def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Bucket) -> None:
+    from fastpipe.packing.source.files import source_path
+    from fastpipe.remote.options import remote_options
+    from fastpipe.verify.repair import repair
+    from fastpipe.verify.verification import verify
+
+    url = bucket.upload(write_large_folder(tmp_path / "source"), "in")
+    packed = tmp_path / "packed"
+    fastpipe.pack(url, packed, storage_options=bucket.options, **SMALL)
+    before = digests(packed)
+    shard = packed / "shard-000001.tar"
+    data = bytearray(shard.read_bytes())
+    data[5000] ^= 1
+    shard.write_bytes(data)
+    source = source_path(url, remote_options(None, 0, bucket.options, 20.0))
+    assert repair(packed, source, verify(packed)) == [shard.name]
+    assert digests(packed) == before
+
+
+def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "source").rglob("*.jpg"))]
+
+    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+
+    def write(dst: object, upto: int, **options: Any) -> fastpipe.Writer:
+        writer = fastpipe.Writer(dst, {"caption": "text"}, shard_size=100_000, workers=1, **options)  # type: ignore[arg-type]
+        with writer:
+            for number in range(24):
+                if number == upto:
+                    raise RuntimeError("ended")
+                writer.add(images[number], label=number % 3, key=f"photo {number}", caption=f"of {number}")
+        return writer
+
+    there = {"storage_options": bucket.options, "spool": tmp_path / "spool"}
+    with pytest.raises(RuntimeError, match="ended"):
+        write(bucket.url("out"), 20, **there)
+    unfinished = bucket.objects("out")
+    assert "dataset.json" not in unfinished
+    kept = sum(name.startswith(".pack/shard-") and name.endswith(".json") for name in unfinished)
+    assert kept >= 2
+    done = write(bucket.url("out"), 99, **there)
+    assert done.summary.resumed == kept
+    write(tmp_path / "local", 99)
+    same(bucket, "out", tmp_path / "local")
+
+
+def test_places_that_cannot_be(tmp_path: Path, bucket: Bucket) -> None:
+    source = write_folder(tmp_path / "source")
+    options = {"storage_options": bucket.options, "spool": tmp_path / "spool"}
+    for url in ("https://host/x", "hf://datasets/org/name/x", "ftp://host/x"):
+        with pytest.raises(
+            ConfigError, match=r"cannot write to (https|hf|ftp)://; it writes to s3://, gs://, az:// and to f"
+        ):
+            fastpipe.pack(source, url)
+        with pytest.raises(ConfigError, match="fastpipe cannot write to"):
+            fastpipe.Writer(url)
+    with pytest.raises(ConfigError, match=r"DST s3:/bucket/x: pathlib\.Path damages URLs: pass the URL as a string"):
+        fastpipe.pack(source, Path("s3://bucket/x"))
+    with pytest.raises(ConfigError, match="--spool: shards are made in DST itself where that is a folder"):
+        fastpipe.pack(source, tmp_path / "packed", spool=tmp_path / "spool")
+    url = bucket.upload(source, "in")
+    with pytest.raises(ConfigError, match="must not contain DST"):
+        fastpipe.pack(url, f"{url}/packed", **options)
+    with pytest.raises(PackError, match=r"s3://.*/in is not empty and holds no packed dataset: there is ant/00\.jpg"):
+        fastpipe.pack(source, url, **options)
+    with pytest.raises(PackError, match=r"s3://.*/none does not exist; expected a folder"):
+        fastpipe.pack(bucket.url("none"), tmp_path / "packed", **options | {"spool": None})
+    fastpipe.pack(source, bucket.url("out"), **options)
+    with pytest.raises(
+        PackError, match=r"is a packed dataset.* which fastpipe does not read by URL: copy it to a folder"
+    ):
+        fastpipe.pack(bucket.url("out"), tmp_path / "packed", storage_options=bucket.options)
+    assert not (tmp_path / "packed").exists()
+
+
+def test_too_little_room_for_the_spool(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    from collections import namedtuple
+
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("fastpipe.packing.output.bucket.shutil.disk_usage", lambda _: usage(10**9, 10**9, 200_000))
+    source = write_large_folder(tmp_path / "source")
+    with pytest.raises(PackError, match=r"has 0\.2 MB free; expected at least 0\.3 MB, because shards are made there"):
+        fastpipe.pack(source, bucket.url("out"), **SMALL, storage_options=bucket.options, spool=tmp_path / "spool")
+
+
+def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket) -> None:
+    source, spool, most = write_large_folder(tmp_path / "source", images=30), tmp_path / "spool", 0
+    told: list[PackProgress] = []
+
+    def watch(now: PackProgress) -> None:
+        nonlocal most
+        told.append(now)
+        most = max(most, sum(file.stat().st_size for file in spool.rglob("shard-*.tar*") if file.exists()))
+
+    fastpipe.pack(source, bucket.url("out"), **SMALL, storage_options=bucket.options, spool=spool, on_progress=watch)
+    assert sum(name.startswith("shard-") for name in bucket.objects("out")) >= 8
+    assert 0 < most <= 3 * 100_000
+    uploaded = [now.uploaded_bytes for now in told]
+    assert uploaded == sorted(uploaded)
+    assert len(set(uploaded)) >= 8
+    assert (told[-1].step, told[-1].files) == ("uploading", 30)
+    screen = io.StringIO()
+    with pack_progress(Console(force_terminal=True, width=200, file=screen)) as show:
+        show(told[-1])
+        time.sleep(0.2)
+        show(told[-1])
+    assert "uploading: 30/30 files" in screen.getvalue()
+    assert f"{told[-1].uploaded_bytes / 1e6:,.0f} MB uploaded" in screen.getvalue()
