@@ -57,6 +57,7 @@ def list_rows(
     classes: Sequence[str] | None = None,
     numbered: bool | None = None,
     stray: Callable[[set[str]], list[str]] | None = None,
+    place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
     """Lists the images that rows name, in no order.
 
@@ -71,14 +72,15 @@ def list_rows(
             names, sorted as ImageFolder does.
         numbered: whether labels are numbers, where that is known.
         stray: gets the paths that the rows name, and says which other files there are.
+        place: names the image root, and says how to choose another one if the user can.
 
     Raises:
         PackError: labels are partly numbers and partly names, or values cannot be kept.
     """
     if not image_root.is_dir():
-        raise PackError(f"{readable(str(image_root))} is no folder; --image-root says where the images are")
+        raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     notes = Notes()
-    found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None)
+    found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None, place)
     for row in rows:
         found.add(row)
     notes.flush()
@@ -107,7 +109,13 @@ class _Sources:
     """Rows, one after the other -> sources."""
 
     def __init__(
-        self, root: Path, fields: Sequence[SourceField], labels: _Labels, notes: Notes, named: set[str] | None
+        self,
+        root: Path,
+        fields: Sequence[SourceField],
+        labels: _Labels,
+        notes: Notes,
+        named: set[str] | None,
+        place: str,
     ) -> None:
         self.labels = labels
         self.sources: list[Source] = []
@@ -115,6 +123,7 @@ class _Sources:
         self._root = root
         self._fields = fields
         self._notes = notes
+        self._place = place
         self._taken: dict[str, int] = {}  # name -> how many rows have wanted it
 
     def add(self, row: Row) -> None:
@@ -126,7 +135,7 @@ class _Sources:
         path = relative_path(row.path, self._root)
         if self.named is not None:
             self.named.add(path)
-        found = _state(self._root, path)
+        found = _state(self._root, path, self._place)
         try:
             if row.problem is not None or isinstance(found, str):
                 raise ValueError(row.problem or found)
@@ -167,7 +176,7 @@ class _Sources:
                 if not isinstance(value, str) or not _is_name(value):
                     raise ValueError(f"field {each.name}: expected the path of a file, got {str(value)[:60]!r}")
                 path = relative_path(value, self._root)
-                found = _state(self._root, path)
+                found = _state(self._root, path, self._place)
                 if isinstance(found, str):
                     raise ValueError(f"field {each.name}: {readable(path)}: {found}")
                 if self.named is not None:
@@ -201,12 +210,12 @@ class _State(NamedTuple):
     ctime_ns: int
 
 
-def _state(root: Path, path: str) -> _State | str:
+def _state(root: Path, path: str, place: str) -> _State | str:
     """Size and times of a file, or why it cannot be read."""
     try:
         info = os.stat(os.path.join(root, path))
     except FileNotFoundError:
-        return "no such file in the image root; --image-root says where the images are"
+        return f"no such file in {place}"
     except OSError as problem:
         return f"cannot be read: {problem.strerror}"
     if not stat.S_ISREG(info.st_mode):
