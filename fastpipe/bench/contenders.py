@@ -25,6 +25,7 @@ from fastpipe.loading.loader import Loader
 from fastpipe.scan.opening import open_data
 
 Batch = tuple[torch.Tensor, torch.Tensor]
+_JPEG = b"\xff\xd8\xff"
 
 
 def fastpipe_loader(task: Task) -> Loader:
@@ -52,7 +53,7 @@ def torch_pil(task: Task) -> Iterator[Batch]:
 
 
 def torch_cv2(task: Task) -> Iterator[Batch]:
-    """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize."""
+    """torch.utils.data.DataLoader with PyTurboJPEG to decode and OpenCV to resize; OpenCV decodes what is no JPEG."""
     return _channels_last(_data_loader(_Cv2Dataset(task), task))
 
 
@@ -135,7 +136,11 @@ class _Cv2Dataset(_Shards):
             cv2.setNumThreads(0)
             self._turbo = open_turbojpeg()
         data, label = self._read(sample)
-        image = self._turbo.decode(data, pixel_format=turbojpeg.TJPF_RGB)
+        if data.startswith(_JPEG):
+            image = self._turbo.decode(data, pixel_format=turbojpeg.TJPF_RGB)
+        else:
+            how = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+            image = cv2.cvtColor(cv2.imdecode(np.frombuffer(data, np.uint8), how), cv2.COLOR_BGR2RGB)
         x, y, w, h = _random_crop(image.shape[1], image.shape[0])
         crop = image[y : y + h, x : x + w]
         out = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)

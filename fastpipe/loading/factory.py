@@ -72,7 +72,7 @@ def loader(
     boxes: str = "list",
     min_box_size: float = 1.0,
     min_box_area: float = 0.0,
-    flip_pairs: Sequence[tuple[int, int]] | None = None,
+    flip_pairs: Sequence[tuple[int, int]] | Mapping[str, Sequence[tuple[int, int]]] | None = None,
     max_pixels: int = MAX_PIXELS,
     rank: int | None = None,
     world_size: int | None = None,
@@ -156,8 +156,8 @@ def loader(
             pixels. With 0, and min_box_area=0, no box is dropped: a box outside the crop has no area.
         min_box_area: boxes are dropped if their area in the output is smaller, in pixels.
         flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
-            right eye with the numbers 1 and 2; []: there are none. Mirrored points need it.
-            None: those that the field has itself, if it has any.
+            right eye with the numbers 1 and 2; []: there are none. Or a dict: name of a field -> its pairs. Mirrored
+            points need it. None, or not in the dict: those that the field has itself, if it has any.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;

@@ -10,11 +10,12 @@ from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts
 from fastpipe.checks import choice, real_number, whole
 from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
+from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import Recipe
 
 if TYPE_CHECKING:
-    from fastpipe.loading.fields import FieldReader
+    from fastpipe.loading.fields import FieldReader, FlipPairs
 
 LAYOUTS = ("list", "flat", "pad")
 
@@ -48,12 +49,9 @@ def field_reader(
             "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "
             "out"
         )
-    pairs = _flip_pairs(flip_pairs, {name: index.fields[name].points for name in kinds if kinds[name] == "keypoints"})
+    pairs = _flip_pairs(flip_pairs, {name: index.fields[name] for name in kinds if kinds[name] == "keypoints"})
     if fields is None:
         return None
-    recorded = {index.fields[name].flip_pairs for name in kinds if kinds[name] == "keypoints"}
-    if pairs is None and len(recorded) == 1:
-        pairs = recorded.pop() or None
     if "image" not in names:
         raise ConfigError(
             f'fields: expected "image" among them, got {tuple(names)!r}; for samples without their images: '
@@ -62,7 +60,7 @@ def field_reader(
     mirroring = [] if augment is None else [part.name for part in moving_parts(augment) if part.mirrors]
     mirroring += ["hflip"] if recipe.flip > 0 else []
     for name, kind in kinds.items():
-        if kind == "keypoints" and pairs is None and mirroring:
+        if kind == "keypoints" and name not in pairs and mirroring:
             raise ConfigError(
                 f"fields: {name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a right "
                 "eye. Pass flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if "
@@ -75,7 +73,7 @@ def field_reader(
         )
     if augment is not None:
         _check_augment(augment, kinds, recipe.size)
-    return FieldReader(index, recipe, names, layout, pairs or ())
+    return FieldReader(index, recipe, names, layout, pairs)
 
 
 def check_labelled(index: Index, augment: Augment) -> None:
@@ -145,12 +143,24 @@ def _least(name: str, value: object) -> float:
     return number
 
 
-def _flip_pairs(value: Any, points: dict[str, int]) -> tuple[tuple[int, int], ...] | None:
-    """Checks `flip_pairs` against the number of points of each field that has some."""
+def _flip_pairs(value: Any, fields: Mapping[str, Field]) -> dict[str, FlipPairs]:
+    """The pairs of each field of points for which there are some: those that the user gives, else its own."""
+    own = {name: field.flip_pairs for name, field in fields.items() if field.flip_pairs}
     if value is None:
-        return None
-    if not points:
+        return own
+    if not fields:
         raise ConfigError("flip_pairs works only with a field of keypoints; name one in fields=, or leave it out")
+    if not isinstance(value, Mapping):
+        return dict.fromkeys(fields, _pairs(value, min(field.points for field in fields.values())))
+    if strange := [name for name in value if name not in fields]:
+        raise ConfigError(
+            f"flip_pairs: expected names of the fields of keypoints, {', '.join(fields)}; got {strange[0]!r}"
+        )
+    return {**own, **{name: _pairs(pairs, fields[name].points) for name, pairs in value.items()}}
+
+
+def _pairs(value: Any, points: int) -> FlipPairs:
+    """Checks pairs of the numbers of so many points."""
     hint = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ConfigError(f"flip_pairs: got {value!r}; {hint}")
@@ -158,8 +168,7 @@ def _flip_pairs(value: Any, points: dict[str, int]) -> tuple[tuple[int, int], ..
     for pair in value:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise ConfigError(f"flip_pairs: got {pair!r} as a pair; {hint}")
-        most = min(points.values()) - 1
-        one, other = (whole("flip_pairs", point, least=0, most=most, hint=hint) for point in pair)
+        one, other = (whole("flip_pairs", point, least=0, most=points - 1, hint=hint) for point in pair)
         pairs.append((one, other))
     flat = [point for pair in pairs for point in pair]
     if len(set(flat)) < len(flat):

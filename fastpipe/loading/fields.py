@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -35,7 +35,7 @@ class FieldReader:
         recipe: of the loader.
         names: the keys of a batch, checked, in order.
         layout: of boxes.
-        flip_pairs: of points that change places in mirrored pictures.
+        flip_pairs: of each field, the points that change places in mirrored pictures.
 
     Attributes:
         names: as given.
@@ -45,7 +45,12 @@ class FieldReader:
     """
 
     def __init__(
-        self, index: Index, recipe: Recipe, names: tuple[str, ...], layout: Layout, flip_pairs: FlipPairs
+        self,
+        index: Index,
+        recipe: Recipe,
+        names: tuple[str, ...],
+        layout: Layout,
+        flip_pairs: Mapping[str, FlipPairs],
     ) -> None:
         self._recipe = recipe
         self._layout = layout
@@ -105,7 +110,7 @@ class FieldReader:
         elif field.kind == "boxes":
             add = partial(_add_boxes, name)
         else:
-            add = partial(_add_points, name, self._flip_pairs)
+            add = partial(_add_points, name, self._flip_pairs.get(name, ()))
         return lambda values, rows, geometry: add(values, column.take(rows.samples), geometry)
 
 

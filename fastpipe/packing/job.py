@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -216,6 +217,11 @@ def _nothing_packed(listing: Listing, tally: Tally) -> str:
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
+        if match := re.match(r"field (\w+): ", reason):
+            return (
+                f"{text}. --field names the fields to store: leave out this one, or give it another kind, such as "
+                f"--field {match[1]}=COLUMN:image or :bytes"
+            )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
     if any(name.endswith(".tar") for name in listing.stray):
         text += (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from fastpipe.packing.shard_series import ShardSeries, disk_errors
 
 _MADE_BY = "fastpipe.Writer"
 _OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
+_OPTIONS = {name for name in inspect.signature(pack_options).parameters if name not in ("source", "seed", "shuffle")}
 
 
 class Writer:
@@ -51,7 +53,8 @@ class Writer:
             "bytes", "boxes", "keypoints", "mask" or "image". `docs/format.md` explains them.
         classes: names of all classes; a label is a name, or a position in this list. None: labels are numbers, and the
             classes are called after them.
-        **options: those of `fastpipe.pack`, without `seed`, `shuffle` and those that say how a source is read.
+        **options: those of `fastpipe.pack`, without `seed`, `shuffle`, `on_progress` and those that say how a source is
+            read.
 
     Attributes:
         summary: what was packed, when the block has ended.
@@ -77,6 +80,9 @@ class Writer:
             )
         if without := options.keys() & _OF_A_SOURCE:
             raise ConfigError(f"{min(without)}: a Writer has no source to read; this is an option of fastpipe.pack")
+        if unknown := options.keys() - _OPTIONS:
+            expected = ", ".join(sorted(_OPTIONS))
+            raise ConfigError(f"{min(unknown)}: a Writer has no such option; expected one of {expected}")
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
         self._options: PackOptions = pack_options(**options, shuffle=False)

@@ -61,6 +61,15 @@ def test_every_contender_makes_the_same_kind_of_batch(start: Start, flat: Path) 
     assert len(numbers) == 37, "all samples come"
 
 
+def test_every_contender_takes_a_folder_of_other_formats(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for number in range(BATCH):
+        Image.new("RGB", (40, 30), (200, 100, 20)).save(tmp_path / "a" / f"{number}.{'webp' if number % 2 else 'png'}")
+    images, _ = next(start(tmp_path))
+    colours = images.float().mean((2, 3))
+    assert (colours - torch.tensor([200, 100, 20])).abs().max() < 8
+
+
 def test_every_contender_crops_and_mirrors(start: Start, tmp_path: Path) -> None:
     """One picture, red on the left and blue on the right, again and again."""
     pixels = np.zeros((80, 100, 3), np.uint8)

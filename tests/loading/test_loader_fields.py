@@ -19,6 +19,7 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
 from fastpipe.format.index import Index
+from fastpipe.loading.field_options import _flip_pairs
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
@@ -274,6 +275,12 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
         ({"fields": ("image", "joints"), "flip_pairs": [0, 1]}, "got 0 as a pair"),
         ({"fields": ("image", "joints"), "flip_pairs": 7}, "flip_pairs: got 7; pass pairs"),
+        (
+            {"fields": ("image", "joints"), "flip_pairs": {"boxes": []}},
+            "names of the fields of keypoints, joints; got 'bo",
+        ),
+        ({"fields": ("image", "joints"), "flip_pairs": {"joints": [(0, 9)]}}, "flip_pairs: expected 0 to 3, got 9"),
+        ({"fields": ("image", "joints"), "flip_pairs": {}}, "'joints' has points, and hflip mirrors"),
         ({"fields": ("image",), "flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
         ({"flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
         ({"fields": ("image", "boxes"), "boxes": "nested"}, "boxes: expected 'list' or 'flat' or 'pad'"),
@@ -286,6 +293,36 @@ def test_a_replaced_sample_brings_its_own_fields(
 def test_wrong_options(fielded: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(fielded, **options)
+
+
+def test_each_field_of_points_has_pairs_of_its_own(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "packed", {"face": "keypoints", "hand": "keypoints"}) as writer:
+        for number in range(8):
+            points = [[[10.0, 5, 2], [30.0, 5, 2], [20.0, 20, 2]]]
+            writer.add(np.full((30, 40, 3), number, np.uint8), face=points, hand=points)
+    pairs = {"face": [(0, 1)], "hand": [(1, 2)]}
+    places = {}
+    for given in (pairs, [(0, 1)], [(1, 2)]):
+        options: dict[str, Any] = {"hflip": 1.0, "crop": fastpipe.Resize(), "flip_pairs": given}
+        with loader_of(tmp_path / "packed", ("image", "face", "hand"), **options) as loader:
+            places[str(given)] = next(iter(loader))
+    for row in range(8):
+        found = places[str(pairs)]
+        assert torch.equal(found["face"][row], places["[(0, 1)]"]["face"][row])
+        assert torch.equal(found["hand"][row], places["[(1, 2)]"]["hand"][row])
+        assert not torch.equal(found["face"][row], found["hand"][row])
+
+
+def test_pairs_that_fields_have_themselves_may_differ() -> None:
+    fields = {
+        "face": Field("face", "keypoints", points=3, flip_pairs=((0, 1),)),
+        "hand": Field("hand", "keypoints", points=3, flip_pairs=((1, 2),)),
+        "foot": Field("foot", "keypoints", points=3),
+    }
+    own = {"face": ((0, 1),), "hand": ((1, 2),)}
+    assert _flip_pairs(None, fields) == own
+    assert _flip_pairs({"foot": [], "hand": [(0, 2)]}, fields) == {**own, "foot": (), "hand": ((0, 2),)}
+    assert _flip_pairs([(0, 2)], fields) == dict.fromkeys(fields, ((0, 2),))
 
 
 def test_points_need_no_pairs_if_nothing_is_mirrored(fielded: Path) -> None:

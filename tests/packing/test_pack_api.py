@@ -96,6 +96,30 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path, options: dict[str
     assert not (tmp_path / "packed").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fields": "caption"}, "fields: expected names of fields and their columns, such as .* got 'caption'"),
+        ({"fields": [3]}, r"fields: expected names .* got \[3\]"),
+        ({"fields": 3}, "fields: expected names .* got 3"),
+        ({"fields": {"a": None}}, "--field a: expected the name of a column, got None"),
+        ({"fields": {3: "a"}}, "--field 3=a: .*name"),
+        ({"image_root": 5}, "--image-root: expected the path of a folder, got 5"),
+    ],
+)
+def test_wrong_words_about_a_source_are_named(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    (tmp_path / "a.csv").write_text("path,caption\na.jpg,a\n")
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.pack(tmp_path / "a.csv", tmp_path / "packed", **options)
+
+
+@pytest.mark.parametrize("option", ["quailty", "on_progress"])
+def test_unknown_options_of_a_writer_are_named(tmp_path: Path, option: str) -> None:
+    words = f"{option}: a Writer has no such option; expected one of damaged, exif, .*quality.*workers"
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Writer(tmp_path / "packed", **{option: 90})
+
+
 def test_the_command_still_names_a_wrong_size(source: Path, tmp_path: Path) -> None:
     result = fp("pack", source, tmp_path / "packed", "--shard-size", "much")
     assert result.exit_code == 2

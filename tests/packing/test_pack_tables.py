@@ -353,6 +353,19 @@ def test_field_says_name_and_kind(tmp_path: Path) -> None:
     assert "left" not in sample
 
 
+def test_columns_are_named_as_those_of_a_manifest(tmp_path: Path) -> None:
+    rows = [{"path": f"{number}.jpg", "Image ID": number, "a.b": number / 2, "id": 7} for number in range(2)]
+    for row, data in zip(rows, jpegs(2), strict=True):
+        (tmp_path / row["path"]).write_bytes(data)
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("a.parquet", "a.jsonl"):
+        succeeded("pack", tmp_path / name, tmp_path / "packed" / name)
+        kinds = {name: field.kind for name, field in Index(tmp_path / "packed" / name).fields.items()}
+        assert kinds == {"image_id": "int", "a_b": "floats", "id_": "int"}
+    assert digests(tmp_path / "packed/a.parquet") == digests(tmp_path / "packed/a.jsonl")
+
+
 def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
     one = jpegs(1)
 
@@ -367,8 +380,6 @@ def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
     refused("--image-column c: no such column; expected one of a, b", "--image-column", "c", a=one, b=[1])
     refused("--label-column c: no such column; expected one of a, b", "--label-column", "c", a=one, b=[1])
     refused("the labels in column 'label' are double", a=one, label=[1.5])
-    refused("column 'Bad Name' cannot give a field its name", a=one, **{"Bad Name": [1], "good": [2]})
-    refused("--field good", a=one, **{"Bad Name": [1], "good": [2]})
     refused("column 'maps' is", a=one, maps=[[{"x": b"bytes"}]])
     refused("--field m=t:mask: expected bytes, the column is string", "--field", "m=t:mask", a=one, t=["x"])
 

@@ -70,7 +70,7 @@ class CsvFile:
 
 
 class JsonLines:
-    """A JSONL file: an object a line, UTF-8.
+    """A JSONL file: an object a line, UTF-8; NaN counts as null.
 
     Attributes:
         path: of the file.
@@ -92,7 +92,7 @@ class JsonLines:
 
     def _record(self, number: int, line: bytes) -> Record:
         try:
-            values = json.loads(line.decode())
+            values = json.loads(line.decode(), parse_constant=_constant)
         except UnicodeDecodeError as problem:
             return Record(number, None, f"expected UTF-8, got a byte {line[problem.start]:#04x}")
         except (ValueError, RecursionError) as problem:
@@ -100,6 +100,11 @@ class JsonLines:
         if not isinstance(values, dict):
             return Record(number, None, f"expected an object in JSON, got {line[:40]!r}")
         return Record(number, values)
+
+
+def _constant(name: str) -> float | None:
+    """NaN, which is not JSON but often written, stands for a missing value."""
+    return None if name == "NaN" else float(name)
 
 
 @contextmanager

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.fields import RESERVED
 from fastpipe.packing.source.column_kinds import Seen, field_value
+from fastpipe.packing.source.column_names import FILE_NAME, label_column, named_as_image, own_fields
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.manifest import MOST_COLUMNS, Record
-from fastpipe.packing.source.options import FieldColumn, SourceOptions
+from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
-from fastpipe.packing.source.tar_fields import MOST_FIELDS, field_name
+from fastpipe.packing.source.tar_fields import MOST_FIELDS
 
-# Columns with the path of an image, if there is no --image-column.
-IMAGE_COLUMNS = frozenset(
-    [
-        "path",
-        "file_name",
-        "filename",
-        "file",
-        "filepath",
-        "file_path",
-        "image",
-        "image_path",
-        "image_file",
-        "img",
-        "img_path",
-    ]
-)
-FILE_NAME = "file_name"
-LABEL_COLUMN = "label"
 _EXPECTED_IMAGE = "path, file_name or image"
 
 
@@ -101,7 +83,8 @@ def list_manifest(
     for column in seen.values():
         if column.count < records:
             column.add(None, 0)  # a record without the key says the same as one with null
-    columns = _Columns(_image_column(manifest, seen, how, metadata=metadata), _label_column(manifest, seen, how))
+    image = _image_column(manifest, seen, how, metadata=metadata)
+    columns = _Columns(image, _label_column(manifest, seen, how, image))
     columns.fields = _fields(manifest, seen, how, columns, metadata=metadata)
     numbered = None
     if columns.label is not None and not manifest.typed:
@@ -152,14 +135,7 @@ def _image_column(manifest: Manifest, seen: Mapping[str, Seen], how: SourceOptio
         return how.image_column
     if not seen:
         raise PackError(f"{_called(manifest)} holds no rows; expected a row for each image")
-    if metadata and FILE_NAME in seen:
-        return FILE_NAME
-    taken = {each.column for each in how.fields or ()}
-    found = sorted(
-        name
-        for name in seen.keys() - taken
-        if (name.endswith("_" + FILE_NAME) if metadata else name.lower() in IMAGE_COLUMNS)
-    )
+    found = named_as_image(seen, how, metadata=metadata)
     if len(found) == 1:
         return found[0]
     if found:
@@ -174,13 +150,10 @@ def _image_column(manifest: Manifest, seen: Mapping[str, Seen], how: SourceOptio
     )
 
 
-def _label_column(manifest: Manifest, seen: Mapping[str, Seen], how: SourceOptions) -> str | None:
-    if how.label_column is not None:
-        if how.label_column not in seen:
-            raise PackError(f"--label-column {how.label_column}: {_called(manifest)} has {_names(seen)}")
-        return how.label_column
-    taken = {each.column for each in how.fields or ()}
-    return LABEL_COLUMN if LABEL_COLUMN in seen and LABEL_COLUMN not in taken else None
+def _label_column(manifest: Manifest, seen: Mapping[str, Seen], how: SourceOptions, image: str) -> str | None:
+    if how.label_column is not None and how.label_column not in seen:
+        raise PackError(f"--label-column {how.label_column}: {_called(manifest)} has {_names(seen)}")
+    return label_column(seen, how, image)
 
 
 def _numbered(manifest: Manifest, column: str, looks: Mapping[str, int]) -> bool | None:
@@ -204,9 +177,8 @@ def _fields(
     manifest: Manifest, seen: Mapping[str, Seen], how: SourceOptions, columns: _Columns, *, metadata: bool
 ) -> list[tuple[SourceField, str]]:
     if how.fields is None:
-        others = [name for name in seen if name not in (columns.image, columns.label)]
-        wanted = [_own_field(name, metadata=metadata) for name in others]
-        wanted = _apart(wanted)
+        others = (name for name in seen if name not in (columns.image, columns.label))
+        wanted = own_fields(others, metadata=metadata)
         if len(wanted) > MOST_FIELDS:
             raise PackError(
                 f"{_called(manifest)} has {len(wanted)} columns besides image and label; expected at most "
@@ -226,22 +198,4 @@ def _fields(
             further = metadata and column.endswith("_" + FILE_NAME)
             kind = "image" if further else seen[column].kind
         found.append((SourceField(name, kind, True), column))
-    return found
-
-
-def _own_field(column: str, *, metadata: bool) -> FieldColumn:
-    name = column.removesuffix("_" + FILE_NAME) if metadata and column != FILE_NAME else column
-    return FieldColumn(field_name(name.lower()), column)
-
-
-def _apart(fields: Sequence[FieldColumn]) -> list[FieldColumn]:
-    """The same with names that differ: A-b and a_b give a_b and a_b_."""
-    taken: set[str] = set()
-    found = []
-    for each in fields:
-        name = each.name
-        while name in taken or name in RESERVED:
-            name = f"{name}_"
-        taken.add(name)
-        found.append(each._replace(name=name))
     return found

@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import SourcePath, open_binary
+from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.source.manifest import CsvFile, JsonLines, Record
 from fastpipe.packing.source.manifest_rows import Manifest, list_manifest
 from fastpipe.packing.source.options import SourceOptions
+from fastpipe.packing.source.table_splits import PARQUET
+from fastpipe.packing.source.tables import table_opener
 
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
 class ParquetRows:
-    """A Parquet file of values and paths, read a batch of rows at a time.
+    """A Parquet file of values and paths, read as a stream. Times and decimals are texts; NaN is a missing value.
+
+    Args:
+        path: of the file.
+        how: the columns that count.
 
     Attributes:
         path: of the file.
@@ -26,28 +32,25 @@ class ParquetRows:
 
     typed = True
 
-    def __init__(self, path: SourcePath) -> None:
+    def __init__(self, path: SourcePath, how: SourceOptions) -> None:
         self.path = path
+        self._how = how
 
     def __iter__(self) -> Iterator[Record]:
-        try:
-            import pyarrow
-            import pyarrow.parquet
-        except ImportError as problem:
-            raise PackError(
-                f"{readable(str(self.path))} needs pyarrow ({problem}): pip install 'fastpipe[parquet]'"
-            ) from problem
         number = 0
-        try:
-            with open_binary(self.path) as opened, pyarrow.parquet.ParquetFile(opened) as file:
-                for batch in file.iter_batches(batch_size=1000):
-                    for values in batch.to_pylist():
-                        yield Record(number, values)
+        with table_opener(PARQUET)(self.path) as file:
+            from fastpipe.packing.source.table_cells import column_values
+            from fastpipe.packing.source.table_columns import columns_of_rows
+
+            names = columns_of_rows(file.schema, self._how, readable(str(self.path)))
+            for group, _ in file.scan(None):
+                for batch in file.read(group, names):
+                    with file.reading(f"rows from {number:,} on"):
+                        columns = [column_values(batch.column(name)) for name in names]
+                    for cells in zip(*columns, strict=True):
+                        values = (None if cell != cell else cell for cell in cells)
+                        yield Record(number, dict(zip(names, values, strict=True)))
                         number += 1
-        except (pyarrow.ArrowException, OSError) as problem:
-            raise PackError(
-                f"{readable(str(self.path))} is no sound Parquet file, found at row {number}: {problem}"
-            ) from problem
 
 
 def metadata_in(folder: SourcePath) -> list[str]:
@@ -68,14 +71,16 @@ def list_metadata(path: SourcePath, how: SourceOptions) -> Listing:
             f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
         )
     root = how.root_of_images() or path.parent
-    return list_manifest(manifest_of(path), how, root, metadata=True, stray=lambda taken: _without_row(root, taken))
+    return list_manifest(
+        manifest_of(path, how), how, root, metadata=True, stray=lambda taken: _without_row(root, taken)
+    )
 
 
-def manifest_of(path: SourcePath) -> Manifest:
+def manifest_of(path: SourcePath, how: SourceOptions) -> Manifest:
     """The records of a file, by its ending."""
     ending = path.suffix.lower()
     if ending == ".parquet":
-        return ParquetRows(path)
+        return ParquetRows(path, how)
     return CsvFile(path) if ending in (".csv", ".tsv", ".tab") else JsonLines(path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,7 +96,9 @@ def source_options(
     Raises:
         ConfigError: a value is wrong.
     """
-    given = fields if fields is None or isinstance(fields, Mapping) else dict(_split(each) for each in fields)
+    if not isinstance(image_root, (str, os.PathLike, type(None))):
+        raise ConfigError(f"--image-root: expected the path of a folder, got {image_root!r}")
+    given = None if fields is None else _columns(fields)
     return SourceOptions(
         format=choice("--format", format, FORMATS),
         image_column=_text("--image-column", image_column),
@@ -106,6 +108,19 @@ def source_options(
         split=_text("--split", split),
         remote=remote,
     )
+
+
+def _columns(fields: object) -> dict[str, str]:
+    """Name -> COLUMN or COLUMN:KIND, not yet checked."""
+    if isinstance(fields, Mapping):
+        return dict(fields)
+    listed = list(fields) if isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)) else None
+    if listed is None or not all(isinstance(each, str) for each in listed):
+        raise ConfigError(
+            "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
+            f"{fields!r}"
+        )
+    return dict(map(_split, listed))
 
 
 def _split(text: str) -> tuple[str, str]:

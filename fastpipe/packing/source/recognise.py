@@ -15,8 +15,8 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.source import voc, yolo
 from fastpipe.packing.source.coco import coco_files
+from fastpipe.packing.source.column_names import IMAGE_COLUMNS
 from fastpipe.packing.source.files import SourcePath, folders_and_files, names_in, open_binary
-from fastpipe.packing.source.manifest_rows import IMAGE_COLUMNS
 from fastpipe.packing.source.metadata import metadata_in
 from fastpipe.packing.source.options import SourceOptions
 

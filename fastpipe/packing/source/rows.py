@@ -22,7 +22,6 @@ from fastpipe.packing.source.notes import Notes
 MOST_CLASSES = 1_000_000
 _MOST_PATH_BYTES = 4096
 _RUN_ROWS = 512
-_NO_FILE = "no such file in the image root; --image-root says where the images are"
 _FILES = ("mask", "image")  # kinds whose values may name files
 
 
@@ -61,6 +60,7 @@ def list_rows(
     classes: Sequence[str] | None = None,
     numbered: bool | None = None,
     stray: Callable[[set[str]], list[str]] | None = None,
+    place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
     """Lists the images that rows name, in no order.
 
@@ -75,14 +75,15 @@ def list_rows(
             names, sorted as ImageFolder does.
         numbered: whether labels are numbers, where that is known.
         stray: gets the paths that the rows name, and says which other files there are.
+        place: names the image root, and says how to choose another one if the user can.
 
     Raises:
         PackError: labels are partly numbers and partly names, or values cannot be kept.
     """
     if not image_root.is_dir():
-        raise PackError(f"{readable(str(image_root))} is no folder; --image-root says where the images are")
+        raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     notes = Notes()
-    found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None)
+    found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None, place)
     waiting = iter(rows)
     while run := list(islice(waiting, _RUN_ROWS)):
         found.look_ahead(run)
@@ -116,7 +117,13 @@ class _Sources:
     """Rows, one after the other -> sources."""
 
     def __init__(
-        self, root: SourcePath, fields: Sequence[SourceField], labels: _Labels, notes: Notes, named: set[str] | None
+        self,
+        root: SourcePath,
+        fields: Sequence[SourceField],
+        labels: _Labels,
+        notes: Notes,
+        named: set[str] | None,
+        place: str,
     ) -> None:
         self.labels = labels
         self.sources: list[Source] = []
@@ -124,6 +131,7 @@ class _Sources:
         self._root = root
         self._fields = fields
         self._notes = notes
+        self._place = place
         self._taken: dict[str, int] = {}  # name -> how many rows have wanted it
         self._states: dict[str, _State] = {}  # of files behind a URL: asked for many at a time
 
@@ -161,8 +169,8 @@ class _Sources:
 
     def _state(self, path: str) -> _State | str:
         if isinstance(self._root, Path):
-            return _state(self._root, path)
-        return self._states.get(path, _NO_FILE)
+            return _state(self._root, path, self._place)
+        return self._states.get(path, f"no such file in {self._place}")
 
     def _refuse(self, name: str, why: str) -> None:
         self.sources.append(Source(self._free(name), NO_LABEL, 0, 0, 0, why))
@@ -226,12 +234,12 @@ class _State(NamedTuple):
     ctime_ns: int
 
 
-def _state(root: SourcePath, path: str) -> _State | str:
+def _state(root: SourcePath, path: str, place: str) -> _State | str:
     """Size and times of a file, or why it cannot be read."""
     try:
         info = status(root, path)
     except FileNotFoundError:
-        return _NO_FILE
+        return f"no such file in {place}"
     except OSError as problem:
         return f"cannot be read: {problem.strerror}"
     if not stat.S_ISREG(info.st_mode):

@@ -106,15 +106,19 @@ def row_values(batch: pa.RecordBatch, columns: TableColumns) -> list[tuple[str |
     found = [dict[str, Any]() for _ in paths]
     wrong = [None if path else f"no path of an image, got {path!r}" for path in paths]
     for field in columns.fields:
-        values = _plain(batch.column(field.column))
-        if is_shown_as_text(values.type):
-            values = values.cast(pa.string())
-        for at, value in enumerate(values.to_pylist()):
+        for at, value in enumerate(column_values(batch.column(field.column))):
             try:
                 found[at][field.name] = as_meant(field, value)
             except ImageError as problem:
                 wrong[at] = f"field {field.name}: {problem}"
     return list(zip(paths, found, wrong, strict=True))
+
+
+def column_values(column: pa.Array) -> list[Any]:
+    """The values of a column as Python has them; times and decimals as text."""
+    values = _plain(column)
+    found: list[Any] = (values.cast(pa.string()) if is_shown_as_text(values.type) else values).to_pylist()
+    return found
 
 
 def as_meant(field: TableField, value: Any) -> Any:

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from fastpipe.errors import PackError
-from fastpipe.format.fields import is_name
+from fastpipe.packing.source.column_names import label_column, named_as_image, own_fields
 from fastpipe.packing.source.listing import SourceField
-from fastpipe.packing.source.options import FieldColumn, SourceOptions
+from fastpipe.packing.source.options import SourceOptions
 
-_LABEL = "label"
 _PICTURES = ("image", "mask")
 
 
@@ -72,20 +71,16 @@ def choose_columns(schema: pa.Schema, how: SourceOptions, file: str) -> TableCol
     Raises:
         PackError: a column is missing, or there is a choice that only the user can make.
     """
-    if twice := [name for name in schema.names if schema.names.count(name) > 1]:
-        raise PackError(f"{file}: expected each column once, got {twice[0]!r} several times")
+    _check_names(schema, file)
     features = _features(schema)
-    image = how.image_column if how.image_column is not None else _only_image(schema, features, file)
+    image = how.image_column if how.image_column is not None else _only_image(schema, features, how, file)
     kind = storage(_type(schema, image, "--image-column", file))
     if not (_is_text(kind) or _is_binary(kind) or _is_file(kind)):
         raise PackError(
             f"{file}: --image-column {image}: expected bytes, a struct of bytes and path, or paths; the column is "
             f"{kind}"
         )
-    asked = () if how.fields is None else how.fields
-    label = how.label_column
-    if label is None and _LABEL in schema.names and _LABEL not in (image, *(each.column for each in asked)):
-        label = _LABEL
+    label = label_column(schema.names, how, image)
     classes, named = None, False
     if label is not None:
         held = storage(_type(schema, label, "--label-column", file))
@@ -101,6 +96,23 @@ def choose_columns(schema: pa.Schema, how: SourceOptions, file: str) -> TableCol
     return TableColumns(image, has_paths, label, classes, named, fields)
 
 
+def columns_of_rows(schema: pa.Schema, how: SourceOptions, file: str) -> list[str]:
+    """The columns of a table whose values can stand in a manifest, as JSON has them.
+
+    Raises:
+        PackError: another one is asked for.
+    """
+    _check_names(schema, file)
+    odd = [each.name for each in schema if _kind(storage(each.type), None) in (None, "bytes", "image")]
+    asked = {how.image_column, how.label_column, *(each.column for each in how.fields or ())}
+    if wrong := [name for name in odd if how.fields is None or name in asked]:
+        raise PackError(
+            f"{file}: column {wrong[0]!r} is {schema.field(wrong[0]).type}, which metadata of images cannot hold. "
+            "Choose the columns to store with --field NAME=COLUMN"
+        )
+    return [name for name in schema.names if name not in odd]
+
+
 def storage(kind: pa.DataType) -> pa.DataType:
     """The type that holds a column's values: not an extension's, nor a dictionary's."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -111,6 +123,11 @@ def storage(kind: pa.DataType) -> pa.DataType:
 def is_shown_as_text(kind: pa.DataType) -> bool:
     """Times, dates and decimals: kept as text."""
     return bool(types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_decimal(kind))
+
+
+def _check_names(schema: pa.Schema, file: str) -> None:
+    if twice := [name for name in schema.names if schema.names.count(name) > 1]:
+        raise PackError(f"{file}: expected each column once, got {twice[0]!r} several times")
 
 
 def _type(schema: pa.Schema, column: str, option: str, file: str) -> pa.DataType:
@@ -139,11 +156,12 @@ def _class_names(feature: Any) -> tuple[str, ...] | None:
     return tuple(map(str, names)) if isinstance(names, list) and names else None
 
 
-def _only_image(schema: pa.Schema, features: Mapping[str, Any], file: str) -> str:
+def _only_image(schema: pa.Schema, features: Mapping[str, Any], how: SourceOptions, file: str) -> str:
     said: list[str] = [name for name in schema.names if _is_feature(features.get(name), "Image")]
     held: list[str] = [name for name in schema.names if _is_file(storage(schema.field(name).type))]
     bare: list[str] = [name for name in schema.names if _is_binary(storage(schema.field(name).type))]
-    found = said or held or bare
+    texts: list[str] = [name for name in schema.names if _is_text(storage(schema.field(name).type))]
+    found = said or held or bare or named_as_image(texts, how)
     if len(found) == 1:
         return found[0]
     if found:
@@ -165,15 +183,7 @@ def _fields(
 ) -> tuple[TableField, ...]:
     asked = how.fields
     if asked is None:
-        rest = [name for name in schema.names if name not in taken]
-        if odd := [name for name in rest if not is_name(name)]:
-            fine = " ".join(f"--field {name}" for name in rest if is_name(name))
-            others = f" {fine}" if fine else ""
-            raise PackError(
-                f"{file}: column {odd[0]!r} cannot give a field its name: expected small letters, digits and _, a "
-                f"letter first, and no name that has a meaning. Choose the columns: --field NAME={odd[0]!r}{others}"
-            )
-        asked = tuple(FieldColumn(name, name) for name in rest)
+        asked = tuple(own_fields(name for name in schema.names if name not in taken))
     found = []
     for name, column, kind in asked:
         held = storage(_type(schema, column, f"--field {name}={column}", file))

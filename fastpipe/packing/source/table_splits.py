@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.visible import files_below
 
 PARQUET, ARROW = "parquet", "arrow"
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -56,7 +55,7 @@ def find_tables(root: SourcePath, split: str | None) -> Tables:
     if (root / _STATE).is_file():
         _choose({_text(_json(root / _STATE).get("_split")): []}, split, root)
         return Tables(root, ARROW, _saved(root, ""), [])
-    names = sorted(_files(root))
+    names = sorted(files_below(root))
     tables = [name for name in names if name.lower().endswith(".parquet")]
     if not tables:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
@@ -64,22 +63,6 @@ def find_tables(root: SourcePath, split: str | None) -> Tables:
     for name in tables:
         splits.setdefault(_split_of(name), []).append(name)
     return Tables(root, PARQUET, _choose(splits, split, root), [name for name in names if name not in set(tables)])
-
-
-def _files(root: SourcePath) -> list[str]:
-    """All files below a folder, but for hidden ones: tools keep their notes there."""
-    if not isinstance(root, Path):
-        return [path for path in root.files_below() if not any(part.startswith(".") for part in path.split("/"))]
-
-    def refuse(problem: OSError) -> None:
-        raise PackError(f"{problem.filename} cannot be listed: {problem.strerror}") from problem
-
-    found = []
-    for folder, folders, files in os.walk(root, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        prefix = os.path.relpath(folder, root).replace(os.sep, "/") + "/"
-        found += [prefix.removeprefix("./") + name for name in files if not name.startswith(".")]
-    return found
 
 
 def _split_of(name: str) -> str | None:

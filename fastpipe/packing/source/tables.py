@@ -75,7 +75,7 @@ def list_tables(root: SourcePath, how: SourceOptions | None = None) -> Listing:
     """
     how = how or SourceOptions()
     found = _found(root, how)
-    opener = _opener(found.kind)
+    opener = table_opener(found.kind)
     columns = _common_columns(found, opener, how)
     if columns.has_paths:
         in_rows = [SourceField(field.name, field.kind, in_note=True) for field in columns.fields]
@@ -139,7 +139,12 @@ def _found(root: SourcePath, how: SourceOptions) -> Tables:
     return found
 
 
-def _opener(kind: str) -> Callable[[SourcePath], TableFile]:
+def table_opener(kind: str) -> Callable[[SourcePath], TableFile]:
+    """What opens a file of this kind.
+
+    Raises:
+        PackError: pyarrow is not installed.
+    """
     try:
         if kind == ARROW:
             from fastpipe.packing.source.arrow import ArrowTable

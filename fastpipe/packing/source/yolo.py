@@ -8,6 +8,7 @@ from typing import Any
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.rows import Row, list_rows
+from fastpipe.packing.source.visible import entries_of, files_below
 
 FOLDERS = ("images", "labels")
 _MOST_BYTES = 4 << 20
@@ -17,19 +18,20 @@ def list_yolo(root: Path, split: str | None) -> Listing:
     """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes.
 
     Raises:
-        PackError: there is no such split, or several and none is named; or data.yaml cannot be read.
+        PackError: there is no such split, or several and none is named; or a folder or data.yaml cannot be read.
     """
-    splits = sorted(path.name for path in (root / "images").iterdir() if path.is_dir())
+    splits = [name for name, is_folder in entries_of(root / "images").items() if is_folder]
     if split is not None and split not in splits:
         raise PackError(f"--split {split}: {readable(str(root))}/images has the folders {', '.join(splits) or 'none'}")
     if split is None and splits:
         raise PackError(f"{readable(str(root))}/images has the folders {', '.join(splits)}: --split picks one")
     images, labels = (root / folder / (split or "") for folder in FOLDERS)
-    paths = sorted(str(path.relative_to(images)) for path in images.rglob("*") if path.is_file())
-    texts = {str(path.relative_to(labels)) for path in labels.rglob("*.txt") if path.name != "classes.txt"}
+    paths = sorted(files_below(images))
+    beside = files_below(labels) if labels.is_dir() else []
+    texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
     stray = sorted(texts - {str(Path(path).with_suffix(".txt")) for path in paths})
     fields = [SourceField("boxes", "boxes", True, _class_names(root))]
-    listing = list_rows(images, (_row(path, labels) for path in paths), fields)
+    listing = list_rows(images, (_row(path, labels) for path in paths), fields, place="images")
     listing.stray.extend(f"labels/{path}" for path in stray)
     return listing
 
@@ -41,6 +43,8 @@ def _row(path: str, labels: Path) -> Row:
             data = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         data = b""
+    except OSError as problem:
+        return Row(path, problem=f"{text.name} cannot be read: {problem.strerror}", where=path)
     if len(data) > _MOST_BYTES:
         return Row(path, problem=f"{text.name}: expected at most {_MOST_BYTES:,} bytes", where=path)
     boxes, numbers = [], []

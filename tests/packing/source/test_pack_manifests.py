@@ -99,7 +99,7 @@ def test_columns_become_fields_of_the_kind_of_their_values(photos: Path, tmp_pat
     assert verify(tmp_path / "packed").sound
 
 
-@pytest.mark.parametrize("missing", [{}, {"n": None, "text": None, "boxes": None, "many": None}])
+@pytest.mark.parametrize("missing", [{}, dict.fromkeys(("n", "text", "boxes", "many"), None)])
 def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Path, missing: dict[str, None]) -> None:
     there = {"n": 7, "text": "a", "boxes": {"bbox": [[1, 2, 3, 4]]}, "many": [0.5, 1]}
     rows = [{"path": f"{number:03d}.jpg", **(there if number else missing)} for number in range(3)]
@@ -111,6 +111,14 @@ def test_a_key_that_a_record_lacks_is_a_missing_value(photos: Path, tmp_path: Pa
         "001.jpg": (7, "a"),
         "002.jpg": (7, "a"),
     }
+
+
+def test_nan_in_json_is_a_missing_value(photos: Path, tmp_path: Path) -> None:
+    scores = [0.5, float("nan"), [1, float("nan")]]
+    rows = [{"path": f"{number:03d}.jpg", "score": score} for number, score in enumerate(scores)]
+    fastpipe.pack(write_lines(photos / "a.jsonl", *rows), tmp_path / "packed")
+    assert kinds(tmp_path / "packed") == {"score": "json"}
+    assert by_path(tmp_path / "packed", "score") == {"000.jpg": 0.5, "001.jpg": None, "002.jpg": [1, None]}
 
 
 def test_spaces_around_values_of_csv_do_not_count(photos: Path, tmp_path: Path) -> None:

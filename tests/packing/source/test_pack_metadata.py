@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,36 @@ def test_values_are_those_of_datasets(tmp_path: Path, form: str, monkeypatch: py
         assert labels.tolist() == objects["categories"]
 
 
+def test_times_and_decimals_of_parquet_are_texts(tmp_path: Path) -> None:
+    root = flat_photos(tmp_path / "photos", 3)
+    columns = {
+        "file_name": [f"00{number}.jpg" for number in range(3)],
+        "taken": [datetime(2024, 1, day) for day in (1, 2, 3)],
+        "price": pyarrow.array([1, 2, None], pyarrow.decimal128(5, 2)),
+        "share": pyarrow.array([0.5, float("nan"), None]),
+        "place": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), root / "metadata.parquet")
+    summary = fastpipe.pack(root, tmp_path / "packed")
+    assert not summary.tally.rejected
+    kinds = {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()}
+    assert kinds == {"taken": "text", "price": "text", "share": "json", "place": "text"}
+    found = by_path(tmp_path / "packed", "taken", "price", "share", "place")
+    assert found["001.jpg"] == ("2024-01-02 00:00:00.000000", "2.00", None, "b")
+    assert found["002.jpg"] == ("2024-01-03 00:00:00.000000", "", None, "a")
+
+
+def test_bytes_in_metadata_need_a_choice(tmp_path: Path) -> None:
+    root = flat_photos(tmp_path / "photos", 3)
+    rows = [{"file_name": f"00{number}.jpg", "raw": b"x", "n": number} for number in range(3)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), root / "metadata.parquet")
+    for options in ({}, {"fields": ["raw"]}):
+        with pytest.raises(PackError, match=r"column 'raw' is binary, which metadata of images cannot hold.*--field"):
+            fastpipe.pack(root, tmp_path / "packed", **options)
+    fastpipe.pack(root, tmp_path / "packed", fields=["n"])
+    assert by_path(tmp_path / "packed", "n") == {f"00{number}.jpg": number for number in range(3)}
+
+
 def test_a_further_image_may_be_a_mask(tmp_path: Path) -> None:
     root = folder(tmp_path / "photos", "jsonl")
     fastpipe.pack(root, tmp_path / "packed", fields=["seg=mask_file_name:mask"])
@@ -140,13 +172,14 @@ def test_a_damaged_parquet_file_is_a_named_error(tmp_path: Path, at: int) -> Non
     root = folder(tmp_path / "photos", "parquet")
     data = bytearray((root / "metadata.parquet").read_bytes())
     (root / "metadata.parquet").write_bytes(data[: at % len(data)])
-    with pytest.raises(PackError, match="is no sound Parquet file"):
+    with pytest.raises(PackError, match=r"metadata\.parquet.*: cannot be read as Parquet"):
         fastpipe.pack(root, tmp_path / "packed")
 
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder(tmp_path / "photos", "parquet")
+    monkeypatch.delitem(sys.modules, "fastpipe.packing.source.parquet", raising=False)
     for name in ("pyarrow", "pyarrow.parquet"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(PackError, match=r"pip install 'fastpipe\[parquet\]'"):
         fastpipe.pack(root, tmp_path / "packed")

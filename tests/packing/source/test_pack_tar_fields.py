@@ -20,6 +20,7 @@ from PIL import Image
 from tars import write_tar
 
 import fastpipe
+from fastpipe.errors import PackError
 from fastpipe.format.fields import check_name
 from fastpipe.format.index import Index
 from fastpipe.packing.source.kinds import list_sources
@@ -261,3 +262,15 @@ def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
     assert verify(tmp_path / "packed").sound
     with pytest.raises(fastpipe.PackError, match=r"no sample has .* ending text; there are json, seg\.png, txt"):
         fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
+
+
+def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path) -> None:
+    members = {"1.jpg": jpeg_bytes(), "1.cls": b"0", "1.seg.png": png(np.zeros((45, 70, 3), np.uint8))}
+    write_tar(tmp_path / "a.tar", members)
+    with pytest.raises(
+        PackError, match=r"field seg: a PNG with colours.* --field seg=COLUMN:image or :bytes"
+    ) as caught:
+        fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed")
+    assert "one folder for each class" not in str(caught.value)
+    fastpipe.pack(tmp_path / "a.tar", tmp_path / "packed", fields=["seg=seg.png:bytes"], overwrite=True)
+    assert {name: field.kind for name, field in Index(tmp_path / "packed").fields.items()} == {"seg": "bytes"}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from listed import by_path, flat_photos, paths_of
@@ -57,6 +61,45 @@ def test_voc(voc: Path, tmp_path: Path) -> None:
     assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "cat", "dog")  # of all splits
 
 
+def test_images_of_voc_are_found_by_name(voc: Path, tmp_path: Path) -> None:
+    (voc / "JPEGImages/000.jpg").rename(voc / "JPEGImages/000.png")
+    (voc / "Annotations/000.xml").write_text(annotation(0, "dog").replace("000.jpg", "000"))
+    (voc / "Annotations/001.xml").write_text(annotation(1, "dog").replace("001.jpg", "IMG_77.jpg"))
+    (voc / "JPEGImages/002.jpg").unlink()
+    summary = fastpipe.pack(voc, tmp_path / "packed", split="train")
+    assert sorted(paths_of(tmp_path / "packed")) == ["000.png", "001.jpg"]
+    ((path, reason),) = summary.tally.rejected
+    assert (path, reason) == ("002.jpg", "no such file in JPEGImages (Annotations/002.xml)")  # VOC has no --image-root
+
+
+def test_a_split_of_voc_that_cannot_be_read(voc: Path, tmp_path: Path) -> None:
+    (voc / "ImageSets/Main/val.txt").unlink()
+    (voc / "ImageSets/Main/val.txt").mkdir()
+    with pytest.raises(PackError, match=r"cannot read .*val\.txt: Is a directory"):
+        fastpipe.pack(voc, tmp_path / "packed", split="val")
+
+
+@pytest.mark.parametrize("folder", ["Annotations", "JPEGImages", "ImageSets/Main"])
+def test_folders_of_voc_that_cannot_be_listed(
+    voc: Path, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_list(voc / folder, monkeypatch)
+    with pytest.raises(PackError, match=f"{folder} cannot be listed: Permission denied"):
+        fastpipe.pack(voc, tmp_path / "packed", split="train")
+
+
+def refuse_to_list(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system does; but root, who runs tests, can list everything."""
+    scandir = os.scandir
+
+    def refused(path: Any) -> Any:
+        if Path(path) == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+
+
 @pytest.mark.parametrize(
     ("xml", "reason"),
     [
@@ -66,7 +109,7 @@ def test_voc(voc: Path, tmp_path: Path) -> None:
         (annotation(0, "dog").replace("<xmin>1</xmin>", ""), "is no annotation of VOC: could not convert"),
         (annotation(0, "dog").replace("<width>40", "<width>41"), "expected 41 x 30 pixels, as its annotations say"),
         (annotation(0, "dog").replace("<xmax>20", "<xmax>900"), "field boxes: expected boxes x0, y0, x1, y1 inside"),
-        (annotation(0, "dog").replace("000.jpg", "gone.jpg"), "no such file in the image root"),
+        (annotation(0, "dog").replace("000.jpg", "../000.jpg"), "no such file in JPEGImages"),
     ],
 )
 def test_hostile_voc(voc: Path, tmp_path: Path, xml: str, reason: str) -> None:
@@ -116,6 +159,32 @@ def test_hostile_yolo(yolo: Path, tmp_path: Path, line: str, reason: str) -> Non
     ((path, why),) = fastpipe.pack(yolo, tmp_path / "packed", split="train").tally.rejected
     assert path == "000.jpg"
     assert reason in why
+
+
+@pytest.mark.parametrize("folder", ["images", "labels", "images/train", "labels/train"])
+def test_folders_of_yolo_that_cannot_be_listed(
+    yolo: Path, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = "train"
+    if "/" not in folder:  # a source without splits
+        split = None
+        for name in ("images", "labels"):
+            (yolo / name / "train").rename(yolo / "moved")
+            shutil.rmtree(yolo / name)
+            (yolo / "moved").rename(yolo / name)
+    refuse_to_list(yolo / folder, monkeypatch)
+    with pytest.raises(PackError, match=f"{folder} cannot be listed: Permission denied"):
+        fastpipe.pack(yolo, tmp_path / "packed", split=split)
+
+
+def test_a_text_of_yolo_that_cannot_be_read_rejects_its_image(yolo: Path, tmp_path: Path) -> None:
+    text = next((yolo / "labels/train").glob("*.txt"))
+    text.unlink()
+    text.mkdir()
+    summary = fastpipe.pack(yolo, tmp_path / "packed", split="train")
+    ((path, reason),) = summary.tally.rejected
+    assert path == f"{text.stem}.jpg"
+    assert f"{text.name} cannot be read: Is a directory" in reason
 
 
 def test_names_of_yolo_that_are_none(yolo: Path, tmp_path: Path) -> None:
