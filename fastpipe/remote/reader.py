@@ -267,6 +267,10 @@ class Reader:
             blocks = np.unique(np.concatenate([first, last]))
             self._cache.forget(blocks)
 
+    def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which samples it fetches, so that they can be fetched again: all."""
+        return np.ones(len(samples), dtype=np.bool_)
+
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which samples have been found to be wrong at their source."""
         return np.array([sample in self._damaged for sample in samples.tolist()], dtype=np.bool_)
