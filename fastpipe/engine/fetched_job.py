@@ -87,6 +87,7 @@ class FetchedJob:
         """Takes the errors of rows; those with wrong bytes begin again."""
         errors = [(int(self._rows[row]), why) for row, why in job.errors()]
         wrong = np.array([row for row, why in errors if why.startswith(self._damaged)], dtype=np.intp)
+        wrong = wrong[self._reader.brings(self._samples[wrong])]
         known = self._reader.damaged(self._samples[wrong])
         again = wrong[~known] if self._attempts < _ATTEMPTS else wrong[:0]
         for row, why in errors:

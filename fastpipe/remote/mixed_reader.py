@@ -116,9 +116,15 @@ class MixedReader:
         for reader, _, numbers in self._of(samples):
             reader.again(numbers)
 
+    def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """See Reader: those of datasets that do not lie here."""
+        remote = np.array([reader is not None for reader in self._readers])
+        found: NDArray[np.bool_] = remote[self._index.part_of(samples)]
+        return found
+
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See Reader. Those that lie here cannot be fetched again."""
-        found = np.ones(len(samples), dtype=np.bool_)
+        """See Reader."""
+        found = np.zeros(len(samples), dtype=np.bool_)
         for reader, positions, numbers in self._of(samples):
             found[positions] = reader.damaged(numbers)
         return found

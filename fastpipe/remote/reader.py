@@ -108,6 +108,10 @@ class Reader:
         """Forgets what is here of samples whose bytes are wrong, so that they are fetched anew."""
         self.wants.again(samples)
 
+    def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which samples it fetches, so that they can be fetched again: all."""
+        return np.ones(len(samples), dtype=np.bool_)
+
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which samples have been found to be wrong at their source."""
         return np.array([sample in self._fetcher.damaged for sample in samples.tolist()], dtype=np.bool_)

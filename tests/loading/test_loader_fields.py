@@ -265,7 +265,7 @@ def test_a_replaced_sample_brings_its_own_fields(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"fields": ("image", "photo")}, r"has image, label, id, key, valid, caption, boxes, .*; got 'photo'"),
+        ({"fields": ("image", "photo")}, r"has image, label, id, key, valid, epoch, caption, boxes, .*; got 'photo'"),
         ({"fields": "image"}, "expected names, for example"),
         ({"fields": ()}, "expected names, for example"),
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
@@ -331,7 +331,7 @@ def test_points_need_no_pairs_if_nothing_is_mirrored(fielded: Path) -> None:
 
 
 def test_a_dataset_without_fields_says_so(flat: Path) -> None:
-    with pytest.raises(ConfigError, match="has image, label, id, key, valid; got 'caption'"):
+    with pytest.raises(ConfigError, match="has image, label, id, key, valid, epoch; got 'caption'"):
         loader_of(flat, ("image", "caption"))
     with loader_of(flat, ("image", "id", "key", "label")) as loader:
         assert len(next(iter(loader))["key"]) == 8

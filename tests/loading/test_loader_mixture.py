@@ -223,6 +223,27 @@ def test_a_bad_sample_is_named_in_its_own_dataset(flat: Path, other: Path, tmp_p
         assert FLAT_IMAGES + 5 not in [number for batch in loader for number in batch.ids.tolist()]
 
 
+def test_a_changed_byte_on_this_machine_is_no_fault_of_the_network(
+    other: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    import shutil
+
+    bad = tmp_path / "bad"
+    shutil.copytree(other, bad)
+    index = Index(bad)
+    record = index.records[5]
+    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
+        file.seek(int(record["offset"]) + int(record["size"]) - 20)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    data = {bad: 1, range_server.url: 1}
+    with loader_of(data, cache_dir=tmp_path / "cache") as loader, pytest.raises(SampleError) as caught:
+        list(loader)
+    assert caught.value.sample == 5
+    assert "fetched" not in str(caught.value)
+
+
 def test_folds_of_a_mixture_never_leak(flat: Path, other: Path) -> None:
     both = {}
     for train in (True, False):
