@@ -19,7 +19,7 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 1  # of the file, and of what a scan finds out
+_VERSION = 2  # of the file, and of what a scan finds out
 _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
 _NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
 _told: set[str] = set()
@@ -72,6 +72,8 @@ def save(source: str, columns: Columns) -> None:
     from fastpipe.packing.picture.versions import versions
 
     archives = columns.archives
+    kinds = columns.kinds.copy()
+    kinds[list(columns.unread)] = UNKNOWN
     names = Texts.of(name for name, _, _ in archives or [])
     about = {
         "version": _VERSION,
@@ -79,7 +81,7 @@ def save(source: str, columns: Columns) -> None:
         "folder": os.fsencode(columns.folder).hex(),
         "classes": columns.classes,
         "archive_times": None if archives is None else [times for _, *times in archives],
-        "reasons": columns.reasons,
+        "reasons": {number: why for number, why in columns.reasons.items() if number not in columns.unread},
         "further": columns.further,
         "versions": versions(),
     }
@@ -88,7 +90,7 @@ def save(source: str, columns: Columns) -> None:
         _as_bytes(json.dumps(about).encode()),
         *(_as_bytes(columns.paths.data), columns.paths.ends),
         *(_as_bytes(names.data), names.ends),
-        *(getattr(columns, name) for name in _NUMBERS),
+        *(kinds if name == "kinds" else getattr(columns, name) for name in _NUMBERS),
     ):
         np.lib.format.write_array(body, array, allow_pickle=False)
     file = cache_file(source)

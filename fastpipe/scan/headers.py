@@ -81,9 +81,7 @@ def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     columns.widths[numbers] = headers["width"]
     columns.heights[numbers] = headers["height"]
     columns.kinds[numbers] = np.where(plain, PLAIN, ODD)
-    pixels = headers["width"].astype(np.int64) * headers["height"]
-    closer = np.flatnonzero(~plain | (pixels > _engine.MAX_PIXELS))
-    for place in closer.tolist():
+    for place in np.flatnonzero(~plain).tolist():
         number = int(numbers[place])
         try:
             columns.widths[number], columns.heights[number] = _look(columns, number, paths[place])
@@ -96,6 +94,7 @@ def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
                     "limit on open files (ulimit -n)"
                 ) from problem
             columns.reject(number, f"cannot be read: {problem.strerror}")
+            columns.unread.add(number)
     return numbers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -19,10 +20,13 @@ from tars import write_tar
 from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
 
 import fastpipe
+from fastpipe.errors import DatasetError
 from fastpipe.scan import cache, headers
-from fastpipe.scan.columns import Columns
+from fastpipe.scan.columns import Archive, Columns
+from fastpipe.scan.source import Source
 
 Reads = list[list[str]]
+_SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
 
 
 @pytest.fixture
@@ -104,6 +108,56 @@ def test_tars_are_walked_again_only_if_one_has_changed(
     after = fastpipe.open(folder)
     assert (len(walked), len(after)) == (1, 11)
     assert reads[1:] == [["train-001.tar/a.jpg"]]
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """chmod changes neither size nor time of a file."""
+    root = write_folder(tmp_path / "photos")
+    (root / "ant" / "a.png").write_bytes(saved("PNG"))
+    (root / "ant" / "b.txt").write_bytes(b"no picture, and it stays none")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(headers, "_look", refused)
+        before = fastpipe.open(root)
+        assert "ant/a.png: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
+    after = fastpipe.open(root)
+    assert (len(before), len(after)) == (24, 25)
+    assert reads[1:] == [["ant/a.png", "ant/b.txt"]]
+    assert len(fastpipe.open(root)) == 25
+    assert len(reads) == 2
+
+
+def test_a_tar_that_comes_while_tars_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = web_tars(tmp_path / "tars", tars=1, samples=4)
+    real = Source.archives
+
+    def archives(self: Source) -> list[Archive] | None:
+        found = real(self)
+        write_tar(folder / "train-001.tar", {"0.jpg": jpeg_bytes(), "0.cls": b"0"})
+        return found
+
+    monkeypatch.setattr(Source, "archives", archives)
+    with pytest.raises(DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"):
+        fastpipe.open(folder)
+    assert len(fastpipe.open(folder)) == 5
+
+
+def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
+    """They decide the order of reading, so a state of another order must not be loaded."""
+    members = {f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()}
+    tar = write_tar(tmp_path / "a.tar", members)
+    before = fastpipe.open(tar).fingerprint
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    assert fastpipe.open(tmp_path / "copy" / "a.tar").fingerprint == before
+    write_tar(tar, dict(reversed(members.items())))
+    after = fastpipe.open(tar)
+    assert len(after) == 6
+    assert after.fingerprint != before
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "empty", "garbage"])
