@@ -48,7 +48,7 @@ def load(source: str) -> Columns | None:
             return None
         paths = Texts(_next_array(body).tobytes(), _next_array(body))
         names = Texts(_next_array(body).tobytes(), _next_array(body))
-        numbers = {name: _next_array(body) for name in _NUMBERS}
+        numbers: dict[str, Any] = {name: _next_array(body) for name in _NUMBERS}
         times = about["archive_times"]
         columns = Columns(
             folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),

@@ -68,7 +68,8 @@ class UnpackedIndex(Index):
         self.folder = columns.folder
         self._limit = max(max_pixels or 0, MAX_PIXELS)
         large = (columns.kinds != REJECTED) & (columns.widths.astype(np.int64) * columns.heights > self._limit)
-        self._reasons = {**columns.reasons, **{number: self._too_large(number) for number in np.flatnonzero(large)}}
+        too_large = {number: self._too_large(number) for number in np.flatnonzero(large).tolist()}
+        self._reasons = {**columns.reasons, **too_large}
         kept = np.flatnonzero((columns.kinds != REJECTED) & ~large)
         self._numbers = kept  # of the samples, among the files
         if not len(kept):
