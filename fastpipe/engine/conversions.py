@@ -166,9 +166,10 @@ class Conversions:
                 "convert_s": state.seconds,
             }
 
-    def waiting(self) -> int:
-        """Rows that no thread has taken."""
-        return self._state.queue.qsize()
+    def levels(self) -> dict[str, int]:
+        """By the names of Stats."""
+        state = self._state
+        return {"threads": len(self._threads), "threads_busy": len(state.busy), "rows_waiting": state.queue.qsize()}
 
     def activities(self) -> list[Activity]:
         """What each thread is at; those that are idle are left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -95,6 +96,8 @@ class Loader:
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not isinstance(recipe.crop, RandomResizedCrop)
 
+        at_work: list[weakref.ref[EpochWorks]] = []
+
         # What follows knows nothing of the loader, so that dropping that ends the threads.
         def make(epoch: int, first: int) -> StagedEpoch:
             works = EpochWorks(
@@ -110,13 +113,22 @@ class Loader:
                 watchdog=watchdog,
                 fields=fields,
             )
+            at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
             return StagedEpoch(works, transfer)
 
         def snapshot() -> Stats:
+            works = (
+                []
+                if engine.is_foreign()
+                else [each for reference in list(at_work) if (each := reference()) is not None]
+            )
+            made = [done for each in works for done in each.made]
             return replace(
                 stats,
                 **engine.counters(),
                 **engine.levels(),
+                batches_making=made.count(False),
+                batches_ready=made.count(True),
                 batches_copying=transfer.under_way,
                 slots_lent=slots.lent,
                 slots_idle=slots.idle,
