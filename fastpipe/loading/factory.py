@@ -165,6 +165,13 @@ def loader(
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
+    # Checked before the dataset is opened, which may take long.
+    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
+    ahead = whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT)
+    flag("exact", exact)
+    flag("verify", verify)
+    choice("on_error", on_error, ("raise", "replace"))
+    patience_s = positive("stall_timeout", stall_timeout)
     index = open_data(
         data,
         max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
@@ -174,7 +181,7 @@ def loader(
     if isinstance(index.path, Url):
         _tell_nodes(index, everyone, partition)
     if not index.packed:
-        check_unpacked(index, verify=flag("verify", verify))
+        check_unpacked(index, verify=verify)
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(
@@ -190,17 +197,15 @@ def loader(
     return Loader(
         index,
         recipe,
-        num_workers=whole(
-            "num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT
-        ),
+        num_workers=workers,
         cpus=cpus,
-        prefetch_factor=whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT),
+        prefetch_factor=ahead,
         stream=stream,
         augment=augmentation,
-        exact=flag("exact", exact),
-        on_error=choice("on_error", on_error, ("raise", "replace")),
-        stall_timeout_s=positive("stall_timeout", stall_timeout),
-        verify=flag("verify", verify),
+        exact=exact,
+        on_error=on_error,
+        stall_timeout_s=patience_s,
+        verify=verify,
         fields=reader,
     )
 
