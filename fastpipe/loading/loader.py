@@ -258,7 +258,8 @@ class Loader:
     def close(self) -> None:
         """Ends the threads; iterating afterwards raises EngineError. Batches that the loop has got stay valid.
 
-        Waits a few milliseconds for the rows that threads are working on. If a read does not end, close() returns after
+        Waits for the rows that threads are working on: a few milliseconds, or up to a second where a large picture is
+        converted (`images_converted` of `stats()`). If a read does not end, close() returns after
         10 s and leaves that thread alone.
         """
         self._engine.close()

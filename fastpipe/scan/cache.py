@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ _LOG = logging.getLogger("fastpipe")
 _VERSION = 2  # of the file, and of what a scan finds out
 _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
 _NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
+_KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 
 
@@ -40,6 +43,8 @@ def load(source: str) -> Columns | None:
 
     try:
         data = cache_file(source).read_bytes()
+        with contextlib.suppress(OSError):  # of another user
+            os.utime(cache_file(source))  # it is in use
         if xxhash.xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
             return None
         body = io.BytesIO(data[_DIGEST_BYTES:])
@@ -102,6 +107,7 @@ def save(source: str, columns: Columns) -> None:
             out.write(xxhash.xxh3_128_digest(body.getbuffer()))
             out.write(body.getbuffer())
         os.replace(made, file)
+        _remove_unused(file.parent)
     except OSError as problem:
         if made is not None:
             Path(made).unlink(missing_ok=True)
@@ -114,6 +120,15 @@ def save(source: str, columns: Columns) -> None:
                 file.parent,
                 problem.strerror,
             )
+
+
+def _remove_unused(folder: Path) -> None:
+    """Scans that nobody has used for weeks, and what a process that was killed left behind."""
+    oldest = time.time() - _KEPT_S
+    for each in folder.glob("scan-*"):
+        with contextlib.suppress(OSError):  # of another user, or removed by another process
+            if each.stat().st_mtime < oldest:
+                each.unlink()
 
 
 def _as_bytes(data: bytes) -> NDArray[np.uint8]:
