@@ -51,12 +51,14 @@ def shown(console: Console, doing: str, words: Callable[[W], str]) -> Iterator[C
                 last = time.monotonic()
             elif time.monotonic() - last >= _LINE_EVERY_S:
                 last = time.monotonic()
-                console.print(f"{doing}: {words(now)}", highlight=False)
+                console.print(f"{doing}: {words(now)}", highlight=False, markup=False, emoji=False)
 
         yield line
         return
 
-    columns = (TextColumn(doing), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[words]}"))
+    what = TextColumn("{task.description}", markup=False)  # names of folders may look like markup
+    how_far = TextColumn("{task.fields[words]}", markup=False)
+    columns = (what, BarColumn(), TaskProgressColumn(), how_far)
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(doing, total=None, words="")
 

@@ -66,6 +66,7 @@ class FakeStream:
         marks: all that were made in the stream itself.
         asked: marks that were asked whether they are done.
         error: what asking raises.
+        handed: addresses of the memory that was handed over with each batch.
     """
 
     at_once: bool = True
@@ -78,6 +79,7 @@ class FakeStream:
     marks: list[FakeMark] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     error: Exception | None = None
+    handed: list[list[int]] = field(default_factory=list)
     slots: int = 0
     buffers: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -110,7 +112,7 @@ class FakeStream:
 
     def hand_over(self, mark: FakeMark, tensors: tuple[torch.Tensor, ...]) -> FakeMark | StepMark:
         self.log.append("hand over")
-        assert all(isinstance(tensor, torch.Tensor) for tensor in tensors)
+        self.handed.append([tensor.untyped_storage().data_ptr() for tensor in tensors])
         if self.step_s:
             before = StepMark(max(self.idle_at, time.monotonic()))
             self.idle_at = before.at + self.step_s

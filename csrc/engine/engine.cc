@@ -99,9 +99,7 @@ Levels Engine::levels() {
   for (const auto& each : known_) {
     held.push_back(each.lock());
     const Job* const job = held.back().get();
-    if (job == nullptr) continue;
-    found.rows_waiting += job->tasks_.size() - job->next_;
-    ++(job->done() ? found.jobs_finished : found.jobs_unfinished);
+    if (job != nullptr) found.rows_waiting += job->tasks_.size() - job->next_;
   }
   return found;
 }

@@ -202,8 +202,6 @@ py::dict levels(const PyEngine& engine) {
   dict["threads"] = found.threads;
   dict["threads_busy"] = found.threads_busy;
   dict["rows_waiting"] = found.rows_waiting;
-  dict["batches_making"] = found.jobs_unfinished;
-  dict["batches_ready"] = found.jobs_finished;
   dict["hints_waiting"] = found.hints_waiting;
   return dict;
 }

@@ -1,4 +1,4 @@
-"""Some small arrays -> one buffer that takes one copy to a device, and back into arrays there."""
+"""Some arrays -> one buffer that takes one copy to a device, and back into arrays there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def pack(arrays: Arrays, allocate: Callable[[tuple[int, ...]], NDArray[np.uint8]
     """The arrays' bytes, each from a multiple of 16 bytes on, in a buffer that `allocate` makes."""
     buffer = allocate((_places(arrays)[-1],))
     for place, array in zip(_places(arrays), arrays.values(), strict=False):  # the last place is the end
-        buffer[place : place + array.nbytes] = np.frombuffer(array.tobytes(), dtype=np.uint8)
+        if array.size:
+            buffer[place : place + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
     return buffer
 
 

@@ -36,7 +36,7 @@ class Stream(Protocol):
         """Host memory of a batch, to be used for many; copied to the device without the host waiting, if possible."""
 
     def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """The same, for a few kB and one copy."""
+        """The same, for one copy."""
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """Queues a copy to the device; the tensor must stay as it is until a later mark is done."""

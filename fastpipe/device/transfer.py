@@ -43,6 +43,7 @@ class StagedBatch:
     Attributes:
         batch: what the loop gets, on the device; to be used after `ready` only.
         images, labels, valid: of it.
+        memory: a tensor of each piece of memory that the batch is in.
         ready: when they hold what they should.
     """
 
@@ -50,6 +51,7 @@ class StagedBatch:
     images: torch.Tensor
     labels: torch.Tensor
     valid: torch.Tensor
+    memory: tuple[torch.Tensor, ...]
     ready: Mark
 
 
@@ -163,6 +165,7 @@ class Transfer:
             if each > 1:
                 images = images.view(len(labels), each, *images.shape[1:])
             made: Batch = image_batch(images, labels, ids, valid, batch.epoch)
+            fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
                 if self._augment is not None and plan is not None:
@@ -174,15 +177,15 @@ class Transfer:
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
-        return StagedBatch(made, images, labels, valid, ready)
+        memory = {each.untyped_storage().data_ptr(): each for each in (images, labels, ids, valid, *fields.values())}
+        return StagedBatch(made, images, labels, valid, tuple(memory.values()), ready)
 
     def hand_over(self, staged: StagedBatch) -> Batch:
         """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
 
         A loop that queues work faster than the device does it waits here, for the step of some batches ago.
         """
-        # The ids and the fields are in the memory of `valid`.
-        self._users.append(self._stream.hand_over(staged.ready, (staged.images, staged.labels, staged.valid)))
+        self._users.append(self._stream.hand_over(staged.ready, staged.memory))
         if len(self._users) > _MOST_UNDONE:
             self._wait(self._users.popleft())
         return staged.batch

@@ -14,8 +14,9 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from dataclasses import asdict
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class _Row(NamedTuple):
         images: where the row goes.
         exact: never decode at reduced size.
         rendering: how its pixels are made.
-        ended: gets None, or why the row failed.
+        ended: gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
     """
 
     sample: int
@@ -46,7 +47,7 @@ class _Row(NamedTuple):
     images: NDArray[np.uint8]
     exact: bool
     rendering: Rendering
-    ended: Future[str | None]
+    ended: weakref.ref[Future[str | None]]
 
 
 class _State:
@@ -56,6 +57,7 @@ class _State:
         self.convert = convert
         self.queue: SimpleQueue[Any] = SimpleQueue()  # of rows; anything else ends a thread
         self.lock = threading.Lock()
+        self.closed = False  # no row comes into the queue any more
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
         self.rows = self.bytes = self.failed = self.refused = 0
         self.seconds = 0.0
@@ -67,9 +69,10 @@ class _State:
             if not isinstance(row, _Row):
                 self.queue.put(row)  # for the other threads
                 return
-            if row.ended.set_running_or_notify_cancel():
-                row.ended.set_result(self._timed(row))
-            del row  # its memory may be lent again
+            ended = row.ended()
+            if ended is not None and ended.set_running_or_notify_cancel():
+                ended.set_result(self._timed(row))
+            del row, ended  # the memory may be lent again
 
     def _timed(self, row: _Row) -> str | None:
         started, me = time.monotonic(), threading.get_ident()
@@ -140,20 +143,23 @@ class Conversions:
             refused: the engine's threads have tried them, and counted them as failed.
 
         Returns:
-            For each, what will be None, or why it failed.
+            For each, what will be None, or why it failed. Dropping it takes the row back, unless it has begun.
         """
         while len(self._threads) < min(self._most, len(self._threads) + len(samples)):
             thread = threading.Thread(target=self._state.work, name="fastpipe-convert", daemon=True)
             thread.start()
             self._threads.append(thread)
-        rows = [
-            _Row(sample, tasks[at : at + 1], images, exact, rendering, Future()) for at, sample in enumerate(samples)
-        ]
+        found: list[Future[str | None]] = [Future() for _ in samples]
         with self._state.lock:
-            self._state.refused += refused * len(rows)
-        for row in rows:
-            self._state.queue.put(row)
-        return [row.ended for row in rows]
+            self._state.refused += refused * len(samples)
+            for at, (sample, ended) in enumerate(zip(samples, found, strict=True)):
+                if self._state.closed:
+                    ended.cancel()
+                else:
+                    self._state.queue.put(
+                        _Row(sample, tasks[at : at + 1], images, exact, rendering, weakref.ref(ended))
+                    )
+        return found
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
@@ -168,9 +174,10 @@ class Conversions:
                 "convert_s": state.seconds,
             }
 
-    def waiting(self) -> int:
-        """Rows that no thread has taken."""
-        return self._state.queue.qsize()
+    def levels(self) -> dict[str, int]:
+        """By the names of Stats."""
+        state = self._state
+        return {"threads": len(self._threads), "threads_busy": len(state.busy), "rows_waiting": state.queue.qsize()}
 
     def activities(self) -> list[Activity]:
         """What each thread is at; those that are idle are left out."""
@@ -183,8 +190,18 @@ class Conversions:
         ]
 
     def close(self) -> None:
-        """Ends the threads when they have done the row at hand, and waits for that, 10 s at most."""
-        self._state.queue.put(None)
+        """Takes back the rows in line, ends the threads when they have done the row at hand, and waits for that, 10 s
+        at most.
+        """
+        with self._state.lock:
+            self._state.closed = True
+            with suppress(Empty):
+                while True:
+                    row = self._state.queue.get_nowait()
+                    ended = row.ended() if isinstance(row, _Row) else None
+                    if ended is not None:
+                        ended.cancel()
+            self._state.queue.put(None)
         deadline = time.monotonic() + _PATIENCE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

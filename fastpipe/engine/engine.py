@@ -83,6 +83,11 @@ class Job:
         """True when every row is done; False after `timeout_s` seconds. Ctrl-C is acted on within 0.1 s."""
         return self._job.wait(timeout_s)
 
+    @property
+    def done(self) -> bool:
+        """Whether every row is done. Any thread may ask: it changes nothing."""
+        return self._job.wait(0)
+
     def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """Takes back the rows that have not begun and waits for the few that have, 10 s at most: a dead network file
         system holds a read for ever. The memory of those that are held is never used again.
@@ -133,6 +138,11 @@ class MixedJob(Job):
             again = np.array(list(self._refused), dtype=np.intp)
             self._converted.update(zip(again.tolist(), self._convert(again, True), strict=True))
         return not wait_for(self._converted.values(), max(0.0, deadline - time.monotonic())).not_done
+
+    @property
+    def done(self) -> bool:
+        """As of Job; a row that the engine refused is done until `wait` has it converted."""
+        return super().done and all(ended.done() for ended in list(self._converted.values()))
 
     def cancel(self, patience_s: float = _PATIENCE_S) -> None:
         """As of Job."""
@@ -378,7 +388,8 @@ class Engine:
             return {}
         levels = {**self._engine.levels(), **(self._reader.levels() if self._reader is not None else {})}
         if self._conversions is not None:
-            levels["rows_waiting"] += self._conversions.waiting()
+            for name, count in self._conversions.levels().items():
+                levels[name] += count
         return levels
 
     def activities(self) -> list[Activity]:

@@ -20,6 +20,8 @@ class Begun(Protocol):
     """A job of the engine."""
 
     def wait(self, timeout_s: float) -> bool: ...
+    @property
+    def done(self) -> bool: ...
     def cancel(self) -> None: ...
     def errors(self) -> list[tuple[int, str]]: ...
 
@@ -82,6 +84,11 @@ class FetchedJob:
                 return False
             self._judge(job)
         return True
+
+    @property
+    def done(self) -> bool:
+        """Whether every row is done. Any thread may ask: it changes nothing."""
+        return self._done or any(isinstance(job, Exception) or job.done for job in self._outcome)
 
     def _judge(self, job: Begun) -> None:
         """Takes the errors of rows; those with wrong bytes begin again."""

@@ -38,13 +38,14 @@ class Stats:
         bytes_read: compressed bytes of those rows.
         images_decoded: rows that are finished. Decoding and resizing run in turn, a few lines of the image at a time,
             and resizing cannot fail, so one count is enough for both.
-        images_failed: rows that could not be read or decoded.
+        images_failed: rows that could not be read or decoded. In these three counts, each mask and each second picture
+            is a row of its own.
         images_converted: of the finished rows, those whose file the engine's threads could not decode as it lies, such
             as PNG or progressive JPEG: only of an unpacked source. Other threads make a JPEG of it first, in each
             epoch again; convert_s are their seconds. `fastpipe pack` does it once.
         read_s, decode_s, resize_s: seconds that the engine's threads spent in each stage, summed over threads. Hashing
             (verify=True) is part of reading.
-        threads: threads of the engine. (This and the following values are levels.)
+        threads: threads of the engine, and those that convert. (This and the following values are levels.)
         threads_busy: threads that are working on a row.
         rows_waiting: rows that no thread has taken yet. If 0, and threads are idle, they wait for the training loop.
         batches_making: batches that are being made: some of their rows are not finished.

@@ -95,6 +95,11 @@ class EpochWorks:
         self._submit_up_to(self._ahead + 1)
         return bool(self._works) and self._works[0][3].wait(0)
 
+    @property
+    def made(self) -> list[bool]:
+        """Of each batch in the works, whether it is made. Any thread may ask: it changes nothing."""
+        return [job.done for *_, job in list(self._works)]
+
     def take(self) -> HostBatch:
         """Waits for the next batch; keeps the threads at those after it."""
         self.check_usable()

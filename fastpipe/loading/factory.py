@@ -209,6 +209,13 @@ def loader(
     if recipe.crop.rows > 1:
         check_crops_alone(recipe, augmentation)
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
+    # Checked before the dataset is opened, which may take long.
+    workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
+    ahead = whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT)
+    flag("exact", exact)
+    flag("verify", verify)
+    choice("on_error", on_error, ("raise", "replace"))
+    patience_s = positive("stall_timeout", stall_timeout)
     mixture = data if isinstance(data, Mapping) else None
     if mixture is not None:
         from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
@@ -236,7 +243,7 @@ def loader(
         if isinstance(part.path, Url):
             _tell_nodes(part, everyone, partition)
         if not part.packed:
-            check_unpacked(part, verify=flag("verify", verify))
+            check_unpacked(part, verify=verify)
     if augmentation is not None:
         check_labelled(index, augmentation)
     reader = field_reader(
@@ -252,17 +259,15 @@ def loader(
     return Loader(
         index,
         recipe,
-        num_workers=whole(
-            "num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT
-        ),
+        num_workers=workers,
         cpus=cpus,
-        prefetch_factor=whole("prefetch_factor", prefetch_factor, least=1, most=1024, hint=_PREFETCH_HINT),
+        prefetch_factor=ahead,
         stream=stream,
         augment=augmentation,
-        exact=flag("exact", exact),
-        on_error=choice("on_error", on_error, ("raise", "replace")),
-        stall_timeout_s=positive("stall_timeout", stall_timeout),
-        verify=flag("verify", verify),
+        exact=exact,
+        on_error=on_error,
+        stall_timeout_s=patience_s,
+        verify=verify,
         fields=reader,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -100,6 +101,8 @@ class Loader:
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
         full_size = exact or not recipe.crop.may_be_reduced
 
+        at_work: list[weakref.ref[EpochWorks]] = []
+
         # What follows knows nothing of the loader, so that dropping that ends the threads.
         def make(epoch: int, first: int) -> StagedEpoch:
             works = EpochWorks(
@@ -116,13 +119,22 @@ class Loader:
                 watchdog=watchdog,
                 fields=fields,
             )
+            at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
             return StagedEpoch(works, transfer)
 
         def snapshot() -> Stats:
+            works = (
+                []
+                if engine.is_foreign()
+                else [each for reference in list(at_work) if (each := reference()) is not None]
+            )
+            made = [done for each in works for done in each.made]
             return replace(
                 stats,
                 **engine.counters(),
                 **engine.levels(),
+                batches_making=made.count(False),
+                batches_ready=made.count(True),
                 batches_copying=transfer.under_way,
                 slots_lent=slots.lent,
                 slots_idle=slots.idle,
@@ -289,7 +301,8 @@ class Loader:
     def close(self) -> None:
         """Ends the threads; iterating afterwards raises EngineError. Batches that the loop has got stay valid.
 
-        Waits a few milliseconds for the rows that threads are working on. If a read does not end, close() returns after
+        Waits for the rows that threads are working on: a few milliseconds, or up to a second where a large picture is
+        converted (`images_converted` of `stats()`). If a read does not end, close() returns after
         10 s and leaves that thread alone.
         """
         self._engine.close()

@@ -28,6 +28,11 @@ class RowJobs:
         deadline = time.monotonic() + timeout_s
         return all(job.wait(max(deadline - time.monotonic(), 0.0)) for job in self._jobs)
 
+    @property
+    def done(self) -> bool:
+        """Whether every row of all is done. Any thread may ask: it changes nothing."""
+        return all(job.done for job in self._jobs)
+
     def cancel(self) -> None:
         """Takes back what has not begun, and waits for what has; see Job."""
         for job in self._jobs:

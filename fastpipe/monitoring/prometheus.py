@@ -71,8 +71,8 @@ _COUNTERS: tuple[_Row, ...] = (
 )
 _GAUGES: tuple[_Row, ...] = (
     ("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),
-    ("threads", "Threads of the engine.", "threads"),
-    ("threads_busy", "Threads of the engine that are working on an image.", "threads_busy"),
+    ("threads", "Threads of the engine, and those that convert.", "threads"),
+    ("threads_busy", "Threads that are working on an image.", "threads_busy"),
     (
         "queue_depth",
         "Lengths of the queues: rows that wait for a thread; batches that are being made, are ready, or are being "

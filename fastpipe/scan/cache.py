@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,10 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 1  # of the file, and of what a scan finds out
+_VERSION = 2  # of the file, and of what a scan finds out
 _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
 _NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
+_KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 
 
@@ -40,6 +43,8 @@ def load(source: str) -> Columns | None:
 
     try:
         data = cache_file(source).read_bytes()
+        with contextlib.suppress(OSError):  # of another user
+            os.utime(cache_file(source))  # it is in use
         if xxhash.xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
             return None
         body = io.BytesIO(data[_DIGEST_BYTES:])
@@ -48,7 +53,7 @@ def load(source: str) -> Columns | None:
             return None
         paths = Texts(_next_array(body).tobytes(), _next_array(body))
         names = Texts(_next_array(body).tobytes(), _next_array(body))
-        numbers = {name: _next_array(body) for name in _NUMBERS}
+        numbers: dict[str, Any] = {name: _next_array(body) for name in _NUMBERS}
         times = about["archive_times"]
         columns = Columns(
             folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
@@ -72,6 +77,8 @@ def save(source: str, columns: Columns) -> None:
     from fastpipe.packing.picture.versions import versions
 
     archives = columns.archives
+    kinds = columns.kinds.copy()
+    kinds[list(columns.unread)] = UNKNOWN
     names = Texts.of(name for name, _, _ in archives or [])
     about = {
         "version": _VERSION,
@@ -79,7 +86,7 @@ def save(source: str, columns: Columns) -> None:
         "folder": os.fsencode(columns.folder).hex(),
         "classes": columns.classes,
         "archive_times": None if archives is None else [times for _, *times in archives],
-        "reasons": columns.reasons,
+        "reasons": {number: why for number, why in columns.reasons.items() if number not in columns.unread},
         "further": columns.further,
         "versions": versions(),
     }
@@ -88,7 +95,7 @@ def save(source: str, columns: Columns) -> None:
         _as_bytes(json.dumps(about).encode()),
         *(_as_bytes(columns.paths.data), columns.paths.ends),
         *(_as_bytes(names.data), names.ends),
-        *(getattr(columns, name) for name in _NUMBERS),
+        *(kinds if name == "kinds" else getattr(columns, name) for name in _NUMBERS),
     ):
         np.lib.format.write_array(body, array, allow_pickle=False)
     file = cache_file(source)
@@ -100,6 +107,7 @@ def save(source: str, columns: Columns) -> None:
             out.write(xxhash.xxh3_128_digest(body.getbuffer()))
             out.write(body.getbuffer())
         os.replace(made, file)
+        _remove_unused(file.parent)
     except OSError as problem:
         if made is not None:
             Path(made).unlink(missing_ok=True)
@@ -112,6 +120,15 @@ def save(source: str, columns: Columns) -> None:
                 file.parent,
                 problem.strerror,
             )
+
+
+def _remove_unused(folder: Path) -> None:
+    """Scans that nobody has used for weeks, and what a process that was killed left behind."""
+    oldest = time.time() - _KEPT_S
+    for each in folder.glob("scan-*"):
+        with contextlib.suppress(OSError):  # of another user, or removed by another process
+            if each.stat().st_mtime < oldest:
+                each.unlink()
 
 
 def _as_bytes(data: bytes) -> NDArray[np.uint8]:

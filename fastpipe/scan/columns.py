@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.errors import DatasetError, readable
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.source.listing import Listing, Source
 
@@ -74,6 +75,8 @@ class Columns:
         kinds: (n,) uint8: PLAIN, ODD, REJECTED or UNKNOWN.
         reasons: why files are rejected, by their number.
         further: fields that packing would keep: their names.
+        unread: numbers of the files that could not be read. The next scan tries again: permissions are no part of a
+            file's state here.
     """
 
     folder: Path
@@ -90,6 +93,7 @@ class Columns:
     kinds: NDArray[np.uint8]
     reasons: dict[int, str] = field(default_factory=dict)
     further: list[str] = field(default_factory=list)
+    unread: set[int] = field(default_factory=set)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -148,6 +152,9 @@ def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
     Args:
         listing: in packing order.
         archives: its tars, in order; None: there are none.
+
+    Raises:
+        DatasetError: a sample is in another tar.
     """
     sources, count = listing.sources, len(listing.sources)
     root = Path(os.path.abspath(str(listing.root)))
@@ -156,7 +163,13 @@ def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
     else:
         numbers = {name: number for number, (name, _, _) in enumerate(archives)}
         of_tars = (numbers[source.archive or root.name] for source in sources)  # "" where the source is the tar
-        shards = np.fromiter(of_tars, np.uint32, count)
+        try:
+            shards = np.fromiter(of_tars, np.uint32, count)
+        except KeyError as new:
+            raise DatasetError(
+                f"{readable(str(root))} has changed while it was scanned: {readable(new.args[0])} is new. Try "
+                "again when no program writes there"
+            ) from new
 
     def column(values: Iterable[int], dtype: type) -> NDArray[np.generic]:
         return np.fromiter(values, dtype, count)

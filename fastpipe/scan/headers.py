@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +20,7 @@ from fastpipe.scan.columns import ODD, PLAIN, Columns
 
 _AT_ONCE = 256  # files that a thread takes
 _THREADS = 16  # they wait for the disk
-_START_BYTES = 4096
-_LARGE_BYTES = 16 << 20
+_START_BYTES = 64 << 10  # of a file that is no plain JPEG; where the size does not stand there, all of it is read
 _OF_THE_FILE = {errno.EACCES, errno.EPERM}  # as packing has it: another error is the system's
 
 
@@ -81,9 +81,7 @@ def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     columns.widths[numbers] = headers["width"]
     columns.heights[numbers] = headers["height"]
     columns.kinds[numbers] = np.where(plain, PLAIN, ODD)
-    pixels = headers["width"].astype(np.int64) * headers["height"]
-    closer = np.flatnonzero(~plain | (pixels > _engine.MAX_PIXELS))
-    for place in closer.tolist():
+    for place in np.flatnonzero(~plain).tolist():
         number = int(numbers[place])
         try:
             columns.widths[number], columns.heights[number] = _look(columns, number, paths[place])
@@ -96,6 +94,7 @@ def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
                     "limit on open files (ulimit -n)"
                 ) from problem
             columns.reject(number, f"cannot be read: {problem.strerror}")
+            columns.unread.add(number)
     return numbers
 
 
@@ -107,14 +106,20 @@ def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
         OSError: it cannot be read.
     """
     from fastpipe.packing.picture.convert import EncodeOptions, stored_size
+    from fastpipe.packing.picture.png import END, header_of
     from fastpipe.packing.picture.probe import image_format
 
     size_bytes, offset_bytes = int(columns.sizes[number]), int(columns.offsets[number])
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        if size_bytes > _LARGE_BYTES:
-            image_format(read_at(handle, _START_BYTES, offset_bytes))  # a film among the pictures need not be read
-        data = read_at(handle, size_bytes, offset_bytes)
+        data = read_at(handle, min(size_bytes, _START_BYTES), offset_bytes)
+        name = image_format(data)
+        if size_bytes > _START_BYTES:
+            if name == "PNG" and read_at(handle, len(END), offset_bytes + size_bytes - len(END)) == END:
+                data = header_of(data)
+            with suppress(ImageError):  # perhaps because it is only the start
+                return stored_size(data, EncodeOptions())
+            data = read_at(handle, size_bytes, offset_bytes)
     finally:
         os.close(handle)
     return stored_size(data, EncodeOptions())

@@ -23,6 +23,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
@@ -65,7 +66,11 @@ class UnpackedIndex(Index):
         self._max_pixels = max_pixels
         self._columns = columns
         self.folder = columns.folder
-        kept = np.flatnonzero(columns.kinds != REJECTED)
+        self._limit = max(max_pixels or 0, MAX_PIXELS)
+        large = (columns.kinds != REJECTED) & (columns.widths.astype(np.int64) * columns.heights > self._limit)
+        too_large = {number: self._too_large(number) for number in np.flatnonzero(large).tolist()}
+        self._reasons = {**columns.reasons, **too_large}
+        kept = np.flatnonzero((columns.kinds != REJECTED) & ~large)
         self._numbers = kept  # of the samples, among the files
         if not len(kept):
             raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
@@ -85,6 +90,10 @@ class UnpackedIndex(Index):
         self.shards, self.mtimes_ns = self._shards()
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
         self.fingerprint = self._fingerprint(kept)
+
+    def _too_large(self, number: int) -> str:
+        size = f"{self._columns.widths[number]} x {self._columns.heights[number]}"
+        return f"{size} is over the limit of {self._limit:,} pixels; if you trust the image, pass a larger max_pixels"
 
     def _records(self, kept: NDArray[np.int64]) -> Any:
         columns = self._columns
@@ -121,7 +130,9 @@ class UnpackedIndex(Index):
         return Shards(self.folder, made), mtimes
 
     def _fingerprint(self, kept: NDArray[np.int64]) -> str:
-        """Of classes, paths, sizes and labels: a copy elsewhere has the same."""
+        """Of classes, paths, sizes, labels, and the places in tars, which decide the order of reading: a copy elsewhere
+        has the same.
+        """
         digest = xxhash.xxh3_128()
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
@@ -132,6 +143,7 @@ class UnpackedIndex(Index):
             columns.sizes,
             columns.labels,
             kept,
+            *(() if columns.archives is None else (columns.shards, columns.offsets)),
         ):
             digest.update(part.tobytes())
         return f"unpacked-{digest.hexdigest()}"
@@ -155,7 +167,7 @@ class UnpackedIndex(Index):
 
     def rejected(self, most: int = 3) -> str:
         """How many files are no samples, and why; "" if there are none."""
-        reasons = self._columns.reasons
+        reasons = self._reasons
         if not reasons:
             return ""
         paths = self._columns.paths
@@ -262,7 +274,7 @@ class UnpackedIndex(Index):
     def _convert(self, sample: int) -> bytes:
         from fastpipe.packing.picture.convert import EncodeOptions, convert
 
-        packed = convert(self._bytes_of(sample), EncodeOptions())
+        packed = convert(self._bytes_of(sample), EncodeOptions(max_pixels=self._limit))
         record = self.records[sample]
         if (packed.width, packed.height) != (record["width"], record["height"]):
             raise ImageError(

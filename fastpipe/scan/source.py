@@ -91,8 +91,9 @@ def unpacked_source(path: Path) -> Source | None:
         return Source(name, Path(name), [""])
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         _refuse_others(path, SUFFIXES[path.suffix.lower()])
-    if not path.exists() and _MAGIC.search(name):
-        return _pattern(name)
+    folder, rest = _split(name)
+    if not path.exists() and _MAGIC.search(rest):
+        return _pattern(name, folder, rest)
     raise DatasetError(why_no_dataset(path))
 
 
@@ -110,7 +111,7 @@ def _folder(path: Path) -> Source:
     try:
         with os.scandir(path) as entries:
             listed = list(entries)
-        folders = sorted(entry.name for entry in listed if entry.is_dir())
+        folders = sorted(entry.name for entry in listed if entry.is_dir() and not entry.name.startswith("."))
         files = sorted(entry.name for entry in listed if not entry.is_dir())
         packed = [name for name in folders if is_dataset(path / name / DATASET_FILE)]
     except OSError as problem:
@@ -129,11 +130,33 @@ def _folder(path: Path) -> Source:
     return Source(str(path), path, tars if tars and not folders else None)
 
 
-def _pattern(name: str) -> Source:
-    found = sorted({tar for pattern in _expanded(name) for tar in glob.glob(pattern)})
-    tars = [tar for tar in found if tar.lower().endswith(".tar") and os.path.isfile(tar)]
+def _split(name: str) -> tuple[str, str]:
+    """The longest part of a path that is a folder, whatever characters are in its name, and the rest."""
+    folder = os.path.dirname(name)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder, os.path.relpath(name, folder)
+
+
+def _pattern(name: str, folder: str, rest: str) -> Source:
+    """The tars of a pattern.
+
+    Args:
+        name: what the user passed, absolute.
+        folder: the part of it that is no pattern.
+        rest: the pattern.
+    """
+    found = set()
+    for pattern in _expanded(rest):
+        there = glob.glob(os.path.join(glob.escape(folder), pattern))
+        if not there and not glob.has_magic(pattern):
+            raise DatasetError(
+                f"{readable(os.path.join(folder, pattern))} does not exist, and {readable(name)} names it"
+            )
+        found.update(there)
+    tars = [tar for tar in sorted(found) if tar.lower().endswith(".tar") and os.path.isfile(tar)]
     if not tars:
-        other = f"; it matches {found[0]}, which is no tar" if found else ""
+        other = f"; it matches {min(found)}, which is no tar" if found else ""
         raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
     return Source(name, Path(root), [os.path.relpath(tar, root) for tar in tars], pattern=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -32,6 +34,17 @@ def test_rows_that_are_not_contiguous() -> None:
     array = np.arange(24, dtype=np.float32).reshape(4, 6)[::2, ::3].T
     tensor = unpack(torch.from_numpy(pack({"a": array}, allocate)), {"a": array})["a"]
     np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+def test_arrays_are_copied_once() -> None:
+    """Masks of a batch have many bytes."""
+    arrays = {"masks": np.ones((8, 1024, 1024), np.uint8), "turned": np.ones((1024, 1024), np.int64).T}
+    buffer = np.zeros(17 << 20, np.uint8)
+    tracemalloc.start()
+    pack(arrays, lambda shape: buffer)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 1 << 20
 
 
 @pytest.mark.parametrize("first", [1, 3, 8, 15, 16, 17])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import re
-import sys
 import time
 from pathlib import Path
 from unittest import mock
 
+import kornia.augmentation
+import numpy as np
 import pytest
 import torch
 from conftest import FLAT_IMAGES, damage
@@ -16,6 +17,7 @@ from fake_stream import FakeMark, FakeStream
 
 import fastpipe
 from fastpipe.errors import EngineError, SampleError
+from fastpipe.loading import factory
 from fastpipe.loading.epoch import EpochWorks
 
 BATCH = 5
@@ -27,7 +29,7 @@ BATCHES = FLAT_IMAGES // BATCH
 def stream(monkeypatch: pytest.MonkeyPatch) -> FakeStream:
     """The stream that every loader of the test gets."""
     fake = FakeStream()
-    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: fake)
+    monkeypatch.setattr(factory, "stream_of", lambda device: fake)
     return fake
 
 
@@ -96,6 +98,23 @@ def test_a_slot_is_not_lent_again_before_it_has_been_copied(
         for (images, labels), (expected, numbers) in zip(batches, on_the_cpu, strict=True):
             assert torch.equal(images, expected)
             assert torch.equal(labels, numbers)
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_all_memory_of_a_batch_is_handed_over_once(tmp_path: Path, stream: FakeStream, moved: bool) -> None:
+    """Else the device could use it again while the training loop still reads it: masks moved by kornia, too."""
+    with fastpipe.Writer(tmp_path / "data", fields={"seg": "mask", "box": "boxes"}) as writer:
+        for _ in range(BATCH):
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=0, seg=np.ones((9, 9), np.uint8), box=[[0, 0, 9, 9]])
+    keys = ["input", "mask", "bbox_xyxy"]
+    flip = kornia.augmentation.RandomHorizontalFlip(p=1.0)
+    augment = kornia.augmentation.AugmentationSequential(flip, data_keys=keys) if moved else None
+    with loader_of(tmp_path / "data", fields=("image", "label", "seg", "box"), augment=augment) as loader:
+        batch = next(iter(loader))
+        tensors = [batch["image"], batch["label"], batch["seg"], *batch["box"], loader.valid]
+    (handed,) = stream.handed
+    assert {tensor.untyped_storage().data_ptr() for tensor in tensors} == set(handed)
+    assert len(handed) == len(set(handed))
 
 
 def test_slots_come_back_once_they_have_been_copied(flat: Path, stream: FakeStream) -> None:

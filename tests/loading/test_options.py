@@ -12,8 +12,35 @@ import torch
 
 from fastpipe import checks
 from fastpipe.errors import ConfigError, FastpipeError
-from fastpipe.loading import options
+from fastpipe.loading import factory, options
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize, shorter_side
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"num_workers": 0},
+        {"prefetch_factor": 0},
+        {"on_error": "skip"},
+        {"stall_timeout": 0},
+        {"exact": 1},
+        {"verify": "yes"},
+    ],
+)
+def test_wrong_values_are_found_before_the_dataset_is_opened(
+    monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]
+) -> None:
+    """A scan, or a dataset behind a URL, may take minutes."""
+
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(factory, "open_data", opened)
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"{name}: expected"):
+        factory.loader("photos", **wrong)
+    with pytest.raises(AssertionError, match="opened"):
+        factory.loader("photos")
 
 
 def whole(value: object) -> int:

@@ -11,15 +11,18 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import damage
 from fake_stream import FakeStream
 from faults.injector import Fault
+from pack_sources import saved
 from soak import Tried
 
 import fastpipe
 from fastpipe.engine.stats import LEVELS, Stats
 from fastpipe.format.layout import shard_name
+from fastpipe.scan.index import UnpackedIndex
 
 
 def test_a_new_loader_has_done_nothing() -> None:
@@ -81,6 +84,46 @@ def test_a_loop_that_is_slow_has_batches_ready(flat: Path) -> None:
         del batches  # an epoch that nobody goes on with
         assert settled(loader).batches_ready == 0
     assert loader.stats().threads == 2
+
+
+def test_batches_with_masks_are_counted_once(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "data", fields={"one": "mask", "two": "mask"}) as writer:
+        for _ in range(16):
+            mask = np.ones((9, 9), np.uint8)
+            writer.add(np.zeros((9, 9, 3), np.uint8), label=0, one=mask, two=mask)
+    fields = ("image", "one", "two")
+    with fastpipe.loader(tmp_path / "data", 2, size=8, num_workers=1, prefetch_factor=3, fields=fields) as loader:
+        next(batches := iter(loader))
+        full = settled(loader)
+        assert (full.batches_making, full.batches_ready) == (0, 3)
+        del batches
+
+
+def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    real = UnpackedIndex._convert
+
+    def slow(self: UnpackedIndex, sample: int) -> bytes:
+        if sample >= 2:
+            go_on.wait(20)
+        return real(self, sample)
+
+    monkeypatch.setattr(UnpackedIndex, "_convert", slow)
+    (tmp_path / "photos").mkdir()
+    for number in range(8):
+        (tmp_path / "photos" / f"{number}.png").write_bytes(saved("PNG"))
+    with fastpipe.loader(
+        tmp_path / "photos", 2, train=False, size=8, num_workers=1, prefetch_factor=2, drop_last=True
+    ) as loader:
+        next(batches := iter(loader))
+        stats = loader.stats()
+        assert (stats.batches_making, stats.batches_ready, stats.threads) == (2, 0, 2)
+        deadline = time.monotonic() + 20
+        while loader.stats().threads_busy < 1:  # the thread that converts
+            assert time.monotonic() < deadline
+        go_on.set()
+        assert settled(loader).batches_ready == 2
+        del batches
 
 
 @pytest.mark.parametrize(("damaged", "read"), [("pixels", 37), ("shard", 0)])

@@ -81,6 +81,38 @@ def test_an_iteration_that_is_left_gives_its_memory_back(pictures: Path) -> None
         assert loader.stats().slots_lent + loader.stats().slots_idle <= 12
 
 
+@pytest.mark.parametrize("leave", ["drop the iteration", "drop the loader", "close"])
+def test_rows_that_nobody_wants_any_more_are_not_converted(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, leave: str
+) -> None:
+    """Else the next iteration, or the end of the program, would wait for all batches that were to follow."""
+    begun: list[int] = []
+    real = UnpackedIndex._convert
+
+    def slow(self: UnpackedIndex, sample: int) -> bytes:
+        begun.append(sample)
+        time.sleep(0.05)
+        return real(self, sample)
+
+    monkeypatch.setattr(UnpackedIndex, "_convert", slow)
+    loader = fastpipe.loader(pictures, 4, size=8, num_workers=1, prefetch_factor=4)
+    batches = iter(loader)
+    next(batches)
+    if leave == "close":
+        loader.close()
+        with pytest.raises(EngineError, match="closed"):
+            next(batches)
+    elif leave == "drop the loader":
+        del batches, loader
+    else:
+        del batches
+    gc.collect()
+    converted = len(begun)
+    time.sleep(0.3)
+    assert 4 <= converted < 20
+    assert len(begun) <= converted + 1
+
+
 def test_a_conversion_that_hangs_is_named(
     pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,20 +6,23 @@ import json
 import os
 import re
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from cli_run import succeeded
-from pack_sources import jpeg_bytes, write_folder
+from pack_sources import jpeg_bytes, saved, write_folder
 from tars import write_tar
 from torch.utils.data import DataLoader
 from unpacked_sources import bad_files, epoch, odd_pictures, packed, web_tars, write_mixed
 
 import fastpipe
-from fastpipe.errors import DatasetError, SampleError
+from fastpipe.errors import DatasetError, ImageError, SampleError
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.packing.picture import convert
+from fastpipe.scan.source import unpacked_source
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,67 @@ def test_patterns(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = fastpipe.Dataset("*.tar")
     monkeypatch.chdir(tars.parent)
     assert len(dataset) == len([dataset[number] for number in range(36)])
+
+
+def test_a_tar_that_a_pattern_names_has_to_be_there(tmp_path: Path) -> None:
+    folder = web_tars(tmp_path / "tars", tars=4, samples=4)
+    (folder / "train-002.tar").unlink()
+    missing = re.escape(f"{folder / 'train-002.tar'} does not exist, and {folder / 'train-{000..003}.tar'} names it")
+    with pytest.raises(DatasetError, match=missing):
+        fastpipe.open(str(folder / "train-{000..003}.tar"))
+    assert len(fastpipe.open(str(folder / "train-00{0..9..1}*.tar"))) == 12, "with * there need not be any"
+
+
+@pytest.mark.parametrize("name", ["run[1]", "run*", "run{1}", "{a,b}"])
+def test_only_the_end_of_a_path_is_a_pattern(tmp_path: Path, name: str) -> None:
+    """What is a folder is no pattern, whatever is in its name."""
+    web_tars(tmp_path / "run1", tars=1, samples=4)
+    folder = web_tars(tmp_path / name, tars=2, samples=4)
+    assert len(fastpipe.open(str(folder / "*.tar"))) == 8
+    assert len(fastpipe.open(str(folder / "train-{000..001}.tar"))) == 8
+    with pytest.raises(DatasetError, match="matches no tar file"):
+        fastpipe.open(str(folder / "*.tgz"))
+
+
+def test_hidden_folders_beside_tars_count_not(tmp_path: Path) -> None:
+    """`hf download --local-dir` leaves a .cache."""
+    folder = web_tars(tmp_path / "tars", tars=2, samples=4)
+    (folder / ".cache").mkdir()
+    source = unpacked_source(folder)
+    assert source is not None
+    assert source.tars == ["train-000.tar", "train-001.tar"]
+
+
+def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the loader, not of the scan, which is kept for the next loader."""
+    (tmp_path / "photos").mkdir()
+    large = bytearray(jpeg_bytes())
+    at = large.index(b"\xff\xc0") + 5
+    large[at : at + 4] = (14_000).to_bytes(2, "big") * 2
+    png = saved("PNG")
+    header = b"IHDR" + (15_000).to_bytes(4, "big") * 2 + png[24:29]
+    files = {"0.jpg": jpeg_bytes(), "1.jpg": bytes(large)}
+    files["2.png"] = png[:12] + header + zlib.crc32(header).to_bytes(4, "big") + png[33:]
+    for name, data in files.items():
+        (tmp_path / "photos" / name).write_bytes(data)
+    limits: list[int] = []
+
+    def limited(data: bytes, how: convert.EncodeOptions) -> None:
+        limits.append(how.max_pixels)
+        raise ImageError("enough")
+
+    monkeypatch.setattr(convert, "convert", limited)
+    for _ in range(2):
+        usual = fastpipe.open(tmp_path / "photos")
+        assert len(usual) == 1
+        assert "1.jpg: 14000 x 14000 is over the limit of 178,956,970 pixels" in usual.rejected()  # type: ignore[attr-defined]
+        with fastpipe.loader(tmp_path / "photos", 1, max_pixels=200_000_000, size=8) as loader:
+            assert len(loader.dataset) == 2
+        with fastpipe.loader(tmp_path / "photos", 1, max_pixels=10**9, train=False, size=8) as loader:
+            assert loader.dataset.records["width"].tolist()[1:] == [14_000, 15_000]
+            with pytest.raises(ImageError, match="enough"):
+                loader.dataset.convert(2)
+    assert limits == [10**9] * 2
 
 
 def test_tars_of_several_folders(tars: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -14,15 +15,19 @@ import pytest
 import xxhash
 from numpy.typing import NDArray
 from pack_sources import jpeg_bytes, saved, write_folder
+from PIL import Image
 from rich.console import Console
 from tars import write_tar
 from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures, web_tars, write_mixed
 
 import fastpipe
+from fastpipe.errors import DatasetError
 from fastpipe.scan import cache, headers
-from fastpipe.scan.columns import Columns
+from fastpipe.scan.columns import Archive, Columns
+from fastpipe.scan.source import Source
 
 Reads = list[list[str]]
+_SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
 
 
 @pytest.fixture
@@ -104,6 +109,125 @@ def test_tars_are_walked_again_only_if_one_has_changed(
     after = fastpipe.open(folder)
     assert (len(walked), len(after)) == (1, 11)
     assert reads[1:] == [["train-001.tar/a.jpg"]]
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """chmod changes neither size nor time of a file."""
+    root = write_folder(tmp_path / "photos")
+    (root / "ant" / "a.png").write_bytes(saved("PNG"))
+    (root / "ant" / "b.txt").write_bytes(b"no picture, and it stays none")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(headers, "_look", refused)
+        before = fastpipe.open(root)
+        assert "ant/a.png: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
+    after = fastpipe.open(root)
+    assert (len(before), len(after)) == (24, 25)
+    assert reads[1:] == [["ant/a.png", "ant/b.txt"]]
+    assert len(fastpipe.open(root)) == 25
+    assert len(reads) == 2
+
+
+@pytest.mark.parametrize("in_tar", [False, True])
+def test_only_the_start_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_tar: bool) -> None:
+    noise = Image.fromarray(np.random.default_rng(1).integers(0, 255, (700, 900, 3), dtype=np.uint8))
+    files = {}
+    for name, options in {"a.jpg": {"progressive": True, "quality": 98}, "b.png": {}, "c.bmp": {}}.items():
+        out = io.BytesIO()
+        noise.save(out, {"a.jpg": "JPEG", "b.png": "PNG", "c.bmp": "BMP"}[name], **options)
+        files[name] = out.getvalue()
+        assert len(files[name]) > 500_000
+    files["d.png"] = files["b.png"][:-9]
+    files["e.png"] = files["b.png"] + b"behind"  # as packing takes it
+    real = headers.read_at
+
+    def counted(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        data = real(descriptor, size_bytes, offset_bytes)
+        sizes.append(len(data))
+        return data
+
+    sizes: list[int] = []
+    monkeypatch.setattr(headers, "read_at", counted)
+    if in_tar:
+        source = write_tar(tmp_path / "t.tar", {name: files[name] for name in ("a.jpg", "b.png", "c.bmp")})
+    else:
+        source = tmp_path / "photos"
+        source.mkdir()
+        for name in ("a.jpg", "b.png", "c.bmp"):
+            (source / name).write_bytes(files[name])
+    found = fastpipe.open(source)
+    assert found.records[["width", "height"]].tolist() == [(900, 700)] * 3
+    assert sum(sizes) < 4 * 65536
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("d.png", "e.png"):
+        (other / name).write_bytes(files[name])
+    found = fastpipe.open(other)
+    assert found.records[["width", "height"]].tolist() == [(900, 700)]
+    assert "d.png: truncated PNG: ends at byte" in found.rejected()  # type: ignore[attr-defined]
+
+
+def test_a_tar_that_comes_while_tars_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = web_tars(tmp_path / "tars", tars=1, samples=4)
+    real = Source.archives
+
+    def archives(self: Source) -> list[Archive] | None:
+        found = real(self)
+        write_tar(folder / "train-001.tar", {"0.jpg": jpeg_bytes(), "0.cls": b"0"})
+        return found
+
+    monkeypatch.setattr(Source, "archives", archives)
+    with pytest.raises(DatasetError, match=r"tars has changed while it was scanned: train-001\.tar is new"):
+        fastpipe.open(folder)
+    assert len(fastpipe.open(folder)) == 5
+
+
+def test_the_places_in_tars_belong_to_the_fingerprint(tmp_path: Path) -> None:
+    """They decide the order of reading, so a state of another order must not be loaded."""
+    members = {f"{number}.{ending}": data for number in range(6) for ending, data in _SAMPLE.items()}
+    tar = write_tar(tmp_path / "a.tar", members)
+    before = fastpipe.open(tar).fingerprint
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    assert fastpipe.open(tmp_path / "copy" / "a.tar").fingerprint == before
+    write_tar(tar, dict(reversed(members.items())))
+    after = fastpipe.open(tar)
+    assert len(after) == 6
+    assert after.fingerprint != before
+
+
+def test_a_scan_of_another_user_can_be_used(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_folder(tmp_path / "photos")
+    fastpipe.open(root)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "utime", refused)
+    fastpipe.open(root)
+    assert len(reads) == 1
+
+
+def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> None:
+    used, unused = write_folder(tmp_path / "used"), write_folder(tmp_path / "unused")
+    files = [cache.cache_file(str(root)) for root in (used, unused)]
+    left = files[0].with_name("scan-0123abcd")  # by a process that was killed
+    other = files[0].with_name("other.bin")
+    for root in (used, unused):
+        fastpipe.open(root)
+    left.touch()
+    other.touch()
+    for file in (*files, left, other):
+        os.utime(file, (1, 1))
+    fastpipe.open(used)
+    fastpipe.open(write_folder(tmp_path / "new"))
+    assert [file.exists() for file in (*files, left, other)] == [True, False, False, True]
+    fastpipe.open(used)
+    assert len(reads) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "other", "empty", "garbage"])

@@ -16,7 +16,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.native import _engine
 from fastpipe.packing.picture.jpeg import MAX_SIDE, encode_jpeg
 from fastpipe.packing.picture.jpeg_segments import JpegHeader, Segment, is_icc, kept_segments, read_header
-from fastpipe.packing.picture.pillow import open_image, refuse_more_pixels
+from fastpipe.packing.picture.pillow import TooManyPixelsError, open_image, refuse_more_pixels
 from fastpipe.packing.picture.pixels import apply_orientation, shrink
 from fastpipe.packing.picture.probe import COEFFICIENTS, image_format
 
@@ -124,7 +124,7 @@ def stored_size(data: bytes, how: EncodeOptions) -> tuple[int, int]:
 
     Args:
         data: the whole source file.
-        how: the limits.
+        how: the limits. A picture with more pixels is not refused here: its size tells.
 
     Raises:
         ImageError: the header says that `convert` would refuse it.
@@ -133,10 +133,13 @@ def stored_size(data: bytes, how: EncodeOptions) -> tuple[int, int]:
     if name == COEFFICIENTS:
         with _native_errors():
             return _engine.jpeg_size(data, how.max_pixels)
-    header = read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=how.max_pixels)
-    refuse_more_pixels(header.width, header.height, how.max_pixels)
-    _refuse_long_sides(header.width, header.height, how)
-    return header.width, header.height
+    try:
+        header = read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=how.max_pixels)
+        width, height = header.width, header.height
+    except TooManyPixelsError as large:
+        width, height = large.width, large.height
+    _refuse_long_sides(width, height, how)
+    return width, height
 
 
 def convert_pixels(rgb: NDArray[np.uint8], how: EncodeOptions, orientation: int = 1) -> Packed:

@@ -26,7 +26,7 @@ from fastpipe.errors import ImageError
 from fastpipe.packing.picture.exif import exif_orientation
 from fastpipe.packing.picture.png import PngChunks, read_png
 
-__all__ = ["OpenedImage", "open_image", "refuse_more_pixels"]
+__all__ = ["OpenedImage", "TooManyPixelsError", "open_image", "refuse_more_pixels"]
 
 _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
@@ -42,10 +42,23 @@ _MOST_SHARING = 4
 _SMALL_TILE_PIXELS = 2**22
 
 
+class TooManyPixelsError(ImageError):
+    """A picture is over the limit.
+
+    Attributes:
+        width, height: of the picture.
+    """
+
+    def __init__(self, message: str, width: int = 0, height: int = 0) -> None:  # to be pickled, it needs a message only
+        super().__init__(message)
+        self.width, self.height = width, height
+
+
 def refuse_more_pixels(width: int, height: int, max_pixels: int) -> None:
-    """Raises ImageError if a picture is over the limit."""
+    """Raises TooManyPixelsError if a picture is over the limit."""
     if width * height > max_pixels:
-        raise ImageError(f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)")
+        message = f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)"
+        raise TooManyPixelsError(message, width, height)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from fastpipe.errors import ImageError
 
-__all__ = ["PngChunks", "read_png"]
+__all__ = ["END", "PngChunks", "header_of", "read_png"]
+
+
+def _chunk(kind: bytes) -> bytes:
+    """Without content."""
+    return bytes(4) + kind + zlib.crc32(kind).to_bytes(4, "big")
+
+
+END = _chunk(b"IEND")  # the last bytes of a PNG
 
 
 class PngChunks(NamedTuple):
@@ -29,6 +37,17 @@ class PngChunks(NamedTuple):
     picture: bytes
     exif: bytes
     animated: bool
+
+
+def header_of(start: bytes) -> bytes:
+    """The start of a PNG, up to its picture data, as a PNG without them; as it is if they are not in it."""
+    position = 8
+    while position + 8 <= len(start):
+        (length,) = struct.unpack_from(">I", start, position)
+        if start[position + 4 : position + 8] == b"IDAT":
+            return start[:position] + _chunk(b"IDAT") + END
+        position += 12 + length
+    return start
 
 
 def read_png(data: bytes) -> PngChunks:
