@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,9 +16,9 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
+from fastpipe.loading.weight_options import near, weighting_of
 from fastpipe.plan.content import Content
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.weights import MOST_KEPT, MOST_TRIES, DistinctDraws, SpreadDraws, TriedDraws, Weighting
 
 _AT_ONCE = 1 << 20  # records
 _MOST = 2**40
@@ -71,7 +69,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
     weighting = None
     if chosen.weights is not None:
         replacement = flag("replacement", chosen.replacement)
-        weighting, mark = _weighting(index, content, chosen.weights, replacement)
+        weighting, mark = weighting_of(index, content, chosen.weights, replacement)
         identity["weights"] = f"{mark}{'' if replacement else ' without replacement'}"
     elif chosen.replacement is not True:
         raise ConfigError("replacement works only with weights=; leave it out")
@@ -132,15 +130,10 @@ def _class_numbers(index: Index, classes: object) -> NDArray[np.int64] | None:
     known = index.class_to_idx
     for name in classes:
         if name not in known:
-            raise ConfigError(f"classes: {index.path} has no class {name!r}{_near(name, index.classes)}")
+            raise ConfigError(f"classes: {index.path} has no class {name!r}{near(name, index.classes)}")
         if classes.count(name) > 1:
             raise ConfigError(f"classes: expected each name once, got {name!r} again")
     return np.array([known[name] for name in classes], dtype=np.int64)
-
-
-def _near(name: object, names: list[str]) -> str:
-    near = difflib.get_close_matches(str(name), names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(map(repr, names[:5]))} and so on"
 
 
 def _of_classes(index: Index, labels: NDArray[np.int64] | None) -> Part | None:
@@ -204,101 +197,3 @@ def _staying(index: Index, samples: NDArray[np.int64] | None, parts: list[Part])
             stay &= part(some, records)
         found.append(some[stay])
     return np.concatenate(found)
-
-
-def _weighting(index: Index, content: Content, weights: object, replacement: bool) -> tuple[Weighting, str]:
-    """What draws by the weights, and what a state says of them."""
-    count = content.count(len(index))
-    if isinstance(weights, Mapping):
-        of_classes = _class_weights(index, weights)
-        mark = xxhash.xxh3_64_hexdigest(of_classes.tobytes())
-        if count > MOST_KEPT:
-            return _tried(index, content, of_classes, replacement), mark
-        found = np.concatenate(
-            [of_classes[_labels(index, content, start)] for start in range(0, count, _AT_ONCE)], dtype=np.float64
-        )
-    else:
-        found = _sample_weights(index, weights)
-        mark = xxhash.xxh3_64_hexdigest(found.tobytes())
-        if content.samples is not None:
-            found = found[content.samples]
-    if not found.any():
-        raise ConfigError("weights: expected a weight above 0, got only 0 for the samples that are chosen")
-    if replacement:
-        return SpreadDraws(found), mark
-    drawn = DistinctDraws(found)
-    if content.epoch_size is None or math.ceil(content.epoch_size / content.repeats) > len(drawn):
-        raise ConfigError(
-            f"replacement=False draws each sample once at most: expected epoch_size= of 1 to "
-            f"{len(drawn) * content.repeats:,}, got {content.epoch_size}; pass a smaller epoch_size, or "
-            "replacement=True"
-        )
-    return drawn, mark
-
-
-def _sample_weights(index: Index, weights: object) -> NDArray[np.float64]:
-    expected = f"weights: expected a number at least 0 for each of {len(index)} samples, or {{class name: number}}"
-    try:
-        found = np.asarray(weights, dtype=np.float64)
-    except (ValueError, TypeError) as problem:
-        raise ConfigError(f"{expected}; got {type(weights).__name__}: {problem}") from problem
-    if found.shape != (len(index),):
-        raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
-    if not (np.isfinite(found).all() and (found >= 0).all()):
-        at = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
-        raise ConfigError(f"{expected}; got {found[at]} for sample {at}")
-    return found
-
-
-def _class_weights(index: Index, weights: Mapping[Any, Any]) -> NDArray[np.float64]:
-    """(classes + 1,) the last one is that of samples without a label."""
-    found = np.ones(len(index.classes) + 1)
-    found[NO_LABEL] = 0
-    known = index.class_to_idx
-    for name, given in weights.items():
-        if name not in known:
-            raise ConfigError(f"weights: {index.path} has no class {name!r}{_near(name, index.classes)}")
-        weight = real_number(given)
-        if weight is None or not 0 <= weight < math.inf:
-            raise ConfigError(f"weights: expected a number at least 0 for class {name!r}, got {given!r}")
-        found[known[name]] = weight
-    return found
-
-
-def _labels(index: Index, content: Content, start: int) -> NDArray[np.int64]:
-    """Of the chosen samples from position `start` on, some at once."""
-    stop = min(start + _AT_ONCE, content.count(len(index)))
-    positions = np.arange(start, stop, dtype=np.int64)
-    return _labels_at(index, content, positions)
-
-
-def _labels_at(index: Index, content: Content, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    samples = positions if content.samples is None else content.samples[positions]
-    labels = index.records_of(samples)["label"]
-    # A damaged record is found when its sample is read.
-    return np.where((labels >= 0) & (labels < len(index.classes)), labels, NO_LABEL)
-
-
-def _tried(index: Index, content: Content, of_classes: NDArray[np.float64], replacement: bool) -> TriedDraws:
-    """Draws for more samples than memory should hold weights of."""
-    count = content.count(len(index))
-    if not replacement:
-        raise ConfigError(
-            f"replacement=False works with at most {MOST_KEPT:,} samples, got {count:,}; pass replacement=True"
-        )
-    counts = np.append(index.class_counts, 0)
-    if content.samples is not None:
-        counts = np.zeros_like(counts)
-        for start in range(0, count, _AT_ONCE):  # NO_LABEL is the last one
-            counts += np.bincount(_labels(index, content, start) % len(counts), minlength=len(counts))
-    mean = float((counts * of_classes).sum()) / count
-    most = float(of_classes[counts > 0].max(initial=0.0))
-    if mean == 0:
-        raise ConfigError("weights: expected a weight above 0, got only 0 for the classes that are chosen")
-    if most > MOST_TRIES * mean:
-        raise ConfigError(
-            f"weights: of {count:,} samples, the greatest weight of a class may be {MOST_TRIES} times the mean of all "
-            f"samples; got {most / mean:,.0f} times. Use less extreme weights, or pack the rare classes by themselves "
-            "and mix the two datasets: fastpipe.loader({FOLDER: 0.9, RARE: 0.1})"
-        )
-    return TriedDraws(count, lambda positions: of_classes[_labels_at(index, content, positions)], most, most / mean)
