@@ -189,7 +189,7 @@ class RandomCrop(_Padded):
         _check_resize(self.resize)
         object.__setattr__(self, "padding", _sides(self.padding))
         flag("pad_if_needed", self.pad_if_needed)
-        if not self.pads and self.rendering_given:
+        if not self.pads and (self.fill, self.padding_mode, self.mask_fill) != ((0, 0, 0), "constant", 0):
             raise ConfigError(
                 "RandomCrop: fill, mask_fill and padding_mode work only with padding= or pad_if_needed=True; pass one "
                 "of these, or leave them out"
@@ -198,11 +198,6 @@ class RandomCrop(_Padded):
             raise ConfigError(
                 "RandomCrop: interpolation and antialias work only with resize=; pass it, or leave them out"
             )
-
-    @property
-    def rendering_given(self) -> bool:
-        """Whether an option of padding is not the default."""
-        return (self.fill, self.padding_mode, self.mask_fill) != ((0, 0, 0), "constant", 0)
 
     @property
     def sides(self) -> tuple[int, int, int, int]:

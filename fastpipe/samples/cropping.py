@@ -19,11 +19,11 @@ from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crop_boxes import plan_crops
-from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.geometry import Geometry, geometry_of
+from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 
 _NO_EPOCH = -1
+_VALID = np.ones(1, dtype=np.bool_)
 
 
 class Cropping:
@@ -62,15 +62,14 @@ class Cropping:
             epoch = 0
             if self.mirrors or self._crop.is_random:
                 named = torch.empty(len(samples), dtype=torch.int64).random_().numpy()
-        widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
-        flips = uniform(key(self._seed, epoch, Stream.FLIP), named) < self._flip
-        for at in range(len(samples)):
-            one = slice(at, at + 1)
-            crops = plan_crops(
-                self._crop, self.size, widths[one], heights[one], seed=self._seed, epoch=epoch, samples=named[one]
-            )
-            mirrored = np.repeat(flips[one], self.rows) if crops.mirrored is None else crops.mirrored
-            yield BatchPlan(samples[one], records[one], crops, mirrored, np.ones(1, dtype=np.bool_), named[one])
+        sizes = zip(records["width"].tolist(), records["height"].tolist(), strict=True)
+        for at, ((width, height), name) in enumerate(zip(sizes, named.tolist(), strict=True)):
+            draws = {"seed": self._seed, "epoch": epoch, "sample": name}
+            crops = plan_one_crop(self._crop, self.size, width, height, **draws)
+            flips = crops.mirrored
+            if flips is None:
+                flips = np.full(self.rows, self.mirrors and is_mirrored(self._flip, **draws))
+            yield BatchPlan(samples[at : at + 1], records[at : at + 1], crops, flips, _VALID, named[at : at + 1])
 
     def geometry(self, plan: BatchPlan) -> Geometry:
         """Where boxes and points go, of one row a sample."""

@@ -39,7 +39,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     strides of torch.channels_last: resizing is fastest with them, and `image.permute(1, 2, 0).numpy()` copies nothing.
 
     With `crop`, the image is one crop of it, (3, *size), or several, (K, 3, *size). Only what it needs is decoded,
-    as fastpipe.loader does it: for samplers of your own this takes a fraction of the time of a whole image.
+    as fastpipe.loader does it, and resized: for samplers of your own this takes less time than a whole image alone.
 
     With `fields`, `dataset[n]` is a dict of these. Where torchvision is installed, the image, boxes and points in it
     are tv_tensors, so that the transforms of torchvision.transforms.v2 move them together.

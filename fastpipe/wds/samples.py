@@ -40,7 +40,8 @@ def crop(
     Args:
         size: size of the output in pixels: a number for a square, or (height, width).
         train: True: RandomResizedCrop and mirroring. False: CenterCrop.
-        crop: how an image becomes a row: fastpipe.RandomResizedCrop, CenterCrop or Resize; None: `train` decides.
+        crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; None:
+            `train` decides.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         seed: seed of crops and flips; whole number in [0, 2**64).
         exact: True: always decode at full size. See fastpipe.loader.

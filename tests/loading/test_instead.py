@@ -171,6 +171,11 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
             module.CenterCrop(160): "Write size=(160, 160), crop=fastpipe.CenterCrop()",
             transforms.Resize(256): "Of the shorter side: write crop=fastpipe.CenterCrop(resize=256)",
             transforms.Resize((96, 128)): "Write size=(96, 128), crop=fastpipe.Resize()",
+            transforms.RandomCrop(32, padding=4, padding_mode="reflect"): (
+                "Write size=(32, 32), crop=fastpipe.RandomCrop(padding=4, padding_mode='reflect')"
+            ),
+            module.RandomCrop(32, pad_if_needed=True): "crop=fastpipe.RandomCrop(pad_if_needed=True)",
+            module.TenCrop(96): "Write size=(96, 96), crop=fastpipe.TenCrop()",
             module.RandomResizedCrop(96, interpolation=module.InterpolationMode.BICUBIC): (
                 "ratio=(0.75, 1.3333333333333333), interpolation='bicubic')"
             ),

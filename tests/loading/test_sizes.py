@@ -226,3 +226,13 @@ def test_errors(textured: Path) -> None:
         assert len(list(loader)) == len(loader)
         with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 1"):
             next(iter(loader))
+
+
+def test_augmented_batches_are_those_of_each_size(textured: Path) -> None:
+    def epoch(**options: Any) -> list[Any]:
+        with opened(textured, augment=fastpipe.Augment.simclr(), **options) as loader:
+            return list(loader)
+
+    of_one = {size: epoch(size=size) for size in SIZES}
+    for number, batch in enumerate(epoch(size_choices=CHOICES)):
+        assert same([batch], [of_one[shape(batch)][number]])

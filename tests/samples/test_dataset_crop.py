@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch.utils.data import DataLoader
 
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
+from fastpipe.samples import fields as samples_fields
 
 SIZE = (36, 44)
 CROPS = {
@@ -45,7 +47,8 @@ def test_after_set_epoch_the_crops_are_the_loaders(large: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", CROPS)
-def test_fields_are_cropped_with_the_image(scenes: Path, kind: str) -> None:
+def test_fields_are_cropped_with_the_image(torchvision: ModuleType, scenes: Path, kind: str) -> None:
+    samples_fields._tv_tensors.cache_clear()  # it remembers whether torchvision was there
     names = ("image", "mask", "boxes", "caption", "id")
     options: dict[str, Any] = {"size": SIZE, "crop": CROPS[kind], "hflip": 0.5, "fields": names}
     dataset = fastpipe.Dataset(scenes, **options)
