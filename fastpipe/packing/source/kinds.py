@@ -19,7 +19,7 @@ from fastpipe.packing.source.manifest import CsvFile, JsonLines
 from fastpipe.packing.source.manifest_rows import list_manifest
 from fastpipe.packing.source.metadata import list_metadata
 from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.reading import FLAGS, read_as_listed, read_member
+from fastpipe.packing.source.reading import FLAGS, START_BYTES, read_as_listed, read_member
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables
 from fastpipe.packing.source.tars import list_archives, list_dataset
@@ -32,8 +32,6 @@ _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
     "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
-LARGE_BYTES = 16 << 20  # of such files the start is read first
-START_BYTES = 4096
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 

@@ -6,13 +6,30 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fastpipe.checks import choice
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import KINDS, check_name
 
-FORMATS = ("auto", "imagefolder", "webdataset", "parquet", "arrow", "csv", "jsonl", "coco", "voc", "yolo")
+
+class Format(StrEnum):
+    """What a source is; "auto": what it certainly is."""
+
+    AUTO = "auto"
+    IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    VOC = "voc"
+    YOLO = "yolo"
+
+
+FORMATS = tuple(each.value for each in Format)
 
 _FIELD = re.compile(r"(?P<column>.*?)(?::(?P<kind>[a-z]+))?", re.DOTALL)
 

@@ -12,6 +12,10 @@ from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.listing import Source
 
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
+START_BYTES = 4096  # enough to tell an image's format
+LARGE_BYTES = 16 << 20  # of such files the start is read first
+# What is wrong with the file itself and will be so tomorrow; any other error is the system's.
+OF_THE_FILE = {errno.EACCES, errno.EPERM}
 # What opening a file says that was there when it was listed.
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.listing import Part, Source
 from fastpipe.packing.source.picture_names import PICTURES
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
-MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
 MOST_NAME_CHARACTERS = 1024
 
 _MOST_KINDS = 100  # of members that are counted one by one
