@@ -140,9 +140,10 @@ class _Cv2Dataset(_Shards):
             image = self._turbo.decode(data, pixel_format=turbojpeg.TJPF_RGB)
         else:
             how = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-            stored = cv2.imdecode(np.frombuffer(data, np.uint8), how)
-            assert stored is not None  # its size is known: it is a picture
-            image = cv2.cvtColor(stored, cv2.COLOR_BGR2RGB)
+            decoded = cv2.imdecode(np.frombuffer(data, np.uint8), how)
+            if decoded is None:
+                raise ValueError(f"sample {sample}: OpenCV cannot decode it; bench without --against, or pack first")
+            image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB)
         x, y, w, h = _random_crop(image.shape[1], image.shape[0])
         crop = image[y : y + h, x : x + w]
         out = cv2.resize(crop, (self._size, self._size), interpolation=cv2.INTER_LINEAR)

@@ -22,21 +22,7 @@ from fastpipe.packing.output.publish import read_rejected
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.source.files import SourcePath, source_path
-
-
-class Format(StrEnum):
-    """What the source is."""
-
-    AUTO = "auto"
-    IMAGEFOLDER = "imagefolder"
-    WEBDATASET = "webdataset"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    CSV = "csv"
-    JSONL = "jsonl"
-    COCO = "coco"
-    VOC = "voc"
-    YOLO = "yolo"
+from fastpipe.packing.source.options import Format
 
 
 class OnError(StrEnum):

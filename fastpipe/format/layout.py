@@ -36,6 +36,7 @@ INDEX_DTYPE = np.dtype(
 
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
+MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
 
 
 def storage_of(info: Mapping[str, Any]) -> str:

@@ -14,7 +14,6 @@ from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import sample_key
 from fastpipe.format.recent import Recent
 
-_SIZE_FIELD = slice(124, 135)  # octal digits in a ustar header
 _MOST_NOTE_BYTES = 256 << 20
 _USUAL_BYTES = 512  # of a note, read together with its header
 _MOST_OPEN = 32
@@ -56,7 +55,7 @@ class SourcePaths:
         data = shard.read(at, tar.BLOCK + _USUAL_BYTES)  # a shard ends with more than that
         header = data[: tar.BLOCK]
         try:
-            size = int(header[_SIZE_FIELD], 8)
+            size = int(header[tar.SIZE_FIELD], 8)
             if size > _MOST_NOTE_BYTES or header != tar.header(sample_key(sample) + ".json", size):
                 raise ValueError("it does not begin with its header")
             note = data[tar.BLOCK :] if size <= _USUAL_BYTES else shard.read(at + tar.BLOCK, size)

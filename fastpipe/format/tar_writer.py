@@ -7,6 +7,7 @@ template they take a twentieth of the time, which the one thread that writes has
 from __future__ import annotations
 
 BLOCK = 512  # a header, and the unit that a member's bytes are padded to
+SIZE_FIELD = slice(124, 135)  # of a header: octal digits
 RECORD = 10240  # the unit that an archive is padded to
 
 _NAME_BYTES, _SIZE_DIGITS = 100, 11

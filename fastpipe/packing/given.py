@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
-from fastpipe.format.layout import MAX_SAMPLE_BYTES, NO_LABEL
+from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.fields.mask import mask_of_array
-from fastpipe.packing.fields.values import MOST_CLASSES, take
+from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.pillow import rgb_of
 from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.source.reading import START_BYTES
 
-_START_BYTES = 4096
 _IMAGE = "expected an image as a path, bytes, a PIL image or (H, W, 3) uint8"
 _MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
 
@@ -188,7 +188,7 @@ def read_file(path: str) -> bytes:
         size = os.fstat(handle).st_size
         if size > MAX_SAMPLE_BYTES:
             raise ImageError(f"{path!r} has {size:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
-        image_format(read_at(handle, min(size, _START_BYTES), 0))  # a film among the images need not be read
+        image_format(read_at(handle, min(size, START_BYTES), 0))  # a film among the images need not be read
         return read_at(handle, size, 0)
     except IsADirectoryError:
         raise ImageError(f"{path!r} is a folder; expected a file") from None

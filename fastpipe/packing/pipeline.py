@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,9 +17,17 @@ from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.kinds import LARGE_BYTES, START_BYTES, read_source
+from fastpipe.packing.source.kinds import read_source
 from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.reading import Arriving, give_up_requests, read_start, with_own_requests
+from fastpipe.packing.source.reading import (
+    LARGE_BYTES,
+    OF_THE_FILE,
+    START_BYTES,
+    Arriving,
+    give_up_requests,
+    read_start,
+    with_own_requests,
+)
 from fastpipe.packing.source_values import read_values
 
 Task = TypeVar("Task")
@@ -28,8 +35,6 @@ Task = TypeVar("Task")
 # would only take memory.
 RUN_BYTES = 1 << 20
 RUN_FILES = 16
-# What is wrong with the file itself and will be so tomorrow; any other error is the system's and stops the pack.
-_OF_THE_FILE = {errno.EACCES, errno.EPERM}
 
 Outcome = Packed | str | PackError  # the picture, why there is none, or why the pack must stop
 
@@ -156,7 +161,7 @@ def convert_sample(
     except PackError as problem:
         return problem
     except OSError as problem:
-        if problem.errno in _OF_THE_FILE:
+        if problem.errno in OF_THE_FILE:
             return f"cannot be read: {problem.strerror}"
         return PackError(
             f"cannot read {readable(name)}: {problem.strerror}. Finished shards are kept. Remove the cause, then run "

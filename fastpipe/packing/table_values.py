@@ -7,7 +7,7 @@ from typing import Any
 from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.kinds import LARGE_BYTES, START_BYTES
+from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES
 from fastpipe.packing.source.table_cells import Cells, as_meant
 from fastpipe.packing.source.table_columns import TableColumns, TableField
 

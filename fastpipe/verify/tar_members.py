@@ -10,8 +10,6 @@ from fastpipe.format.layout import sample_key
 from fastpipe.format.read_at import read_at
 from fastpipe.verify.shard_facts import ShardFacts
 
-_SIZE_FIELD = slice(124, 135)  # of a ustar header: octal digits
-
 
 class SampleMember(NamedTuple):
     """A member of a sample.
@@ -76,4 +74,4 @@ def size_in_header(head: bytes) -> int:
     Raises:
         ValueError: there is no number.
     """
-    return int(head[_SIZE_FIELD], 8)
+    return int(head[tar.SIZE_FIELD], 8)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
-
-MOST_CLASSES = 1_000_000
+from fastpipe.format.layout import MOST_CLASSES
 
 
 class Boxes(NamedTuple):

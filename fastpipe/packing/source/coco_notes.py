@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.json_arrays import entries
 from fastpipe.packing.source.notes import Notes
-from fastpipe.packing.source.rows import MOST_CLASSES
 
 _MOST_ENTRIES = 1000
 

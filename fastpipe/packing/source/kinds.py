@@ -31,8 +31,6 @@ _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
     "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
-LARGE_BYTES = 16 << 20  # of such files the start is read first
-START_BYTES = 4096
 _NOT_BY_URL = {
     "dataset": "a packed dataset, or an unfinished one",
     "voc": "a folder of Pascal VOC",

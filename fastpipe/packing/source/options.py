@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.checks import choice
@@ -16,7 +17,23 @@ from fastpipe.packing.source.files import SourcePath, source_path
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
 
-FORMATS = ("auto", "imagefolder", "webdataset", "parquet", "arrow", "csv", "jsonl", "coco", "voc", "yolo")
+
+class Format(StrEnum):
+    """What a source is; "auto": what it certainly is."""
+
+    AUTO = "auto"
+    IMAGEFOLDER = "imagefolder"
+    WEBDATASET = "webdataset"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    CSV = "csv"
+    JSONL = "jsonl"
+    COCO = "coco"
+    VOC = "voc"
+    YOLO = "yolo"
+
+
+FORMATS = tuple(each.value for each in Format)
 
 _FIELD = re.compile(r"(?P<column>.*?)(?::(?P<kind>[a-z]+))?", re.DOTALL)
 

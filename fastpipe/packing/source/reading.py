@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _Listed = TypeVar("_Listed", bound=Listing)
 
 _GAP_BYTES = 16 << 10  # between members of a sample that are fetched as one
+START_BYTES = 4096  # enough to tell an image's format
+LARGE_BYTES = 16 << 20  # of such files the start is read first
+# What is wrong with the file itself and will be so tomorrow; any other error is the system's.
+OF_THE_FILE = {errno.EACCES, errno.EPERM}
 # What opening a file says that was there when it was listed.
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 

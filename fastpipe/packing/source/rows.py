@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.files import SourcePath, status
 from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
 from fastpipe.packing.source.notes import Notes
 
-MOST_CLASSES = 1_000_000
 _MOST_PATH_BYTES = 4096
 _RUN_ROWS = 512
 _FILES = ("mask", "image")  # kinds whose values may name files

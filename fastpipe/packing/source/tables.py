@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
 from fastpipe.packing.source.table_splits import ARROW, Tables, find_tables
-from fastpipe.packing.source.tar_samples import MOST_CLASSES
 
 if TYPE_CHECKING:
     from fastpipe.packing.source.table_columns import TableColumns

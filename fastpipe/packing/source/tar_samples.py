@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.listing import Part, Source
 from fastpipe.packing.source.picture_names import PICTURES
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
-MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
 MOST_NAME_CHARACTERS = 1024
 
 _MOST_KINDS = 100  # of members that are counted one by one
@@ -80,11 +79,12 @@ def split_key(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
-def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
+def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> bool:
     """Adds all members as files, under their own names, as of an image folder.
 
     Args:
         tar: open.
+        members: of it.
         archive: its path, relative to the source.
         gathered: what is added to.
 
@@ -92,7 +92,7 @@ def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
         Whether it came to the end: False at the first label, for then the tars are a WebDataset.
     """
     seen: set[str] = set()
-    for member, path in _usable(tar, archive, gathered):
+    for member, path in _usable(tar, members, archive, gathered):
         folders = path.split("/", 2)
         if not member.is_folder:
             folders.pop()
@@ -107,17 +107,18 @@ def gather_files(tar: TarFile, archive: str, gathered: Gathered) -> bool:
     return True
 
 
-def gather_samples(tar: TarFile, archive: str, gathered: Gathered, rules: Rules) -> None:
+def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered, rules: Rules) -> None:
     """Adds the samples of a WebDataset: members of one key, one behind the other.
 
     Args:
         tar: open.
+        members: of it.
         archive: its path, relative to the source.
         gathered: what is added to.
         rules: for samples.
     """
     sample, seen = _Sample(""), set[str]()
-    for member, path in _usable(tar, archive, gathered):
+    for member, path in _usable(tar, members, archive, gathered):
         if member.is_folder:
             continue
         parts = split_key(path)
@@ -212,9 +213,9 @@ def _label(tar: TarFile, member: Member, rules: Rules) -> int | str:
     return label
 
 
-def _usable(tar: TarFile, archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
+def _usable(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
     """Members and their paths. Those that are no files, or have a name that none must have, become rejected sources."""
-    for member in tar.members():
+    for member in members:
         path, problem = member.name, member.problem
         if problem is None and (len(path) > MOST_NAME_CHARACTERS or _ODD.search(path)):
             problem = _flaw(member)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_asked, fields_of, fields_of_dataset, parts_of
-from fastpipe.packing.source.tar_reader import TarFile
+from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
 
 
@@ -43,19 +44,22 @@ def list_archives(
     Raises:
         PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
-    gathered = Gathered()
+    files, samples, rules = Gathered(), Gathered(), Rules(labelled=False, with_fields=with_fields)
     for name in tars:
         with TarFile(root / name) as tar:
-            if not gather_files(tar, name, gathered):
-                return _list_samples(root, tars, stray or [], Rules(with_fields=with_fields), asked=asked)
-    listing = _image_folder(root, [name or root.name for name in tars], gathered, list(stray or []))
-    if listing is not None:
-        if asked is not None:
-            raise PackError(
-                f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out"
-            )
-        return listing
-    return _list_samples(root, tars, stray or [], Rules(labelled=False, with_fields=with_fields), asked=asked)
+            members = list[Member]()
+            if not gather_files(tar, _noted(tar, members), name, files):
+                labelled = _gathered(root, tars, rules._replace(labelled=True))
+                return _list_samples(root, labelled, stray or [], asked=asked)
+            if not files.folders:  # else they are an image folder
+                gather_samples(tar, members, name, samples, rules)
+    listing = _image_folder(root, [name or root.name for name in tars], files, list(stray or []))
+    if listing is None:
+        samples = _gathered(root, tars, rules) if files.folders else samples
+        return _list_samples(root, samples, stray or [], asked=asked)
+    if asked is not None:
+        raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
+    return listing
 
 
 def list_dataset(root: Path) -> Listing:
@@ -74,14 +78,30 @@ def list_dataset(root: Path) -> Listing:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
     rules = Rules(len(index.classes), least_label=index.least_label, with_fields=bool(index.fields))
     fields = fields_of_dataset(index.fields.values())
-    return _list_samples(root, [shard.name for shard in index.shards], [], rules, index.classes, fields)
+    gathered = _gathered(root, [shard.name for shard in index.shards], rules)
+    return _list_samples(root, gathered, [], index.classes, fields)
+
+
+def _noted(tar: TarFile, members: list[Member]) -> Iterator[Member]:
+    """The members of a tar, each put into a list, too."""
+    for member in tar.members():
+        members.append(member)
+        yield member
+
+
+def _gathered(root: SourcePath, tars: list[str], rules: Rules) -> Gathered:
+    """The samples in tars."""
+    gathered = Gathered()
+    for name in tars:
+        with TarFile(root / name) as tar:
+            gather_samples(tar, tar.members(), name, gathered, rules)
+    return gathered
 
 
 def _list_samples(
     root: SourcePath,
-    tars: list[str],
+    gathered: Gathered,
     stray: list[str],
-    rules: Rules,
     classes: list[str] | None = None,
     fields: list[tuple[str, SourceField]] | None = None,
     asked: tuple[FieldColumn, ...] | None = None,
@@ -89,15 +109,11 @@ def _list_samples(
     """Lists the samples of a WebDataset.
 
     Args:
-        rules: for samples.
+        gathered: its samples.
         classes: names, if they are known.
         fields: if they are known; else all further members are fields.
         asked: the fields to take; None: all.
     """
-    gathered = Gathered()
-    for name in tars:
-        with TarFile(root / name) as tar:
-            gather_samples(tar, name, gathered, rules)
     if classes is None:
         labels = (source.label for source in gathered.sources if source.problem is None)
         classes = [str(label) for label in range(max(labels, default=-1) + 1)]

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,12 @@ from tars import END, member, tar_of_folder, write_tar
 
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
+from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import SourceField
-from fastpipe.packing.source.tar_samples import MOST_CLASSES
+from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.verify.verification import verify
 
 JPEG = jpeg_bytes()
@@ -171,6 +172,30 @@ def test_labels(tmp_path: Path) -> None:
     assert "its label is 'cat'" in str(found["d.jpg"])
     assert len(found) == 9
     assert list_sources(tmp_path / "a.tar", 0).classes == [str(label) for label in range(13)]
+
+
+def test_tars_without_labels_are_walked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        write_tar(tmp_path / f"{number}.tar", {"1.jpg": JPEG, "1.txt": b"a", "2.jpg": JPEG, "2.txt": b"b"})
+    walks, members = [], TarFile.members
+
+    def noted(tar: TarFile) -> Iterator[Member]:
+        walks.append(tar.path.name)
+        return members(tar)
+
+    monkeypatch.setattr(TarFile, "members", noted)
+    listing = list_sources(tmp_path, 0)
+    assert sorted(walks) == ["0.tar", "1.tar"]
+    assert sorted(source.path for source in listing.sources) == [
+        "0.tar/1.jpg",
+        "0.tar/2.jpg",
+        "1.tar/1.jpg",
+        "1.tar/2.jpg",
+    ]
+    assert [(field.name, field.kind) for field in listing.fields] == [("txt", "text")]
+    # A hidden folder makes them no image folder.
+    write_tar(tmp_path / "2.tar", {".x/3.jpg": JPEG, "3.jpg": JPEG})
+    assert len(list_sources(tmp_path, 0).sources) == 6
 
 
 def test_grouping_is_that_of_webdataset(tmp_path: Path) -> None:
