@@ -30,9 +30,9 @@ struct Activity {
 
 // What is waiting where at one moment.
 struct Levels {
-  std::size_t threads = 0;       // of the engine
-  std::size_t threads_busy = 0;  // of these, at a row
-  std::size_t rows_waiting = 0;  // that no thread has taken
+  std::size_t threads = 0;        // of the engine
+  std::size_t threads_busy = 0;   // of these, at a row
+  std::size_t rows_waiting = 0;   // that no thread has taken
   std::size_t hints_waiting = 0;  // ranges that the kernel has not been asked to read ahead
 };
 
