@@ -109,9 +109,10 @@ def test_all_memory_of_a_batch_is_handed_over_once(tmp_path: Path, stream: FakeS
     keys = ["input", "mask", "bbox_xyxy"]
     flip = kornia.augmentation.RandomHorizontalFlip(p=1.0)
     augment = kornia.augmentation.AugmentationSequential(flip, data_keys=keys) if moved else None
-    with loader_of(tmp_path / "data", fields=("image", "label", "seg", "box"), augment=augment) as loader:
+    fields = ("image", "label", "id", "valid", "seg", "box")
+    with loader_of(tmp_path / "data", fields=fields, augment=augment) as loader:
         batch = next(iter(loader))
-        tensors = [batch["image"], batch["label"], batch["seg"], *batch["box"], loader.valid]
+    tensors = [*(batch[name] for name in fields[:-1]), *batch["box"]]
     (handed,) = stream.handed
     assert {tensor.untyped_storage().data_ptr() for tensor in tensors} == set(handed)
     assert len(handed) == len(set(handed))

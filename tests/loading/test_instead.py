@@ -105,7 +105,10 @@ def test_data_that_is_no_folder(flat: Path, wrong: Callable[[Path], Any], words:
     ("path", "words"),
     [
         ("/no-data/train/*.tar", "/no-data/train/*.tar matches no tar file"),
-        ("/no-data/train-{000..146}.tar", "/no-data/train-{000..146}.tar matches no tar file"),
+        (
+            "/no-data/train-{000..146}.tar",
+            "/no-data/train-000.tar does not exist, and /no-data/train-{0",
+        ),
         ("~/fastpipe-is-not-there", f"Python does not expand ~: pass {Path.home()}/fastpipe-is-not-there"),
     ],
 )

@@ -11,6 +11,7 @@ from unpacked_sources import web_tars
 
 import fastpipe
 from fastpipe import _engine
+from fastpipe.engine.tasks import tasks_of
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import Resize
@@ -69,9 +70,7 @@ def test_a_row_from_memory_is_the_row_of_the_engine(tmp_path: Path) -> None:
     with fastpipe.loader(index.path, 6, train=False, size=20, shuffle=False) as loader:
         (batch,) = [images.permute(0, 2, 3, 1).numpy().copy() for images, _ in loader]
         plan = loader.look.recipe
-    from fastpipe.engine.engine import _tasks
-
-    tasks = _tasks(EpochPlan(index, plan, 0).batch(0), None)
+    tasks = tasks_of(index, EpochPlan(index, plan, 0).batch(0))
     images = np.zeros((6, 20, 20, 3), dtype=np.uint8)
     for row in range(6):
         with open(index.where(row)[0], "rb") as file:
