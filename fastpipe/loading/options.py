@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crops import (
-    MAX_OUTPUT_PIXELS,
-    CenterCrop,
-    Crop,
-    FiveCrop,
-    Letterbox,
-    RandomCrop,
-    RandomResizedCrop,
-    Resize,
-    TenCrop,
-    shorter_side,
-)
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
 from fastpipe.plan.sizes import Sizes
 
-_KINDS = (RandomResizedCrop, RandomCrop, CenterCrop, Resize, Letterbox, FiveCrop, TenCrop)
+_KINDS: tuple[type[Crop], ...] = get_args(Crop)
 _OURS = {
     "random": "RandomResizedCrop",
     "center": "CenterCrop",

@@ -270,7 +270,7 @@ class TenCrop(FiveCrop):
         return 10
 
 
-Crop = RandomResizedCrop | CenterCrop | Resize | RandomCrop | Letterbox | FiveCrop | TenCrop
+Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCrop | TenCrop
 
 
 def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
