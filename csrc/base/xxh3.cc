@@ -3,9 +3,7 @@
 #include <array>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "base/x86.h"
 
 namespace fastpipe {
 namespace {
@@ -180,9 +178,6 @@ uint64_t up_to_240(const uint8_t* data, std::size_t size) {
 }
 
 #if defined(__x86_64__)
-#define FASTPIPE_AVX2 __attribute__((target("avx2")))
-#define FASTPIPE_AVX2_INLINE __attribute__((target("avx2"), always_inline)) inline
-
 FASTPIPE_AVX2_INLINE __m256i load(const uint8_t* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
@@ -239,7 +234,7 @@ std::uint64_t xxh3_64_scalar(const std::uint8_t* data, std::size_t size) {
 
 std::uint64_t xxh3_64(const std::uint8_t* data, std::size_t size) {
 #if defined(__x86_64__)
-  if (size > 240 && __builtin_cpu_supports("avx2")) return long_avx2(data, size);
+  if (size > 240 && has_avx2()) return long_avx2(data, size);
 #endif
   return xxh3_64_scalar(data, size);
 }

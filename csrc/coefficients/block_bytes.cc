@@ -52,7 +52,8 @@ std::uint8_t* write_block_scalar(std::uint64_t mask, const std::int16_t* values,
 
 std::vector<BlockBytesWriter> all_block_bytes_writers() {
   std::vector<BlockBytesWriter> all;
-  for (const BlockBytesWriter writer : {write_block_scalar, avx2_block_bytes_writer(), avx512_block_bytes_writer()}) {
+  for (const BlockBytesWriter writer :
+       {write_block_scalar, neon_block_bytes_writer(), avx2_block_bytes_writer(), avx512_block_bytes_writer()}) {
     if (writer != nullptr) all.push_back(writer);
   }
   return all;

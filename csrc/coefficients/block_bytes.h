@@ -21,6 +21,7 @@ using BlockBytesWriter = std::uint8_t* (*)(std::uint64_t mask, const std::int16_
 std::uint8_t* write_block_scalar(std::uint64_t mask, const std::int16_t* values, unsigned* kind, std::uint8_t* out);
 
 // Each is null where this machine lacks the instructions.
+BlockBytesWriter neon_block_bytes_writer();
 BlockBytesWriter avx2_block_bytes_writer();
 BlockBytesWriter avx512_block_bytes_writer();
 

@@ -1,11 +1,8 @@
 #include "coefficients/block_bytes.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
+#include "base/x86.h"
 #include "coefficients/block_row.h"
-
-#define FASTPIPE_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt")))
 
 namespace fastpipe {
 namespace {
@@ -67,11 +64,7 @@ FASTPIPE_AVX2 std::uint8_t* write_block(std::uint64_t mask, const std::int16_t* 
 
 }  // namespace
 
-BlockBytesWriter avx2_block_bytes_writer() {
-  const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                   __builtin_cpu_supports("popcnt");
-  return has ? write_block : nullptr;
-}
+BlockBytesWriter avx2_block_bytes_writer() { return has_avx2() ? write_block : nullptr; }
 
 }  // namespace fastpipe
 

@@ -1,17 +1,8 @@
 #include "coefficients/block_bytes.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
+#include "base/x86.h"
 #include "coefficients/block_row.h"
-
-// GCC 12 warns of its own _mm512_undefined_epi32 (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#define FASTPIPE_VBMI2 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi2,bmi,bmi2,lzcnt,popcnt")))
 
 namespace fastpipe {
 namespace {
@@ -54,13 +45,7 @@ FASTPIPE_VBMI2 std::uint8_t* write_block(std::uint64_t mask, const std::int16_t*
 
 }  // namespace
 
-BlockBytesWriter avx512_block_bytes_writer() {
-  const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2") &&
-                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("lzcnt") &&
-                   __builtin_cpu_supports("popcnt");
-  return has ? write_block : nullptr;
-}
+BlockBytesWriter avx512_block_bytes_writer() { return has_vbmi2() ? write_block : nullptr; }
 
 }  // namespace fastpipe
 

@@ -1,12 +1,9 @@
 #include "coefficients/block_kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
+#include "base/x86.h"
 #include "coefficients/zigzag_tables.h"
 #include "jpeg/decode/coefficient_rows.h"
-
-#define FASTPIPE_AVX2 __attribute__((target("avx2,bmi,bmi2,popcnt")))
 
 namespace fastpipe {
 namespace {
@@ -116,11 +113,7 @@ constexpr BlockKernels kAvx2Blocks = {"avx2", read};
 
 }  // namespace
 
-const BlockKernels* avx2_blocks() {
-  const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-                   __builtin_cpu_supports("popcnt");
-  return has ? &kAvx2Blocks : nullptr;
-}
+const BlockKernels* avx2_blocks() { return has_avx2() ? &kAvx2Blocks : nullptr; }
 
 }  // namespace fastpipe
 

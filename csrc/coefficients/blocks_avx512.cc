@@ -1,18 +1,9 @@
 #include "coefficients/block_kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
+#include "base/x86.h"
 #include "coefficients/zigzag_tables.h"
 #include "jpeg/decode/coefficient_rows.h"
-
-// GCC 12 warns of its own _mm512_undefined_epi32 (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#define FASTPIPE_VBMI2 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,popcnt")))
 
 namespace fastpipe {
 namespace {
@@ -80,13 +71,7 @@ constexpr BlockKernels kAvx512Blocks = {"avx512", read};
 
 }  // namespace
 
-const BlockKernels* avx512_blocks() {
-  const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
-                   __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("bmi2") &&
-                   __builtin_cpu_supports("popcnt");
-  return has ? &kAvx512Blocks : nullptr;
-}
+const BlockKernels* avx512_blocks() { return has_vbmi2() ? &kAvx512Blocks : nullptr; }
 
 }  // namespace fastpipe
 

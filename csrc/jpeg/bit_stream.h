@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-// For what reads bits: shifts by a variable count take one operation then. BaselineDecoder::available() says whether
-// this machine has them.
+// For what reads bits: shifts by a variable count take one operation then. Only where can_read_bits().
 #if defined(__x86_64__)
 #define FASTPIPE_BMI2 __attribute__((target("bmi,bmi2")))
 #else
@@ -14,6 +13,15 @@
 #endif
 
 namespace fastpipe {
+
+// Whether this machine has what FASTPIPE_BMI2 stands for.
+inline bool can_read_bits() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#else
+  return true;
+#endif
+}
 
 // Bytes without stuffing, read from the top bit down. At least kReadBeyond bytes after the end are readable.
 struct BitStream {

@@ -1,29 +1,10 @@
 #include "jpeg/unstuff.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-
 namespace fastpipe {
 
-__attribute__((target("avx2,bmi"))) std::uint8_t* unstuff_avx2(const std::uint8_t* begin, const std::uint8_t* end,
-                                                               const std::uint8_t* readable_end, std::uint8_t* out) {
-  constexpr std::ptrdiff_t kStep = 32;
-  const __m256i all_ones = _mm256_set1_epi8(-1);
-  const std::uint8_t* at = begin;
-  while (at < end && readable_end - at >= kStep) {
-    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), bytes);
-    const auto found = static_cast<unsigned>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, all_ones)));
-    const std::ptrdiff_t plain = found == 0 ? kStep : __builtin_ctz(found);
-    if (end - at <= plain) return out + (end - at);
-    at += plain;
-    out += plain;
-    if (found == 0) continue;
-    if (end - at < 2 || at[1] != 0) return nullptr;
-    ++out;
-    at += 2;
-  }
-  while (at < end) {
+std::uint8_t* unstuff_scalar(const std::uint8_t* begin, const std::uint8_t* end, const std::uint8_t*,
+                             std::uint8_t* out) {
+  for (const std::uint8_t* at = begin; at < end;) {
     *out++ = *at;
     if (*at++ != 0xFF) continue;
     if (at == end || *at++ != 0) return nullptr;
@@ -31,6 +12,17 @@ __attribute__((target("avx2,bmi"))) std::uint8_t* unstuff_avx2(const std::uint8_
   return out;
 }
 
-}  // namespace fastpipe
+std::vector<Unstuff> all_unstuffs() {
+  std::vector<Unstuff> all;
+  for (const Unstuff unstuff : {unstuff_scalar, neon_unstuff(), avx2_unstuff()}) {
+    if (unstuff != nullptr) all.push_back(unstuff);
+  }
+  return all;
+}
 
-#endif
+Unstuff best_unstuff() {
+  static const Unstuff best = all_unstuffs().back();
+  return best;
+}
+
+}  // namespace fastpipe

@@ -9,6 +9,7 @@
 #include "coefficients/block_kernels.h"
 #include "jpeg/decode/jpeg.h"
 #include "jpeg/jpeg_errors.h"
+#include "jpeg/unstuff.h"
 #include "python/register.h"
 #include "resize/resize.h"
 
@@ -21,6 +22,7 @@ PYBIND11_MODULE(_engine, m) {
   best_kernels();
   BaselineDecoder::available();
   best_block_kernels();
+  best_unstuff();
   m.attr("MAX_PIXELS") = kMaxPixels;
   m.attr("OUT_OF_MEMORY") = words(Code::out_of_memory);
   m.attr("WRONG_JPEG") = pybind11::make_tuple(words(Code::not_jpeg), words(Code::truncated), words(Code::corrupt),

@@ -5,10 +5,7 @@
 #include "resize/resize_kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define FASTPIPE_AVX2 __attribute__((target("avx2")))
-#define FASTPIPE_AVX2_INLINE __attribute__((target("avx2"), always_inline)) inline
+#include "base/x86.h"
 
 namespace fastpipe {
 namespace {
@@ -181,7 +178,7 @@ constexpr ResizeKernels kKernels = {"avx2", 2, arrange, horizontal, vertical};
 
 }  // namespace
 
-const ResizeKernels* avx2_kernels() { return __builtin_cpu_supports("avx2") ? &kKernels : nullptr; }
+const ResizeKernels* avx2_kernels() { return has_avx2() ? &kKernels : nullptr; }
 
 }  // namespace fastpipe
 

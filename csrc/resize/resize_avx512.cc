@@ -2,16 +2,10 @@
 #include "resize/resize_kernels.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
+#include "base/x86.h"
 
-// GCC 12 warns of its own _mm512_undefined_epi32 (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#define FASTPIPE_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")))
-#define FASTPIPE_AVX512_INLINE \
+#define FASTPIPE_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")))
+#define FASTPIPE_VNNI_INLINE \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni"), always_inline)) inline
 
 namespace fastpipe {
@@ -21,7 +15,7 @@ constexpr int kTapGroup = 4;  // whose products one instruction adds up
 constexpr int kDigitBits = 8;
 
 // A weight is d2 << 16 | d1 << 8 | d0 in digits of -128 to 127. Of four taps: {four d2, four d1, four d0, nothing}.
-FASTPIPE_AVX512 void arrange(std::int32_t* values, std::ptrdiff_t count) {
+FASTPIPE_VNNI void arrange(std::int32_t* values, std::ptrdiff_t count) {
   const __m128i carry = _mm_set1_epi32(0x8080), sign = _mm_set1_epi32(0x8080);
   const __m128i by_digit = _mm_setr_epi8(2, 6, 10, 14, 1, 5, 9, 13, 0, 4, 8, 12, -1, -1, -1, -1);
   for (std::ptrdiff_t i = 0; i < count; i += kTapGroup) {
@@ -41,44 +35,44 @@ struct Sums {
   __m512i top, middle, low;
 };
 
-FASTPIPE_AVX512_INLINE Sums no_sums() {
+FASTPIPE_VNNI_INLINE Sums no_sums() {
   return {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_set1_epi32(kHalf)};
 }
 
-FASTPIPE_AVX512_INLINE void add(Sums* sums, __m512i four_taps, const Digits& digits) {
+FASTPIPE_VNNI_INLINE void add(Sums* sums, __m512i four_taps, const Digits& digits) {
   sums->top = _mm512_dpbusd_epi32(sums->top, four_taps, digits.top);
   sums->middle = _mm512_dpbusd_epi32(sums->middle, four_taps, digits.middle);
   sums->low = _mm512_dpbusd_epi32(sums->low, four_taps, digits.low);
 }
 
-FASTPIPE_AVX512_INLINE __m512i finished(const Sums& sums) {
+FASTPIPE_VNNI_INLINE __m512i finished(const Sums& sums) {
   const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(sums.top, kDigitBits), sums.middle);
   return _mm512_srai_epi32(_mm512_add_epi32(_mm512_slli_epi32(upper, kDigitBits), sums.low), kWeightBits);
 }
 
 // The same where four taps are all: shifts the sum between the digits, which saves two additions.
-FASTPIPE_AVX512_INLINE __m512i finished_of(__m512i four_taps, const Digits& digits) {
+FASTPIPE_VNNI_INLINE __m512i finished_of(__m512i four_taps, const Digits& digits) {
   __m512i sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(kHalf >> (2 * kDigitBits)), four_taps, digits.top);
   sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, kDigitBits), four_taps, digits.middle);
   sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, kDigitBits), four_taps, digits.low);
   return _mm512_srai_epi32(sum, kWeightBits);
 }
 
-FASTPIPE_AVX512_INLINE __m128i load16(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
+FASTPIPE_VNNI_INLINE __m128i load16(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
-FASTPIPE_AVX512_INLINE __m512i load_four(const void* a, const void* b, const void* c, const void* d) {
+FASTPIPE_VNNI_INLINE __m512i load_four(const void* a, const void* b, const void* c, const void* d) {
   const __m256i left = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(a)), load16(b), 1);
   const __m256i right = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(c)), load16(d), 1);
   return _mm512_inserti64x4(_mm512_castsi256_si512(left), right, 1);
 }
 
 // Sorts four RGBX pixels by channel.
-FASTPIPE_AVX512_INLINE __m128i by_channel() {
+FASTPIPE_VNNI_INLINE __m128i by_channel() {
   return _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 }
 
 // Four output positions' weights of a group of taps, each for four channels.
-FASTPIPE_AVX512_INLINE Digits digits_across(const std::int32_t* values, int taps) {
+FASTPIPE_VNNI_INLINE Digits digits_across(const std::int32_t* values, int taps) {
   const __m512i all = load_four(values, values + taps, values + 2 * taps, values + 3 * taps);
   return {_mm512_shuffle_epi32(all, _MM_PERM_AAAA), _mm512_shuffle_epi32(all, _MM_PERM_BBBB),
           _mm512_shuffle_epi32(all, _MM_PERM_CCCC)};
@@ -90,7 +84,7 @@ struct Places {
   __m512i bytes;
 };
 
-FASTPIPE_AVX512_INLINE bool find_places(const std::int32_t* first, Places* places) {
+FASTPIPE_VNNI_INLINE bool find_places(const std::int32_t* first, Places* places) {
   constexpr int kPixels = 16;
   const int base = first[0] < first[3] ? first[0] : first[3];
   const int furthest = (first[0] < first[3] ? first[3] : first[0]) - base;
@@ -105,25 +99,25 @@ FASTPIPE_AVX512_INLINE bool find_places(const std::int32_t* first, Places* place
   return true;
 }
 
-FASTPIPE_AVX512_INLINE __m512i gather_near(const std::uint8_t* row, const Places& places) {
+FASTPIPE_VNNI_INLINE __m512i gather_near(const std::uint8_t* row, const Places& places) {
   return _mm512_permutexvar_epi8(places.bytes, _mm512_loadu_si512(row + places.base));
 }
 
 // The same bytes where they lie further apart.
-FASTPIPE_AVX512_INLINE __m512i gather_far(const std::uint8_t* row, const std::int32_t* first) {
+FASTPIPE_VNNI_INLINE __m512i gather_far(const std::uint8_t* row, const std::int32_t* first) {
   const std::ptrdiff_t at[4] = {first[0], first[1], first[2], first[3]};
   return _mm512_shuffle_epi8(load_four(row + 4 * at[0], row + 4 * at[1], row + 4 * at[2], row + 4 * at[3]),
                              _mm512_broadcast_i32x4(by_channel()));
 }
 
-FASTPIPE_AVX512_INLINE void store_pixels(std::uint8_t* rgb, __m512i pixels) {
+FASTPIPE_VNNI_INLINE void store_pixels(std::uint8_t* rgb, __m512i pixels) {
   const __m128i drop_x = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
   const __m512i positive = _mm512_max_epi32(pixels, _mm512_setzero_si512());
   _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), _mm_shuffle_epi8(_mm512_cvtusepi32_epi8(positive), drop_x));
 }
 
-FASTPIPE_AVX512 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
-                                std::ptrdiff_t rgb_stride, const Weights& weights) {
+FASTPIPE_VNNI void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
+                              std::ptrdiff_t rgb_stride, const Weights& weights) {
   for (int i = 0; i < weights.outputs; i += kOutputGroup, rgb += 3 * kOutputGroup) {
     const std::int32_t* const first = weights.first + i;
     const std::int32_t* const values = weights.of(i);
@@ -149,7 +143,7 @@ FASTPIPE_AVX512 void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_st
   }
 }
 
-FASTPIPE_AVX512_INLINE Digits digits_down(const std::int32_t* values) {
+FASTPIPE_VNNI_INLINE Digits digits_down(const std::int32_t* values) {
   return {_mm512_set1_epi32(values[0]), _mm512_set1_epi32(values[1]), _mm512_set1_epi32(values[2])};
 }
 
@@ -158,7 +152,7 @@ struct Columns {
   __m512i quarters[4];
 };
 
-FASTPIPE_AVX512_INLINE Columns columns_of(const std::uint8_t* rows, std::ptrdiff_t stride) {
+FASTPIPE_VNNI_INLINE Columns columns_of(const std::uint8_t* rows, std::ptrdiff_t stride) {
   const __m512i a = _mm512_loadu_si512(rows), b = _mm512_loadu_si512(rows + stride);
   const __m512i c = _mm512_loadu_si512(rows + 2 * stride), d = _mm512_loadu_si512(rows + 3 * stride);
   const __m512i ab_left = _mm512_unpacklo_epi8(a, b), ab_right = _mm512_unpackhi_epi8(a, b);
@@ -167,7 +161,7 @@ FASTPIPE_AVX512_INLINE Columns columns_of(const std::uint8_t* rows, std::ptrdiff
            _mm512_unpacklo_epi16(ab_right, cd_right), _mm512_unpackhi_epi16(ab_right, cd_right)}};
 }
 
-FASTPIPE_AVX512_INLINE void store_columns(std::uint8_t* out, int bytes, const Columns& sums) {
+FASTPIPE_VNNI_INLINE void store_columns(std::uint8_t* out, int bytes, const Columns& sums) {
   const __m512i packed = _mm512_packus_epi16(_mm512_packs_epi32(sums.quarters[0], sums.quarters[1]),
                                              _mm512_packs_epi32(sums.quarters[2], sums.quarters[3]));
   if (bytes >= 64) {
@@ -177,8 +171,8 @@ FASTPIPE_AVX512_INLINE void store_columns(std::uint8_t* out, int bytes, const Co
   }
 }
 
-FASTPIPE_AVX512 void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_t* values, int taps,
-                              std::uint8_t* out, int bytes) {
+FASTPIPE_VNNI void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_t* values, int taps,
+                            std::uint8_t* out, int bytes) {
   if (taps == kTapGroup) {
     const Digits digits = digits_down(values);
     for (int x = 0; x < bytes; x += 64) {
@@ -204,8 +198,7 @@ constexpr ResizeKernels kKernels = {"avx512", kTapGroup, arrange, horizontal, ve
 }  // namespace
 
 const ResizeKernels* avx512_kernels() {
-  const bool present = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+  const bool present = has_avx512() && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
                        __builtin_cpu_supports("avx512vnni");
   return present ? &kKernels : nullptr;
 }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from checkout import ROOT
+from bare_programs import CSRC, needs_arm, needs_compiler, output_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -232,23 +230,15 @@ def test_every_kernel_is_pillow_at_every_number_of_taps(kernels: str, out: int, 
             assert_same(_engine.resize(image, height, width, kernels=kernels, flip=True, **by), expected[:, ::-1])
 
 
-EMULATED_ARM = ("aarch64-linux-gnu-g++", "qemu-aarch64")
-
-
-@pytest.mark.skipif(
-    not all(shutil.which(tool) for tool in ("g++", *EMULATED_ARM)), reason=f"needs {' and '.join(EMULATED_ARM)}"
-)
+@needs_compiler
+@needs_arm
 def test_arm_gives_the_same_bytes(tmp_path: Path) -> None:
-    root = ROOT
-    parts = sorted((root / "csrc/resize").glob("*.cc"))
+    parts = sorted((CSRC / "resize").glob("*.cc"))
     assert {"resize.cc", "resize_neon.cc"} <= {part.name for part in parts}
-    sources = [str(root / "tests/resize_agreement.cc"), *map(str, parts)]
     results, kernels = [], []
-    for compiler, emulator in (("g++", []), (EMULATED_ARM[0], [EMULATED_ARM[1]])):
-        program = str(tmp_path / compiler)
-        flags = ["-std=c++17", "-O2", "-ffp-contract=off", f"-I{root / 'csrc'}", "-static"]
-        subprocess.run([compiler, *flags, *sources, "-o", program], check=True, timeout=300)
-        run = subprocess.run([*emulator, program, "500"], capture_output=True, text=True, check=True, timeout=300)
+    for arm in (False, True):
+        run = output_of("resize_agreement", parts, ["500"], tmp_path, arm=arm)
+        assert run.returncode == 0, run.stdout
         compared, checksum = run.stdout.split()
         assert int(compared) > 1_000_000 or run.stderr.split() == ["scalar"]
         results.append(checksum)

@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "jpeg/unstuff.h"
-
 namespace fastpipe {
-
-#if defined(__x86_64__)
 
 namespace {
 
@@ -26,6 +22,7 @@ bool BaselineDecoder::decode(const ParsedHeader& header, int denominator, const 
   header_ = &header;
   map_ = &map;
   readable_end_ = readable_end;
+  unstuff_ = best_unstuff();
   McuLayout layout;
   layout.across[0] = header.across;
   layout.down[0] = header.down;
@@ -110,24 +107,10 @@ std::size_t BaselineDecoder::room(std::size_t interval) const {
 }
 
 bool BaselineDecoder::open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const {
-  const std::uint8_t* const end = unstuff_avx2(map_->begin(interval), map_->end(interval), readable_end_, memory);
+  const std::uint8_t* const end = unstuff_(map_->begin(interval), map_->end(interval), readable_end_, memory);
   stream->next = memory;
   stream->end = end;
   return end != nullptr;
 }
-
-#else
-
-bool BaselineDecoder::decode(const ParsedHeader&, int, const RestartMap&, const std::uint8_t*, Rect, RowSink) {
-  return false;
-}
-
-int BaselineDecoder::rows_at_once(const StripWindow&) { return 1; }
-
-bool BaselineDecoder::read(const StripWindow&, int, int, const std::array<CoefficientRows, kMostComponents>&) {
-  return false;
-}
-
-#endif
 
 }  // namespace fastpipe

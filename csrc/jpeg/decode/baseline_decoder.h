@@ -12,6 +12,7 @@
 #include "jpeg/decode/strips.h"
 #include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
+#include "jpeg/unstuff.h"
 
 namespace fastpipe {
 
@@ -25,7 +26,7 @@ namespace fastpipe {
 class BaselineDecoder : private StripSource {
  public:
   // Whether this machine has the instructions.
-  static bool available() { return StripDecoder::available(); }
+  static bool available() { return can_read_bits() && StripDecoder::available(); }
 
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
   // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
@@ -48,6 +49,7 @@ class BaselineDecoder : private StripSource {
   const ParsedHeader* header_ = nullptr;
   const RestartMap* map_ = nullptr;
   const std::uint8_t* readable_end_ = nullptr;
+  Unstuff unstuff_ = nullptr;
   McuRun whole_scan_;  // where there are no restart markers: goes on from strip to strip
   int next_mcu_ = 0;   // the MCU that it is at
 

@@ -1,7 +1,9 @@
-// Planes of brightness and colour -> rows of RGBX, as libjpeg-turbo's fancy upsampling and colour conversion make them.
+// Planes of brightness and colour -> rows of RGBX, as libjpeg-turbo's fancy upsampling and colour conversion make them:
+// once in plain C++, and once an instruction set.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace fastpipe {
 
@@ -10,6 +12,8 @@ constexpr int kColorStep = 32;
 
 // All give the same bytes.
 struct ColorKernels {
+  const char* name;
+
   // Rows of half the height: 3/4 of the nearer row and 1/4 of the farther.
   // (3 near + far + bias) / 4; bias is 1 for the upper of two rows made of `near`, 2 for the lower.
   void (*twice_as_high)(const std::uint8_t* near, const std::uint8_t* far, int bias, std::uint8_t* out, int count);
@@ -28,7 +32,16 @@ struct ColorKernels {
   void (*gray_to_rgbx)(const std::uint8_t* y, std::uint8_t* rgbx, int count);
 };
 
-const ColorKernels* color_kernels_avx2();
-const ColorKernels* color_kernels_avx512();  // null where this machine lacks the instructions
+extern const ColorKernels kScalarColor;
+
+// Each is null where this machine or this build lacks it.
+const ColorKernels* neon_color();
+const ColorKernels* avx2_color();
+const ColorKernels* avx512_color();
+
+// All that this machine can run, the fastest last.
+std::vector<const ColorKernels*> all_color_kernels();
+
+const ColorKernels* best_color_kernels();
 
 }  // namespace fastpipe

@@ -1,20 +1,12 @@
 #include "jpeg/decode/color.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-// GCC 12 warns of its own _mm512_undefined_epi32 (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#define FASTPIPE_AVX512 __attribute__((target("avx512f,avx512bw")))
+#include "base/x86.h"
 
 namespace fastpipe {
 namespace {
 
-// Step by step what color.cc does, with twice as many elements.
+// Step by step what color_avx2.cc does, with twice as many elements.
 constexpr int kStep = 32;
 
 FASTPIPE_AVX512 inline __m512i load16(const std::uint8_t* from) {
@@ -95,13 +87,21 @@ FASTPIPE_AVX512 void ycc_to_rgbx(const std::uint8_t* y, const std::uint8_t* cb, 
 
 }  // namespace
 
-const ColorKernels* color_kernels_avx512() {
+const ColorKernels* avx512_color() {
+  if (!has_avx512() || !has_avx2()) return nullptr;
   static const ColorKernels kernels = {
-      color_kernels_avx2()->twice_as_high, three_to_one, twice_as_wide, twice_as_wide_sums, ycc_to_rgbx,
-      color_kernels_avx2()->gray_to_rgbx};
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  return has ? &kernels : nullptr;
+      "avx512",    avx2_color()->twice_as_high, three_to_one, twice_as_wide, twice_as_wide_sums,
+      ycc_to_rgbx, avx2_color()->gray_to_rgbx};
+  return &kernels;
 }
+
+}  // namespace fastpipe
+
+#else
+
+namespace fastpipe {
+
+const ColorKernels* avx512_color() { return nullptr; }
 
 }  // namespace fastpipe
 

@@ -1,9 +1,10 @@
 // Quantised DCT coefficients of two neighbouring blocks -> their pixels at full, half, quarter or eighth size, as
-// libjpeg-turbo's accurate integer inverse DCT makes them.
+// libjpeg-turbo's accurate integer inverse DCT makes them: once in plain C++, and once an instruction set.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace fastpipe {
 
@@ -17,18 +18,37 @@ constexpr int kMostCoefficient = 8191;
 //   coefficients: kPairCoefficients of them, 32-byte aligned
 //   quant: 64 steps, row by row
 // Returns false where values overflow in a way that libjpeg-turbo's code does not share; the pixels then mean nothing.
-// (Other overflow, which needs coefficients that no encoder makes, is that of its SIMD code.)
+// (Other overflow, which needs coefficients that no encoder makes, is that of its SIMD code for x86.)
 // At 8 the arithmetic is that of C. Loeffler, A. Ligtenberg and G. Moschytz, "Practical fast 1-D DCT algorithms with 11
 // multiplications" (ICASSP 1989) in 13-bit fixed point, columns first, two bits more between the passes: the IJG
 // library's "islow". The smaller sizes are that with the result's neighbours averaged, as in the IJG library's reduced
 // transforms: multipliers and rounding are theirs.
 using IdctPair = bool (*)(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
                           std::ptrdiff_t stride);
-IdctPair idct_pair_avx2(int size);
 
-// The same for two pairs of blocks beside one another, at full size. Null where this machine lacks the instructions.
+// The same for two pairs of blocks beside one another, at full size.
 using IdctQuad = bool (*)(const std::int16_t* left, const std::int16_t* right, const std::uint16_t* quant,
                           std::uint8_t* pixels, std::ptrdiff_t stride);
-IdctQuad idct_quad_avx512();
+
+// All give the same pixels, and give up on the same blocks.
+struct IdctKernels {
+  const char* name;
+  IdctPair at_8, at_4, at_2;
+  IdctQuad quad;  // may be null
+
+  IdctPair pair(int size) const;
+};
+
+extern const IdctKernels kScalarIdct;
+
+// Each is null where this machine or this build lacks it.
+const IdctKernels* neon_idct();
+const IdctKernels* avx2_idct();
+const IdctKernels* avx512_idct();
+
+// All that this machine can run, the fastest last.
+std::vector<const IdctKernels*> all_idct_kernels();
+
+const IdctKernels* best_idct_kernels();
 
 }  // namespace fastpipe

@@ -1,25 +1,13 @@
 #include "jpeg/decode/idct.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-// GCC 12 warns of its own _mm512_undefined_epi32 (its bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-
-#define FASTPIPE_AVX512 __attribute__((target("avx512f,avx512bw")))
+#include "base/x86.h"
+#include "jpeg/decode/idct_multipliers.h"
 
 namespace fastpipe {
 namespace {
 
-// Step by step what idct.cc does with two blocks: a lane of 128 bits has a row of one block in both.
-constexpr int kConstBits = 13;
-constexpr int kPass1Bits = 2;
-constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899 = 7373, k1_175 = 9633, k1_501 = 12299;
-constexpr int k1_847 = 15137, k1_961 = 16069, k2_053 = 16819, k2_562 = 20995, k3_072 = 25172;
-
+// Step by step what idct_avx2.cc does with two blocks: a lane of 128 bits has a row of one block in both.
 FASTPIPE_AVX512 inline __m512i pair(int first, int second) {
   return _mm512_set1_epi32(
       static_cast<int>(static_cast<unsigned>(second) << 16 | (static_cast<unsigned>(first) & 0xFFFF)));
@@ -129,10 +117,19 @@ FASTPIPE_AVX512 bool idct_quad_8(const std::int16_t* left, const std::int16_t* r
 
 }  // namespace
 
-IdctQuad idct_quad_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
-  return has ? idct_quad_8 : nullptr;
+const IdctKernels* avx512_idct() {
+  if (!has_avx512() || !has_avx2()) return nullptr;
+  static const IdctKernels kernels = {"avx512", avx2_idct()->at_8, avx2_idct()->at_4, avx2_idct()->at_2, idct_quad_8};
+  return &kernels;
 }
+
+}  // namespace fastpipe
+
+#else
+
+namespace fastpipe {
+
+const IdctKernels* avx512_idct() { return nullptr; }
 
 }  // namespace fastpipe
 

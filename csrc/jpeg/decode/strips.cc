@@ -3,12 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "jpeg/decode/color.h"
-#include "jpeg/decode/idct.h"
-
 namespace fastpipe {
-
-#if defined(__x86_64__)
 
 namespace {
 
@@ -36,11 +31,7 @@ Element* at_least(std::vector<Element>* memory, std::size_t count) {
 
 }  // namespace
 
-bool StripDecoder::available() {
-  static const bool has =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-  return has;
-}
+bool StripDecoder::available() { return best_idct_kernels() != &kScalarIdct && best_color_kernels() != &kScalarColor; }
 
 bool StripDecoder::decode(const StripPicture& picture, int denominator, Rect region, StripSource* source,
                           RowSink sink) {
@@ -52,9 +43,8 @@ bool StripDecoder::decode(const StripPicture& picture, int denominator, Rect reg
 
 bool StripDecoder::decode_all(const StripPicture& picture, int denominator, Rect region, StripSource* source,
                               RowSink sink) {
-  static const ColorKernels* const best =
-      color_kernels_avx512() != nullptr ? color_kernels_avx512() : color_kernels_avx2();
-  color_ = best;
+  idct_ = best_idct_kernels();
+  color_ = best_color_kernels();
   picture_ = &picture;
   region_ = region;
   scale(denominator);
@@ -149,8 +139,8 @@ bool StripDecoder::transform(int rows) {
   bool good = true;
   for (std::size_t c = 0; c < static_cast<std::size_t>(picture_->components); ++c) {
     const Plane& plane = planes_[c];
-    const IdctPair idct = idct_pair_avx2(plane.block);
-    const IdctQuad quad = plane.block == kBlockSide ? idct_quad_avx512() : nullptr;
+    const IdctPair pair = idct_->pair(plane.block);
+    const IdctQuad quad = plane.block == kBlockSide ? idct_->quad : nullptr;
     const int block_rows = rows * (c == 0 ? picture_->down : 1);
     for (int row = 0; row < block_rows; ++row) {
       int column = 0;
@@ -159,7 +149,7 @@ bool StripDecoder::transform(int rows) {
                      plane.row(row * plane.block) + column * plane.block, plane.stride);
       }
       for (; column < plane.blocks; column += 2) {
-        good &= idct(coefficients_[c].block(row, column), picture_->quant[c],
+        good &= pair(coefficients_[c].block(row, column), picture_->quant[c],
                      plane.row(row * plane.block) + column * plane.block, plane.stride);
       }
     }
@@ -242,13 +232,5 @@ const std::uint8_t* StripDecoder::color_row(const Plane& plane, int y, int strip
   }
   return out;
 }
-
-#else
-
-bool StripDecoder::available() { return false; }
-
-bool StripDecoder::decode(const StripPicture&, int, Rect, StripSource*, RowSink) { return false; }
-
-#endif
 
 }  // namespace fastpipe

@@ -10,6 +10,7 @@
 #include "base/row_sink.h"
 #include "jpeg/decode/coefficient_rows.h"
 #include "jpeg/decode/color.h"
+#include "jpeg/decode/idct.h"
 #include "jpeg/parsed_header.h"
 
 namespace fastpipe {
@@ -49,7 +50,7 @@ class StripSource {
 // What it makes is bit-identical to libjpeg-turbo's pixels. Note [strips] in baseline_decoder.h
 class StripDecoder {
  public:
-  // Whether this machine has the instructions.
+  // Whether this machine has vector kernels: without them, libjpeg-turbo is faster.
   static bool available();
 
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). False where it gives up;
@@ -90,6 +91,7 @@ class StripDecoder {
   std::array<Plane, kMostComponents> planes_;
   std::array<CoefficientRows, kMostComponents> coefficients_;
   std::ptrdiff_t row_stride_ = 0;
+  const IdctKernels* idct_ = nullptr;
   const ColorKernels* color_ = nullptr;
 
   // Scratch, used again.

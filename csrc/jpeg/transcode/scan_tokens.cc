@@ -6,8 +6,6 @@
 
 namespace fastpipe {
 
-#if defined(__x86_64__)
-
 namespace {
 
 constexpr unsigned kLastPosition = 63;
@@ -141,7 +139,7 @@ bool ScanTokens::open(std::size_t interval, const std::uint8_t* readable_end, Bi
   if (bytes_.size() < needed) bytes_.resize(needed);
   *stream = {};
   stream->next = bytes_.data();
-  stream->end = unstuff_avx2(begin, end, readable_end, bytes_.data());
+  stream->end = best_unstuff()(begin, end, readable_end, bytes_.data());
   return stream->end != nullptr;
 }
 
@@ -220,13 +218,5 @@ void ScanTokens::make_dummy(std::size_t first, std::size_t component, TokenList*
   tokens->add(symbol_index(pairs_[component], kDc, 0) << 16);
   tokens->add(symbol_index(pairs_[component], kAc, kEndOfBlockSymbol) << 16);
 }
-
-#else
-
-bool ScanTokens::read(const ParsedHeader&, const OutputHeader&, const std::uint8_t*, std::size_t, TokenList*) {
-  return false;
-}
-
-#endif
 
 }  // namespace fastpipe

@@ -21,7 +21,7 @@ namespace fastpipe {
 // coefficient is ever made: symbols are looked up, counted and kept, and written again once their new codes are known.
 class ScanTokens {
  public:
-  // On machines where BaselineDecoder::available(), reads the whole scan, to be written with restart markers every
+  // On machines where can_read_bits(), reads the whole scan, to be written with restart markers every
   // frame.interval MCUs. `tokens` must be empty before. False, and `tokens` means nothing, for whatever is not as an
   // encoder writes it: libjpeg-turbo then decides what is wrong, if anything.
   bool read(const ParsedHeader& header, const OutputHeader& frame, const std::uint8_t* data, std::size_t size,

@@ -40,7 +40,7 @@ Status Transcoder::check_decodable(std::int64_t max_pixels) {
 // Reads what is common and in order. False for all else: libjpeg-turbo knows more kinds, and words for what is wrong.
 bool Transcoder::read_common(const std::uint8_t* data, std::size_t size, const TranscodeOptions& options,
                              JpegInfo* info, OutputHeader* header) {
-  if (!BaselineDecoder::available() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
+  if (!can_read_bits() || options.max_scans < 1 || !scan_header_.read(data, size)) return false;
   const auto [width, height] = scan_header_.size;
   if (static_cast<std::int64_t>(width) * height > options.max_pixels) return false;
   *header = OutputHeader(scan_header_);

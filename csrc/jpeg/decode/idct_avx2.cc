@@ -1,22 +1,13 @@
 #include "jpeg/decode/idct.h"
 
-#include <algorithm>
+#if defined(__x86_64__)
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-
-#define FASTPIPE_AVX2 __attribute__((target("avx2")))
+#include "base/x86.h"
+#include "jpeg/decode/idct_multipliers.h"
 
 namespace fastpipe {
 namespace {
-
-constexpr int kConstBits = 13;
-constexpr int kPass1Bits = 2;
-
-// round(x * 2^13)
-constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899 = 7373, k1_175 = 9633, k1_501 = 12299;
-constexpr int k1_847 = 15137, k1_961 = 16069, k2_053 = 16819, k2_562 = 20995, k3_072 = 25172;
 
 // Multipliers of two interleaved 16-bit values.
 FASTPIPE_AVX2 inline __m256i pair(int first, int second) {
@@ -146,12 +137,6 @@ FASTPIPE_AVX2 bool idct_pair_8(const std::int16_t* coefficients, const std::uint
   return _mm256_testz_si256(over, over) != 0;
 }
 
-// Multipliers of the reduced transforms, round(x * 2^13), of inputs 1, 3, 5, 7 (odd) and 2, 6 (even).
-constexpr int kHalf2 = 15137, kHalf6 = -6270;                                              // 4 outputs
-constexpr int kOuter1 = 20995, kOuter3 = 7373, kOuter5 = -4926, kOuter7 = -4176;           // of 4: the first and last
-constexpr int kInner1 = 8697, kInner3 = -17799, kInner5 = 11893, kInner7 = -1730;          // of 4: those between
-constexpr int kQuarter1 = 29692, kQuarter3 = -10426, kQuarter5 = 6967, kQuarter7 = -5906;  // 2 outputs
-
 template <int kShift>
 FASTPIPE_AVX2 inline void reduce_half(__m256i even, __m256i in26, __m256i in13, __m256i in57, __m256i out[4]) {
   const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
@@ -266,10 +251,10 @@ FASTPIPE_AVX2 bool idct_pair_2(const std::int16_t* coefficients, const std::uint
       _mm256_hadd_epi32(_mm256_hadd_epi32(_mm256_madd_epi16(top, odd), _mm256_madd_epi16(bottom, odd)),
                         _mm256_hadd_epi32(_mm256_madd_epi16(top, even), _mm256_madd_epi16(bottom, even)));
   const __m256i whole = _mm256_slli_epi32(_mm256_unpackhi_epi64(sums, sums), 1);
-  constexpr int kLastShift = kConstBits + kPass1Bits + 3 + 2;
-  const __m256i base = _mm256_add_epi32(whole, _mm256_set1_epi32(1 << (kLastShift - 1)));
-  const __m256i first = _mm256_srai_epi32(_mm256_add_epi32(base, sums), kLastShift);
-  const __m256i second = _mm256_srai_epi32(_mm256_sub_epi32(base, sums), kLastShift);
+  constexpr int kQuarterShift = kLastShift + 2;
+  const __m256i base = _mm256_add_epi32(whole, _mm256_set1_epi32(1 << (kQuarterShift - 1)));
+  const __m256i first = _mm256_srai_epi32(_mm256_add_epi32(base, sums), kQuarterShift);
+  const __m256i second = _mm256_srai_epi32(_mm256_sub_epi32(base, sums), kQuarterShift);
   const __m256i words = _mm256_packs_epi32(_mm256_unpacklo_epi32(first, second), zero);
   const __m256i bytes = _mm256_xor_si256(_mm256_packs_epi16(words, zero), _mm256_set1_epi8(static_cast<char>(0x80)));
   // Each block's 2 x 2 pixels -> 4 x 2.
@@ -281,34 +266,19 @@ FASTPIPE_AVX2 bool idct_pair_2(const std::int16_t* coefficients, const std::uint
   return _mm256_testz_si256(over, used) != 0;
 }
 
-std::uint8_t pixel(int value) { return static_cast<std::uint8_t>(std::clamp(value + 128, 0, 255)); }
-
-int descale(int value, int bits) { return (value + (1 << (bits - 1))) >> bits; }
-
-// Above this libjpeg's table of pixels begins again from black.
-constexpr int kMostAlone = 4091;
-
-bool idct_pair_1(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels, std::ptrdiff_t) {
-  const int left = coefficients[0] * quant[0], right = coefficients[8] * quant[0];
-  pixels[0] = pixel(descale(left, 3));
-  pixels[1] = pixel(descale(right, 3));
-  return std::max({left, -left, right, -right}) <= kMostAlone;
-}
+constexpr IdctKernels kKernels = {"avx2", idct_pair_8, idct_pair_4, idct_pair_2, nullptr};
 
 }  // namespace
 
-IdctPair idct_pair_avx2(int size) {
-  switch (size) {
-    case 1:
-      return idct_pair_1;
-    case 2:
-      return idct_pair_2;
-    case 4:
-      return idct_pair_4;
-    default:
-      return idct_pair_8;
-  }
-}
+const IdctKernels* avx2_idct() { return has_avx2() ? &kKernels : nullptr; }
+
+}  // namespace fastpipe
+
+#else
+
+namespace fastpipe {
+
+const IdctKernels* avx2_idct() { return nullptr; }
 
 }  // namespace fastpipe
 

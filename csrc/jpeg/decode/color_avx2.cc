@@ -1,9 +1,7 @@
 #include "jpeg/decode/color.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
-
-#define FASTPIPE_AVX2 __attribute__((target("avx2")))
+#include "base/x86.h"
 
 namespace fastpipe {
 namespace {
@@ -110,12 +108,20 @@ FASTPIPE_AVX2 void gray_to_rgbx(const std::uint8_t* y, std::uint8_t* rgbx, int c
   }
 }
 
-constexpr ColorKernels kKernels = {twice_as_high,      three_to_one, twice_as_wide,
-                                   twice_as_wide_sums, ycc_to_rgbx,  gray_to_rgbx};
+constexpr ColorKernels kKernels = {"avx2",      twice_as_high, three_to_one, twice_as_wide, twice_as_wide_sums,
+                                   ycc_to_rgbx, gray_to_rgbx};
 
 }  // namespace
 
-const ColorKernels* color_kernels_avx2() { return &kKernels; }
+const ColorKernels* avx2_color() { return has_avx2() ? &kKernels : nullptr; }
+
+}  // namespace fastpipe
+
+#else
+
+namespace fastpipe {
+
+const ColorKernels* avx2_color() { return nullptr; }
 
 }  // namespace fastpipe
 
