@@ -51,8 +51,9 @@ Status bad_crop(const RowTask& task) {
 Status check_crop(const RowTask& task, PaddingMode mode) {
   const Box box = box_of(task);
   const Rect bounds = bounds_of(task);
+  if (!bounds.inside({task.width, task.height})) return bad_crop(task);  // first: sums of others may overflow
   const bool possible = mode == PaddingMode::none ? inside(box, bounds) : box.width > 0 && box.height > 0;
-  return bounds.inside({task.width, task.height}) && possible ? Status{} : bad_crop(task);
+  return possible ? Status{} : bad_crop(task);
 }
 
 }  // namespace

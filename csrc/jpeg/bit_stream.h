@@ -25,7 +25,7 @@ inline bool can_read_bits() {
 
 // Bytes without stuffing, read from the top bit down. At least kReadBeyond bytes after the end are readable.
 struct BitStream {
-  static constexpr std::ptrdiff_t kReadBeyond = 2048;  // what an MCU of six blocks of 248 bytes can take, and two words
+  static constexpr std::ptrdiff_t kReadBeyond = 16384;  // what 64 blocks of 248 bytes can take, and some words
 
   std::uint64_t bits = 0;  // the next ones, on top
   unsigned count = 0;      // how many of them count; what lies below may be there already

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace fastpipe {
+namespace {
+
+constexpr int kMostDcBits = 15;
+
+}  // namespace
 
 bool HuffmanCodes::build(const HuffmanSpec& spec) {
   std::copy(spec.counts, spec.counts + kMostBits + 1, counts_.begin());
@@ -23,12 +28,11 @@ bool HuffmanCodes::build(const HuffmanSpec& spec) {
 }
 
 bool DcTable::build(const HuffmanSpec& spec) {
-  constexpr int kMostValueBits = 15;
   if (!codes_.build(spec)) return false;
   lookup_.fill({0, 0});
   bool good = true;
   codes_.each([&](int code, int length, int symbol) {
-    if (symbol > kMostValueBits) good = false;
+    if (symbol > kMostDcBits) good = false;
     if (length > kLookupBits) return;
     const int free_bits = kLookupBits - length;
     const Entry entry = {static_cast<std::uint8_t>(length), static_cast<std::uint8_t>(symbol)};
@@ -37,32 +41,38 @@ bool DcTable::build(const HuffmanSpec& spec) {
   return good;
 }
 
-bool AcTable::build(const HuffmanSpec& spec) {
+bool CoefficientTable::build_dc(const HuffmanSpec& spec) {
+  if (!codes_.build(spec)) return false;
+  lookup_.fill(kBeyond << 8 | (kLookupBits + 1) << 16);
+  bool good = true;
+  codes_.each([&](int code, int length, int symbol) {
+    if (symbol > kMostDcBits) {
+      good = false;
+    } else if (length <= kLookupBits) {
+      add(code, length, symbol, 0);
+    }
+  });
+  return good;
+}
+
+bool CoefficientTable::build_ac(const HuffmanSpec& spec) {
   if (!codes_.build(spec)) return false;
   lookup_.fill(kBeyond << 8 | (kLookupBits + 1) << 16);
   codes_.each([&](int code, int length, int symbol) {
     if (length > kLookupBits) return;
     const int run = symbol >> 4, value_bits = symbol & 15;
-    const int free_bits = kLookupBits - length;
-    Entry* const first = lookup_.data() + (code << free_bits);
-    if (value_bits == 0) {
-      // A run of 15 zeros and no value is sixteen zeros; any other run and no value ends the block.
-      const unsigned advance = run == 15 ? 16 : kEndOfBlock;
-      std::fill_n(first, 1 << free_bits, advance << 8 | static_cast<Entry>(length));
-    } else if (value_bits > free_bits) {
-      std::fill_n(first, 1 << free_bits, kBeyond << 8 | static_cast<Entry>(length) << 16);
-    } else {
-      const int repeats = 1 << (free_bits - value_bits);
-      Entry* entry = first;
-      for (int value = 0; value < 1 << value_bits; ++value, entry += repeats) {
-        const int coefficient = value_of(static_cast<std::uint64_t>(value) << (64 - value_bits), value_bits);
-        const Entry packed = static_cast<Entry>(coefficient) << 16 | static_cast<Entry>(run + 1) << 8 |
-                             static_cast<Entry>(length + value_bits);
-        std::fill_n(entry, repeats, packed);
-      }
-    }
+    // A run of 15 zeros and no value is sixteen zeros; any other run and no value ends the block.
+    const bool ends = value_bits == 0 && run != 15;
+    add(code, length, value_bits, ends ? kEndOfBlock : static_cast<unsigned>(run) + 1);
   });
   return true;
+}
+
+void CoefficientTable::add(int code, int length, int value_bits, unsigned advance) {
+  const int free_bits = kLookupBits - length;
+  const auto entry = static_cast<Entry>(63 - value_bits) << 24 | static_cast<Entry>(length) << 16 | advance << 8 |
+                     static_cast<Entry>(length + value_bits);
+  std::fill_n(lookup_.data() + (code << free_bits), 1 << free_bits, entry);
 }
 
 }  // namespace fastpipe

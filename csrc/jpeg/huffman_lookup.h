@@ -59,7 +59,7 @@ inline int value_of(std::uint64_t bits, int count) {
   return magnitude + negative;
 }
 
-// DC differences: symbols are numbers of bits.
+// DC differences, one at a time, for those who need no speed: symbols are numbers of bits.
 class DcTable {
  public:
   static constexpr int kLookupBits = 9;
@@ -91,28 +91,35 @@ class DcTable {
   std::array<Entry, 1 << kLookupBits> lookup_;
 };
 
-// AC coefficients: symbols are a run of zeros and a number of bits.
-class AcTable {
+// Coefficients of one kind. DC: symbols are numbers of bits, values are differences. AC: symbols are a run of zeros and
+// a number of bits.
+class CoefficientTable {
  public:
-  static constexpr int kLookupBits = 12;
+  static constexpr int kLookupBits = 10;
 
-  // An entry's advance along the zigzag, where it is none: the block ends; more bits than the lookup sees.
+  // An entry's advance along the zigzag, where it is none: the block ends; a longer code than the lookup sees.
   static constexpr unsigned kEndOfBlock = 128, kBeyond = 192;
 
-  // Code and value of one coefficient, as far as the lookup sees all their bits:
-  //   bits 0-7    how many bits they are together
-  //   bits 8-15   by how many places the coefficient lies beyond the last one, 1 to 16; or one of the above
-  //   bits 16-31  the coefficient, signed; for kBeyond the shortest length that the code can have
+  // The code of one coefficient, and where its value is:
+  //   bits 0-7    how many bits both have together; 0 where no code is as short as the lookup
+  //   bits 8-15   by how many places the coefficient lies beyond the last one, 1 to 16; 0 for DC; or one of the above
+  //   bits 16-23  how many bits the code has; for kBeyond the least that it can have
+  //   bits 24-31  63 less how many bits the value has
   using Entry = std::uint32_t;
+  using Lookup = std::array<Entry, 1 << kLookupBits>;
 
-  bool build(const HuffmanSpec& spec);
+  bool build_dc(const HuffmanSpec& spec);
+  bool build_ac(const HuffmanSpec& spec);
 
+  const Entry* entries() const { return lookup_.data(); }
   Entry entry(std::uint64_t bits) const { return lookup_[bits >> (64 - kLookupBits)]; }
   const HuffmanCodes& codes() const { return codes_; }
 
  private:
+  void add(int code, int length, int value_bits, unsigned advance);
+
   HuffmanCodes codes_;
-  std::array<Entry, 1 << kLookupBits> lookup_;
+  Lookup lookup_;
 };
 
 }  // namespace fastpipe

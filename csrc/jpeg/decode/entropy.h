@@ -39,23 +39,65 @@ struct McuRun {
 
 class EntropyDecoder {
  public:
+  EntropyDecoder();
+
   // False where a table that is used is missing, or is not one.
   bool build(const McuLayout& layout, const ScanTables& tables, int components);
 
   // Reads all of the runs, whose streams are then where they ended. The coefficients must be zero before. False where
   // the bytes are not what an encoder writes.
-  bool read(McuRun* runs, std::size_t count, const std::array<CoefficientRows, kMostComponents>& to) const;
+  bool read(McuRun* runs, std::size_t count, const std::array<CoefficientRows, kMostComponents>& to);
 
  private:
-  struct Lane;
+  using Entry = CoefficientTable::Entry;
+
+  // Where a block's coefficients go, and the lookups for them.
+  struct Place {
+    std::int16_t* block;
+    const Entry* dc;
+    const Entry* ac;
+    std::size_t component;
+  };
+
+  // Note [places]
+  static constexpr std::size_t kMostPlaces = 60;
+
+  // Where in a stream a lane is.
+  struct Cursor {
+    BitStream stream;
+    unsigned at = 0;               // where in the zigzag the last coefficient lies
+    const Entry* table = nullptr;  // for the next one
+    const Place* place = nullptr;
+  };
+
+  enum class State { in_run, run_done, error };
+
+  // One of the streams that are read side by side.
+  struct Lane {
+    Cursor cursor;
+    McuRun* run = nullptr;
+    int mcu = 0;  // of the run: the first beyond the places
+    Place* end = nullptr;
+    std::array<Place, kMostPlaces + 2> places = {};
+    std::array<std::int16_t, kMostPlaces + CoefficientRows::kPairStride> passed;  // what is skipped
+  };
+
+  static void read_symbol(Cursor* cursor);
+  static void move_on(Cursor* cursor);
   static void step_both(Lane* a, Lane* b);
   static void step_alone(Lane* lane);
+  void begin(McuRun* run, Lane* lane) const;
+  void plan_places(Lane* lane) const;
+  bool end_places(Lane* lane) const;
+  State settle(Lane* lane) const;
+  bool read_beyond(Cursor* cursor) const;
 
   McuLayout layout_;
-  std::array<DcTable, ScanTables::kMost> dc_;
-  std::array<AcTable, ScanTables::kMost> ac_;
-  std::array<const DcTable*, kMostComponents> dc_of_ = {};
-  std::array<const AcTable*, kMostComponents> ac_of_ = {};
+  const std::array<CoefficientRows, kMostComponents>* to_ = nullptr;
+  std::array<CoefficientTable, ScanTables::kMost> dc_, ac_;
+  std::array<const CoefficientTable*, kMostComponents> dc_of_ = {}, ac_of_ = {};
+  CoefficientTable::Lookup stop_;  // behind the last place
+  std::array<Lane, 2> lanes_;
 };
 
 }  // namespace fastpipe
