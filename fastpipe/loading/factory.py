@@ -21,7 +21,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader
+from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader, layout_of
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
@@ -225,6 +225,7 @@ def loader(
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
+    layout = layout_of(boxes, min_box_size, min_box_area)
     mixture = data if isinstance(data, Mapping) else None
     if mixture is not None:
         from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
@@ -255,16 +256,7 @@ def loader(
             check_unpacked(part, verify=verify)
     if augmentation is not None:
         check_labelled(index, augmentation)
-    reader = field_reader(
-        index,
-        recipe,
-        augmentation,
-        fields,
-        boxes=boxes,
-        min_box_size=min_box_size,
-        min_box_area=min_box_area,
-        flip_pairs=flip_pairs,
-    )
+    reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
     return Loader(
         index,
         recipe,

@@ -21,16 +21,15 @@ if TYPE_CHECKING:
 LAYOUTS = ("list", "flat", "pad")
 
 
+def layout_of(boxes: object, min_box_size: object, min_box_area: object) -> Layout:
+    """Checks the arguments that say how boxes come."""
+    return Layout(
+        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
+    )
+
+
 def field_reader(
-    index: Index,
-    recipe: Recipe,
-    augment: Augment | None,
-    fields: object,
-    *,
-    boxes: object,
-    min_box_size: object,
-    min_box_area: object,
-    flip_pairs: object,
+    index: Index, recipe: Recipe, augment: Augment | None, fields: object, layout: Layout, *, flip_pairs: object
 ) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none.
 
@@ -40,9 +39,6 @@ def field_reader(
     """
     from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_names, own_names
 
-    layout = Layout(
-        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
-    )
     own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
     names = () if fields is None else chosen_names(index, fields, layout.boxes, own=own)
     kinds = {name: index.fields[name].kind for name in names if name not in own}

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from soak import times
 
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 
-DRAWS = 3000
+DRAWS = times(3000, 100_000)
 
 
 def planned(

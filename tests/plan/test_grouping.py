@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from billion_samples import RECIPE, Billion
+from distributions import assert_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from fastpipe.format.index import Index
 from fastpipe.plan import content, order
 from fastpipe.plan.batch import EpochPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.draws import bits
+from fastpipe.plan.draws import Stream, bits, key
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.partition import Partition, Ranks
 
@@ -80,18 +81,33 @@ def test_windows_are_dealt_out_anew(
 
 def test_a_batch_has_like_shapes_and_batches_come_in_any_order() -> None:
     partition = Partition(64 * 8, 8, drop_last=True, ranks=Ranks())
-    for key in (None, 3):
-        made = Grouping(partition, resized, BUCKETS, batches=32, key=key)
+    for shuffle in (None, 3):
+        made = Grouping(partition, resized, BUCKETS, batches=32, key=shuffle)
         ranges = []
         for number in range(32):
             begin, chosen = made.positions(0, 8 * number, 8 * number + 8)
             likeness = BUCKETS.likeness(resized(0, 0, 256)[begin + chosen])
             ranges.append((int(likeness.min()), int(likeness.max())))
-            if key is None and number:
+            if shuffle is None and number:
                 assert ranges[-1][0] >= ranges[-2][1]
-        assert (ranges == sorted(ranges)) == (key is None)
+        assert (ranges == sorted(ranges)) == (shuffle is None)
         apart = sorted(ranges)
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(apart))
+
+
+def test_every_batch_of_a_window_may_get_any_shape() -> None:
+    """Which of 8 stretches the first batch and the last one get, over 4,000 epochs, by chi-squared."""
+    partition = Partition(8 * 2, 2, drop_last=True, ranks=Ranks())
+
+    def sides(_: int, start: int, stop: int) -> NDArray[np.int64]:
+        return np.stack([np.arange(start, stop) + 1, np.ones(stop - start, dtype=np.int64)], axis=1)
+
+    drawn = []
+    for epoch in range(4000):
+        made = Grouping(partition, sides, Buckets(size_divisible=1), batches=8, key=key(1, epoch, Stream.GROUP))
+        drawn.append([made.positions(0, 2 * number, 2 * number + 1)[1][0] // 2 for number in (0, 7)])
+    pairs = np.array(drawn) @ [8, 1]
+    assert_distribution(np.bincount(pairs, minlength=64), 1.0 - np.eye(8).ravel())
 
 
 class Shapes(Billion):
