@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
-from soak import times
 
 from fastpipe import _engine
 from fastpipe.errors import ConfigError
@@ -198,13 +197,13 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
 
 def test_random_crops_are_drawn_as_torchvisions(torchvision: Any) -> None:
     """As often at each of 5 x 8 places, by chi-squared."""
-    draws, size, (width, height) = times(10_000, 100_000), (33, 36), (43, 37)
-    sides = np.full(draws, width), np.full(draws, height)
-    places = plan_crops(RandomCrop(), size, *sides, seed=2, epoch=1, samples=np.arange(draws)).boxes[:, :2].astype(int)
+    size, (width, height) = (33, 36), (43, 37)
+    sides = np.full(DRAWS, width), np.full(DRAWS, height)
+    places = plan_crops(RandomCrop(), size, *sides, seed=2, epoch=1, samples=np.arange(DRAWS)).boxes[:, :2].astype(int)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         picture, get_params = Image.new("RGB", (width, height)), torchvision.transforms.RandomCrop.get_params
-        theirs = np.array([get_params(picture, size)[:2] for _ in range(draws)])
+        theirs = np.array([get_params(picture, size)[:2] for _ in range(DRAWS)])
     counts = [np.bincount(y * 8 + x, minlength=40) for x, y in (places.T, theirs.T[::-1])]
     assert_same_distribution(*counts)
 
