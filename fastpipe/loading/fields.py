@@ -157,6 +157,8 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
             more = (
                 "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
             )
+            if isinstance(index, MixedIndex):
+                more = ". A mixture has no fields of its datasets: these work with one dataset only"
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
     keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
     for key in keys:

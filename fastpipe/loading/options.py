@@ -58,8 +58,8 @@ def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
         raise ConfigError("size_choices: each batch of buckets has a size of its own; leave size_choices out")
     if crop is not None:
         raise ConfigError(
-            f"crop: buckets show whole images, so they have no crop, got {crop!r}; leave crop out. Interpolation and "
-            "padding are options of fastpipe.Buckets"
+            f"crop: buckets show whole images, so they have no crop, got {type(crop).__name__}; leave crop out. "
+            "Interpolation and padding are options of fastpipe.Buckets"
         )
     return Buckets() if isinstance(size, str) else size
 
