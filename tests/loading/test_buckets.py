@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import numpy as np
 import pytest
 import torch
 from conftest import damage, smooth_noise
+from fake_stream import FakeStream
 from numpy.typing import NDArray
 from PIL import Image
 
 import fastpipe
+from fastpipe.device.streams import HostStream
 from fastpipe.errors import ConfigError
 from fastpipe.plan.grouping import Grouping
 
@@ -273,13 +276,46 @@ def test_sources_that_are_not_packed(tmp_path: Path, shapes: Path) -> None:
         assert sorted(number for batch in batches for number in batch.ids.tolist()) == list(range(20))
 
 
-def test_slots_are_used_again(shapes: Path) -> None:
-    with opened(shapes, prefetch_factor=1) as loader:
+@pytest.mark.parametrize("fields", [None, ("image", "label", "boxes", "image_size", "pixel_mask")])
+def test_sizes_and_masks_are_handed_to_the_loops_stream(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, fields: Any
+) -> None:
+    with opened(shapes, fields=fields) as loader:
+        expected = list(loader)
+    stream = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    with opened(shapes, fields=fields) as loader:
+        got = list(loader)
+    for number, (batch, other) in enumerate(zip(got, expected, strict=True)):
+        if fields is None:
+            pairs = [(batch.images, other.images), (batch.image_sizes, other.image_sizes)]
+            assert torch.equal(batch.pixel_mask, other.pixel_mask)
+        else:
+            pairs = [(batch[name], other[name]) for name in ("image", "label", "image_size", "pixel_mask")]
+        for one, its in pairs:
+            assert torch.equal(one, its)
+            assert one.untyped_storage().data_ptr() in stream.handed[number]
+
+
+def test_slots_are_used_again(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs of batches of many sizes; memory is made a few times, for the largest batch until then."""
+    made: list[int] = []
+
+    def allocate(_: HostStream, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        made.append(int(np.prod(shape)))
+        return np.empty(shape, dtype=np.uint8)
+
+    monkeypatch.setattr(HostStream, "slot", allocate)
+    seen = set()
+    with opened(shapes, prefetch_factor=1, num_workers=1) as loader:
         for _ in range(3):
             for batch in loader:
+                seen.add(batch.images.shape[2:])
                 del batch
-        stats = loader.stats()
-        assert stats.slots_idle + stats.slots_lent <= 3
+    assert len(seen) > 4
+    assert len(made) <= 6
+    assert made[0] == 4 * 3 * 48 * 48
+    assert made == sorted(made)
 
 
 @pytest.mark.parametrize(
