@@ -46,6 +46,7 @@ def kinds_of(index: fastpipe.Index) -> dict[str, dict[str, Any]]:
         "weights: a class 10 times": {"weights": {index.classes[0]: 10}},
         "weights by sample": {"weights": rng.exponential(size=count)},
         "repeats=3": {"repeats": 3},
+        "buckets": {"size": fastpipe.Buckets(area=64 * 64)},
     }
 
 
@@ -65,7 +66,7 @@ def bytes_from_disk() -> int:
 
 def epoch(data: Path, options: dict[str, Any], seed: int) -> tuple[float, float, float]:
     """Seconds, images, bytes from the disk for each byte of a JPEG that was used."""
-    with fastpipe.loader(data, 256, size=64, seed=seed, drop_last=False, **options) as loader:
+    with fastpipe.loader(data, 256, **{"size": 64, "seed": seed, "drop_last": False, **options}) as loader:
         sizes = loader.dataset.records["size"]
         before, started = bytes_from_disk(), time.perf_counter()
         ids = [batch.ids.numpy() for batch in loader]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.balance import balanced
+    from fastpipe.plan.buckets import Buckets
     from fastpipe.plan.crops import (
         CenterCrop,
         FiveCrop,
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Augment",
+    "Buckets",
     "CenterCrop",
     "ConfigError",
     "Dataset",
@@ -79,6 +81,7 @@ __all__ = [
 # Public names -> the modules that define them.
 _MODULES = {
     "Augment": "augment",
+    "Buckets": "plan.buckets",
     "CenterCrop": "plan.crops",
     "Dataset": "samples.dataset",
     "FiveCrop": "plan.crops",

@@ -66,6 +66,7 @@ class HostBatch:
         labels: (n,) int64.
         ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
+        image_sizes: (n, 2) int64, height and width of the picture at the top left of each row; None: rows are full.
     """
 
     number: int
@@ -75,3 +76,4 @@ class HostBatch:
     labels: NDArray[np.int64]
     ids: NDArray[np.int64]
     fields: HostFields | None = None
+    image_sizes: NDArray[np.int64] | None = None

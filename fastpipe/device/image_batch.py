@@ -18,6 +18,8 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
         ids: (N,) int64, the samples' numbers in the dataset.
         valid: (N,) bool, rows that count. A row with False repeats a sample that counts on another rank.
         epoch: number of the epoch.
+        image_sizes: (N, 2) int64, with size="bucket": height and width in pixels of the image at the top left of each
+            row. The rest of the row is padding.
     """
 
     _fields = ("images", "labels")
@@ -25,6 +27,7 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
     ids: torch.Tensor
     valid: torch.Tensor
     epoch: int
+    image_sizes: torch.Tensor
 
     def __new__(cls, images: torch.Tensor, labels: torch.Tensor) -> ImageBatch:
         return super().__new__(cls, (images, labels))
@@ -49,19 +52,40 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
         """(N,) int64, or soft ones (N, classes)."""
         return self[1]
 
+    @property
+    def pixel_mask(self) -> torch.Tensor:
+        """(N, height, width) bool, with size="bucket": True for the pixels of the image, False for padding."""
+        return pixel_mask(self.image_sizes, (self[0].shape[-2], self[0].shape[-1]))
+
     def __getattr__(self, name: str) -> NoReturn:
         if name in ("ids", "valid", "epoch"):
             raise AttributeError(
                 f"this batch has no {name}: another program has made it anew of (images, labels). Pass "
                 'fields=("image", "label", "id", "valid", "epoch") to fastpipe.loader: a batch is then a dict with them'
             )
+        if name in ("image_sizes", "pixel_mask"):
+            raise AttributeError(f'this batch has no {name}: its images fill it. Batches of size="bucket" have it')
         raise AttributeError(f"a batch has no attribute {name!r}; it has images, labels, ids, valid and epoch")
 
 
 def image_batch(
-    images: torch.Tensor, labels: torch.Tensor, ids: torch.Tensor, valid: torch.Tensor, epoch: int
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    ids: torch.Tensor,
+    valid: torch.Tensor,
+    epoch: int,
+    image_sizes: torch.Tensor | None = None,
 ) -> ImageBatch:
     """A batch with the facts about its rows."""
     batch = ImageBatch(images, labels)
     batch.ids, batch.valid, batch.epoch = ids, valid, epoch
+    if image_sizes is not None:
+        batch.image_sizes = image_sizes
     return batch
+
+
+def pixel_mask(image_sizes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """(N, height, width) bool: the pixels at the top left of each row of a (height, width) that its image fills."""
+    rows, columns = (torch.arange(side, device=image_sizes.device) for side in size)
+    high, wide = image_sizes.unbind(1)
+    return (rows < high[:, None])[:, :, None] & (columns < wide[:, None])[:, None, :]

@@ -139,6 +139,8 @@ class Transfer:
         started = time.perf_counter()
         plan, each = None, batch.plan.rows_per_sample
         arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
+        if batch.image_sizes is not None:
+            arrays["image_sizes"] = batch.image_sizes
         if self._augment is not None:
             size = (batch.images.shape[1], batch.images.shape[2])
             names = batch.plan.by_row().names
@@ -164,7 +166,8 @@ class Transfer:
                 labels = rows if each == 1 else labels
             if each > 1:
                 images = images.view(len(labels), each, *images.shape[1:])
-            made: Batch = image_batch(images, labels, ids, valid, batch.epoch)
+            sizes = tensors.get("image_sizes")
+            made: Batch = image_batch(images, labels, ids, valid, batch.epoch, sizes)
             fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
@@ -172,12 +175,17 @@ class Transfer:
                     for name in batch.fields.masks:
                         fields[name] = self._augment.move_masks(fields[name], plan, drawn)
                 own = {"image": images, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
+                if sizes is not None:
+                    own["image_size"] = sizes
+                if "pixel_mask" in batch.fields.names:
+                    fields["pixel_mask"] = made.pixel_mask
                 made = _as_dict(batch.fields, {**own, **fields})
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
-        memory = {each.untyped_storage().data_ptr(): each for each in (images, labels, ids, valid, *fields.values())}
+        kept = (images, labels, ids, valid, *([] if sizes is None else [sizes]), *fields.values())
+        memory = {each.untyped_storage().data_ptr(): each for each in kept}
         return StagedBatch(made, images, labels, valid, tuple(memory.values()), ready)
 
     def hand_over(self, staged: StagedBatch) -> Batch:

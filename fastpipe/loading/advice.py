@@ -86,7 +86,8 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
     """
     spent = asdict(after.since(before))
     slowest = max(_STAGES, key=spent.__getitem__)
-    text = f"the training loop waited for data for {ratio:.0%} of its steps' time over {_BATCHES} batches"
+    how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"
+    text = f"the training loop waited for data {how_long} over {_BATCHES} batches"
     share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)
     if slowest == "wait_s" and spent["fetch_wait_s"] > spent["wait_s"] / 2:
         fetched, cached = spent["fetched_bytes"], spent["cache_hit_bytes"]

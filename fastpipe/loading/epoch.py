@@ -119,7 +119,16 @@ class EpochWorks:
             fields.arrays.update(beside)
         self._works.popleft()
         self._taken += 1
-        return HostBatch(self._taken - 1, self._plan.epoch, plan, images, shown.labels, shown.samples, fields)
+        return HostBatch(
+            self._taken - 1,
+            self._plan.epoch,
+            plan,
+            images,
+            shown.labels,
+            shown.samples,
+            fields,
+            image_sizes=shown.crops.shown,
+        )
 
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
@@ -187,7 +196,7 @@ class EpochWorks:
         shown = plan
         attempts = _REPLACE_ATTEMPTS if self._replace_bad and self._plan.alternatives else 0
         for attempt in range(attempts):
-            others = self._plan.others(plan, rows, attempt, self._taken)
+            others = self._plan.others(plan, rows, attempt)
             job = self._begin(others, images, beside, rows)
             self._wait(job)
             self._engine.check_usable()

@@ -21,14 +21,15 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.loading.field_options import check_crops_alone, check_labelled, field_reader
+from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader, layout_of
 from fastpipe.loading.loader import Loader
-from fastpipe.loading.options import batch_sizes, checked_crop, flip_probability
+from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.loading.unknown import refuse
 from fastpipe.loading.unpacked import check_unpacked
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
 from fastpipe.remote.options import remote_options
@@ -44,7 +45,7 @@ def loader(
     data: str | os.PathLike[str] | Mapping[str, float],
     batch_size: int = 256,
     *,
-    size: int | tuple[int, int] | Callable[[int], int | tuple[int, int]] = 224,
+    size: int | tuple[int, int] | str | Buckets | Callable[[int], int | tuple[int, int]] = 224,
     size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
     crop: Crop | None = None,
@@ -96,7 +97,9 @@ def loader(
         batch_size: number of samples in a batch of one rank.
         size: size of the output in pixels: a number for a square, or (height, width). Or a function of the epoch's
             number that returns one, for progressive resizing; it must give the same size for the same epoch. See also
-            `Loader.set_size`.
+            `Loader.set_size`. Or "bucket": whole images in their own aspect ratio, of about 224 * 224 pixels, in
+            batches of images of like shape; the batch's `image_sizes` and `pixel_mask` say which pixels are padding.
+            fastpipe.Buckets has options for it: Buckets(area=512 * 512), Buckets(min_size=800, max_size=1333).
         size_choices: sizes of which each batch has one, for training at several scales. The seed selects it, the same
             on all ranks.
         train: True: RandomResizedCrop and mirroring, shuffled, full batches only.
@@ -147,9 +150,9 @@ def loader(
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number), "key" (the path of its source), "valid" (rows that count), "epoch", and names of the dataset's
-            fields. Boxes and points are cropped, resized and mirrored with the image, as in torchvision's v2. None: a
-            batch is (images, labels).
+            number), "key" (the path of its source), "valid" (rows that count), "epoch", with size="bucket" also
+            "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are cropped, resized and
+            mirrored with the image, as in torchvision's v2. None: a batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
         min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in
@@ -188,14 +191,18 @@ def loader(
     """
     refuse(unknown, [name for name in inspect.signature(loader).parameters if name != "unknown"])
     flag("train", train)
-    height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
+    buckets = buckets_of(size, size_choices, crop)
+    if buckets is not None:
+        height_width, sizes = buckets.largest, None
+    else:
+        height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
     everyone = ranks_of(rank, world_size)
     ranks, sequences = _sharing(everyone, partition, canonical_nodes)
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     recipe = Recipe(
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
-        crop=checked_crop(crop, height_width, train=train),
+        crop=buckets or checked_crop(crop, height_width, train=train),
         flip=flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
@@ -208,6 +215,8 @@ def loader(
     augmentation = None if augment is None else as_augment(augment)
     if recipe.crop.rows > 1:
         check_crops_alone(recipe, augmentation)
+    if buckets is not None:
+        check_buckets(augmentation, mixed=isinstance(data, Mapping))
     cpus = max(1, granted_cpus() // ranks_per_node(everyone))
     # Checked before the dataset is opened, which may take long.
     workers = whole("num_workers", cpus if num_workers is None else num_workers, least=1, most=1024, hint=_WORKERS_HINT)
@@ -216,6 +225,7 @@ def loader(
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
+    layout = layout_of(boxes, min_box_size, min_box_area)
     mixture = data if isinstance(data, Mapping) else None
     if mixture is not None:
         from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
@@ -246,16 +256,7 @@ def loader(
             check_unpacked(part, verify=verify)
     if augmentation is not None:
         check_labelled(index, augmentation)
-    reader = field_reader(
-        index,
-        recipe,
-        augmentation,
-        fields,
-        boxes=boxes,
-        min_box_size=min_box_size,
-        min_box_area=min_box_area,
-        flip_pairs=flip_pairs,
-    )
+    reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
     return Loader(
         index,
         recipe,

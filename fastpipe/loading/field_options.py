@@ -13,6 +13,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import Recipe
+from fastpipe.plan.buckets import Buckets
 
 if TYPE_CHECKING:
     from fastpipe.loading.fields import FieldReader, FlipPairs
@@ -20,16 +21,15 @@ if TYPE_CHECKING:
 LAYOUTS = ("list", "flat", "pad")
 
 
+def layout_of(boxes: object, min_box_size: object, min_box_area: object) -> Layout:
+    """Checks the arguments that say how boxes come."""
+    return Layout(
+        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
+    )
+
+
 def field_reader(
-    index: Index,
-    recipe: Recipe,
-    augment: Augment | None,
-    fields: object,
-    *,
-    boxes: object,
-    min_box_size: object,
-    min_box_area: object,
-    flip_pairs: object,
+    index: Index, recipe: Recipe, augment: Augment | None, fields: object, layout: Layout, *, flip_pairs: object
 ) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none.
 
@@ -39,11 +39,9 @@ def field_reader(
     """
     from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_names, own_names
 
-    layout = Layout(
-        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
-    )
-    names = () if fields is None else chosen_names(index, fields, layout.boxes, own=own_names(index))
-    kinds = {name: index.fields[name].kind for name in names if name not in own_names(index)}
+    own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
+    names = () if fields is None else chosen_names(index, fields, layout.boxes, own=own)
+    kinds = {name: index.fields[name].kind for name in names if name not in own}
     if layout != Layout() and "boxes" not in kinds.values():
         raise ConfigError(
             "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "
@@ -95,6 +93,27 @@ def check_crops_alone(recipe: Recipe, augment: Augment | None) -> None:
         raise ConfigError(
             f"augment: mixup, cutmix and label_smoothing make soft labels of one image each, but {name} has "
             f"{recipe.crop.rows} crops of it; leave them out"
+        )
+
+
+def check_buckets(augment: Augment | None, *, mixed: bool) -> None:
+    """Refuses what does not go with batches of padded images."""
+    if mixed:
+        raise ConfigError(
+            'size: "bucket" works with one dataset, since the images of a mixed batch have the shapes of all; pass one '
+            "size, or use a loader for each dataset"
+        )
+    if augment is None:
+        return
+    if mixes(augment):
+        raise ConfigError(
+            "augment: mixup and cutmix would mix an image with the padding of another one, but buckets pad images; "
+            "leave the mixing out, or pass one size"
+        )
+    for part in moving_parts(augment):
+        raise ConfigError(
+            f"augment: {part.name} may move pixels, so image_sizes and pixel_mask would not fit any more; pass an "
+            "augmentation that changes colours only, and mirror with hflip="
         )
 
 

@@ -18,10 +18,12 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.loading.stored_images import StoredImages
 from fastpipe.plan.batch import BatchPlan, Recipe
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
+OF_BUCKETS = ("image_size", "pixel_mask")
 MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
 SPATIAL = (*MOVED, "mask", "image")
 FlipPairs = tuple[tuple[int, int], ...]
@@ -57,9 +59,11 @@ class FieldReader:
         self._flip_pairs = flip_pairs
         self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
         self._stored: dict[str, StoredImages] = {}
+        bucketed = isinstance(recipe.crop, Buckets)
         own: dict[str, _Part] = {"key": partial(_add_paths, SourcePaths(index)), "source": partial(_add_sources, index)}
         self._parts = [
-            own.get(name, _nothing) if name in own_names(index) else self._part(index, name) for name in names
+            own.get(name, _nothing) if name in own_names(index, bucketed=bucketed) else self._part(index, name)
+            for name in names
         ]
         self.names = names
         self._keys = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
@@ -117,9 +121,10 @@ class FieldReader:
 _Part = Callable[[HostFields, BatchPlan, Geometry | None], None]
 
 
-def own_names(index: Index) -> tuple[str, ...]:
+def own_names(index: Index, *, bucketed: bool) -> tuple[str, ...]:
     """The names that are no fields of the dataset."""
-    return (*OWN, "source") if isinstance(index, MixedIndex) else OWN
+    more = (*(["source"] if isinstance(index, MixedIndex) else []), *(OF_BUCKETS if bucketed else ()))
+    return (*OWN, *more)
 
 
 def keys_of(name: str, field: Field | None, layout: str) -> Iterable[str]:
@@ -152,6 +157,8 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
             more = (
                 "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
             )
+            if isinstance(index, MixedIndex):
+                more = ". A mixture has no fields of its datasets: these work with one dataset only"
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
     keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
     for key in keys:

@@ -31,6 +31,7 @@ from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL
 
 if TYPE_CHECKING:  # most programs load no fields
@@ -181,7 +182,8 @@ class Loader:
 
     def __repr__(self) -> str:
         height, width = self._recipe.size
-        batches = f"{len(self)} batches of {self.batch_size}, {height} x {width} pixels"
+        size = "buckets" if isinstance(self._recipe.crop, Buckets) else f"{height} x {width} pixels"
+        batches = f"{len(self)} batches of {self.batch_size}, {size}"
         ranks = self._recipe.ranks
         rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""
         return f"<fastpipe loader {str(self._index.path)!r}: {batches}, on {self._device}{rank}>"
@@ -243,8 +245,13 @@ class Loader:
         An epoch that is running keeps its size. A state remembers a size that was set here, for the rest of its epoch.
 
         Raises:
-            ConfigError: the size is wrong, or the loader's sizes come from a function or from size_choices=.
+            ConfigError: the size is wrong, or the loader's sizes come from a function, size_choices= or buckets.
         """
+        if isinstance(self._recipe.crop, Buckets):
+            raise ConfigError(
+                f'set_size({size!r}): with size="bucket" each batch has a size of its own; leave set_size out, or pass '
+                "one size to fastpipe.loader(..., size=)"
+            )
         if self._recipe.sizes is not None:
             source = "a function, size=" if self._recipe.sizes.schedule else "size_choices="
             raise ConfigError(
@@ -289,6 +296,7 @@ class Loader:
             "drop_last": recipe.drop_last,
             "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
             "sequences": recipe.sequences,
+            **({"buckets": recipe.crop.identity} if isinstance(recipe.crop, Buckets) else {}),
             **recipe.content.identity,
         }
 

@@ -90,7 +90,7 @@ class Look:
             stats=Stats(),
             watchdog=self.watchdog,
         )
-        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields))
+        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown))
         batch = transfer.hand_over(staged)
         values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
         return Seen(plan, staged.images.cpu(), staged.labels.cpu(), values)

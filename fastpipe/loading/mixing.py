@@ -71,11 +71,13 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     Raises:
         ConfigError: an argument is wrong, or does not go with a mixture, or nothing is left of a dataset.
     """
-    for name, each in (("samples", chosen.samples), ("weights", chosen.weights)):
-        if each is not None:
-            raise ConfigError(
-                f"{name} works with one dataset, not with a mixture; weigh the datasets: {{folder: weight}}"
-            )
+    if chosen.samples is not None:
+        raise ConfigError(
+            "samples works with one dataset, not with a mixture; choose with classes=, limit= or kfold=, which apply "
+            "to all datasets"
+        )
+    if chosen.weights is not None:
+        raise ConfigError("weights works with one dataset, not with a mixture; weigh the datasets: {folder: weight}")
     size = chosen.epoch_size if chosen.epoch_size is not None else "smallest"
     if isinstance(size, str):
         choice("epoch_size", size, _SIZES)

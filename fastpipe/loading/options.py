@@ -7,7 +7,9 @@ from typing import get_args
 
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.crop_base import MAX_OUTPUT_PIXELS
+from fastpipe.plan.crops import CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
 from fastpipe.plan.sizes import Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)
@@ -36,6 +38,30 @@ def output_size(value: object) -> tuple[int, int]:
         whole("size", height, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
         whole("size", width, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
     )
+
+
+def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
+    """Checks `size` where it is "bucket" or Buckets; None: it is neither.
+
+    Raises:
+        ConfigError: another argument does not go with it.
+    """
+    if isinstance(size, type) and issubclass(size, Buckets):
+        raise ConfigError('size: expected an object, got a class; pass "bucket", or fastpipe.Buckets(area=...)')
+    if isinstance(crop, Buckets):
+        raise ConfigError(f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as size=")
+    if isinstance(size, str) and size != "bucket":
+        raise ConfigError(f'size: expected a number, (height, width), "bucket" or a function, got {size!r}')
+    if not isinstance(size, (str, Buckets)):
+        return None
+    if choices is not None:
+        raise ConfigError("size_choices: each batch of buckets has a size of its own; leave size_choices out")
+    if crop is not None:
+        raise ConfigError(
+            f"crop: buckets show whole images, so they have no crop, got {type(crop).__name__}; leave crop out. "
+            "Interpolation and padding are options of fastpipe.Buckets"
+        )
+    return Buckets() if isinstance(size, str) else size
 
 
 def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:

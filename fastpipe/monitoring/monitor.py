@@ -149,7 +149,12 @@ def _network(done: Stats, seconds: float) -> str:
 def _loop(done: Stats) -> str:
     spent = asdict(done)
     slowest = max(_STAGES, key=spent.__getitem__)
-    text = f"waited {done.load_ratio:.0%} of the steps' time"
+    ratio = done.load_ratio
+    text = (
+        f"waited {ratio:.0%} of the steps' time"
+        if ratio < 1
+        else f"waited {ratio:,.1f} times as long as the steps took"
+    )
     if done.load_ratio > 0.1 and spent[slowest] > 0:
         fetching = slowest == "wait_s" and done.fetch_wait_s > done.wait_s / 2
         text += f", most of it for {'the network' if fetching else _STAGES[slowest]}"

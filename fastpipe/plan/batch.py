@@ -6,7 +6,7 @@ Every random choice is made here, ahead of the engine, as arrays: results cannot
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL, Content, EpochContent
-from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_bucket, plan_crops
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.mixture import MixedContent, MixedPartition, Mixture
 from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.passes import Passes
@@ -32,7 +34,7 @@ class Recipe:
     Attributes:
         batch_size: samples a batch, of each rank.
         size: (height, width) of the output in pixels.
-        crop: how a picture becomes its row.
+        crop: how a picture becomes its row; Buckets also decide which samples are in one batch, and its size.
         flip: probability of mirroring left and right.
         shuffle: a new order each epoch; False gives shard order.
         drop_last: leave out a last global batch that is not full.
@@ -46,7 +48,7 @@ class Recipe:
 
     batch_size: int
     size: tuple[int, int]
-    crop: Crop
+    crop: Crop | Buckets
     flip: float
     shuffle: bool
     drop_last: bool
@@ -109,6 +111,8 @@ class BatchPlan:
         made = rows_of(rows, self.rows_per_sample)
         plan.crops.boxes[made] = others.crops.boxes
         plan.crops.bounds[made] = others.crops.bounds
+        if plan.crops.shown is not None and others.crops.shown is not None:
+            plan.crops.shown[made] = others.crops.shown
         plan.flips[made] = others.flips
         return plan
 
@@ -164,7 +168,10 @@ class EpochPlan:
         self.samples_at = self._content.samples_at
         self.orders: dict[int, tuple[int, Passes]] = {}
         alone = recipe.sequences == 1 and recipe.mixture is None
-        for number, _, size in self._partition.sequences:
+        everyones = self._partition
+        if isinstance(recipe.crop, Buckets):  # all ranks give a global batch one size: each looks at all sequences
+            everyones = partition_of(len(index), replace(recipe, ranks=replace(recipe.ranks, nodes=1)), epoch)
+        for number, _, size in everyones.sequences:
             first, places, chunk = self._content.sequence(number, recipe.sequences)
             order = Passes(
                 places,
@@ -176,6 +183,24 @@ class EpochPlan:
                 shuffle=recipe.shuffle,
             )
             self.orders[number] = (first, order)
+        self._grouping: Grouping | None = None
+        if isinstance(recipe.crop, Buckets):
+            assert isinstance(everyones, Partition)
+            assert isinstance(self._content, EpochContent)
+            self._grouping = Grouping(
+                everyones,
+                partial(self._resized, recipe.crop),
+                recipe.crop,
+                batches=Grouping.batches_of(self._content.chunk, everyones.global_batch_size),
+                key=key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None,
+            )
+
+    def _resized(self, buckets: Buckets, sequence: int, start: int, stop: int) -> NDArray[np.int64]:
+        """(n, 2) widths and heights in their rows of the samples at positions of a sequence."""
+        first, order = self.orders[sequence]
+        records = self._index.records_of(self.samples_at(order.take(start, stop) + first))
+        # A damaged record is found when its sample's batch is planned.
+        return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
 
     def _content_of(self, index: Index) -> EpochContent | MixedContent:
         recipe = self._recipe
@@ -202,11 +227,17 @@ class EpochPlan:
         taken, times = [], []
         for sequence, start, stop in share.spans:
             first, order = self.orders[sequence]
-            taken.append(order.take(start, stop) + first)
-            times.append(order.times(start, stop))
+            if self._grouping is None:
+                taken.append(order.take(start, stop) + first)
+                times.append(order.times(start, stop))
+            else:
+                begin, chosen = self._grouping.positions(sequence, start, stop)
+                end = begin + int(chosen.max(initial=-1)) + 1
+                taken.append(order.take(begin, end)[chosen] + first)
+                times.append(order.times(begin, end)[chosen])
         places, time = np.concatenate(taken)[share.rows], np.concatenate(times)[share.rows]
         samples = self.samples_at(places)
-        return self._plan(samples, share.valid, self._content.names(samples, places, time), number)
+        return self._plan(samples, share.valid, self._content.names(samples, places, time), self._size_of(number))
 
     def reads(self, number: int, plan: BatchPlan, *, first: bool) -> NDArray[np.void]:
         """What the engine should have read ahead before batch `number`, in order; see EpochOrder.reads.
@@ -221,7 +252,7 @@ class EpochPlan:
             (n,) of readahead.RANGE_DTYPE.
         """
         found = []
-        for sequence, start, stop in self._partition.spans(number):
+        for sequence, start, stop in self._spans_ahead(number, first=first):
             base, order = self.orders[sequence]
             found.append(order.reads(start, stop, first=first) + base)
         runs = np.concatenate(found)
@@ -247,18 +278,30 @@ class EpochPlan:
             first: no batch was before it.
         """
         found = [np.empty(0, dtype=np.int64)]
-        for sequence, start, stop in self._partition.spans(number):
+        for sequence, start, stop in self._spans_ahead(number, first=first):
             base, order = self.orders[sequence]
-            mine = partial(self._partition.mine, sequence)
+            mine = partial(self._mine, sequence)
             found += [run + base for run in order.ahead(start, stop, mine, first=first)]
         samples = self.samples_at(np.concatenate(found))
         again = np.zeros(len(samples), dtype=np.bool_)
         again[1:] = samples[1:] == samples[:-1]  # drawn more than once
         return samples[~again]
 
-    def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int, number: int = 0) -> BatchPlan:
-        """Other samples for rows of batch `number` that cannot be decoded: a draw by row and attempt. Where epochs go
-        through all samples of the dataset it is never the sample itself.
+    def _spans_ahead(self, number: int, *, first: bool) -> list[tuple[int, int, int]]:
+        """(sequence, start, stop): what is used up to batch `number`, as far as no batch before it has said so."""
+        if self._grouping is None:
+            return self._partition.spans(number)
+        return [(each, *self._grouping.due(each, number, first=first)) for each, _, _ in self._partition.sequences]
+
+    def _mine(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which positions of a sequence are this rank's."""
+        if self._grouping is not None:
+            positions = self._grouping.grouped(sequence, positions)
+        return self._partition.mine(sequence, positions)
+
+    def others(self, plan: BatchPlan, rows: NDArray[np.int64], attempt: int) -> BatchPlan:
+        """Other samples for rows of a batch that cannot be decoded: a draw by row and attempt. Where epochs go through
+        all samples of the dataset it is never the sample itself.
         """
         names, samples = plan.names[rows], plan.samples[rows]
         count = len(self._index)
@@ -267,7 +310,7 @@ class EpochPlan:
             others = (samples + 1 + (draw * (count - 1)).astype(np.int64)) % count
         else:
             others = self.samples_at((draw * self._content.places).astype(np.int64))
-        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, number)
+        return self._plan(others, np.ones(len(rows), dtype=np.bool_), others, plan.crops.size)
 
     @property
     def alternatives(self) -> bool:
@@ -276,27 +319,34 @@ class EpochPlan:
 
     def of(self, samples: NDArray[np.int64], number: int = 0) -> BatchPlan:
         """The plan of some samples that come for the first time, as this epoch has them in whatever batch that has the
-        size of batch `number`.
+        size of batch `number`; with Buckets, as a batch of these samples alone.
         """
-        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), samples, number)
+        size = None if self._grouping is not None else self._size_of(number)
+        return self._plan(samples, np.ones(len(samples), dtype=np.bool_), samples, size)
+
+    def _size_of(self, number: int) -> tuple[int, int]:
+        if self._grouping is not None:
+            return self._grouping.size(number)
+        return self._recipe.size if self._sizes is None else self._sizes.of(number)
 
     def _plan(
-        self, samples: NDArray[np.int64], valid: NDArray[np.bool_], names: NDArray[np.int64], number: int
+        self,
+        samples: NDArray[np.int64],
+        valid: NDArray[np.bool_],
+        names: NDArray[np.int64],
+        size: tuple[int, int] | None,
     ) -> BatchPlan:
         recipe = self._recipe
         records = self._index.read(samples)
         if recipe.content.labels is not None:
             records["label"] = recipe.content.labels[records["label"]]
-        crops = plan_crops(
-            recipe.crop,
-            recipe.size if self._sizes is None else self._sizes.of(number),
-            records["width"].astype(np.int64),
-            records["height"].astype(np.int64),
-            seed=recipe.seed,
-            epoch=self.epoch,
-            samples=names,
-        )
+        widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
         flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
+        if isinstance(recipe.crop, Buckets):
+            crops = plan_bucket(recipe.crop, size, widths, heights, flips)
+            return BatchPlan(samples, records, crops, flips, valid, names)
+        assert size is not None
+        crops = plan_crops(recipe.crop, size, widths, heights, seed=recipe.seed, epoch=self.epoch, samples=names)
         if crops.mirrored is not None:
             flips = crops.mirrored
         elif recipe.crop.rows > 1:

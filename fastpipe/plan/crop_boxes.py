@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import (
     CenterCrop,
     Crop,
@@ -39,6 +40,8 @@ class Crops:
         size: (height, width) of the rows in pixels.
         rendering: of all of them.
         mirrored: (n,) bool: the crop is one of the mirrored picture; None: none is.
+        shown: (n, 2) int64: height and width of the picture at the top left of each row, where the rest is padding;
+            None: rows have no known part of padding.
     """
 
     boxes: NDArray[np.float64]
@@ -46,6 +49,7 @@ class Crops:
     size: tuple[int, int]
     rendering: Rendering = _PLAIN
     mirrored: NDArray[np.bool_] | None = None
+    shown: NDArray[np.int64] | None = None
 
 
 def plan_crops(
@@ -97,6 +101,32 @@ def plan_crops(
     return Crops(cuts, bounds, size, crop.rendering, mirrored)
 
 
+def plan_bucket(
+    buckets: Buckets,
+    size: tuple[int, int] | None,
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    flips: NDArray[np.bool_],
+) -> Crops:
+    """Plans the rows of n whole pictures, at the top left.
+
+    Args:
+        buckets: how large they become.
+        size: (height, width) of the rows; None: what these pictures need.
+        widths, heights: (n,) of the pictures in pixels, at least 1.
+        flips: (n,) the rows that are mirrored: before that, the picture is at the right.
+    """
+    size = size or buckets.shape(buckets.resized(widths, heights))
+    resized = canvas_of(buckets, size, widths, heights).resized
+    scale = np.stack([widths, heights], axis=1) / resized
+    left_top = np.zeros_like(resized)
+    left_top[flips, 0] = (resized[:, 0] - size[1])[flips]
+    boxes = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
+    zeros = np.zeros_like(widths)
+    bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
+    return Crops(boxes, bounds, size, buckets.rendering, shown=resized[:, ::-1].copy())
+
+
 @dataclass(frozen=True)
 class Canvas:
     """What n pictures are made into before a crop of the output's size is cut out.
@@ -113,13 +143,18 @@ class Canvas:
 
 
 def canvas_of(
-    crop: CenterCrop | FiveCrop | RandomCrop | Letterbox,
+    crop: CenterCrop | FiveCrop | RandomCrop | Letterbox | Buckets,
     size: tuple[int, int],
     widths: NDArray[np.int64],
     heights: NDArray[np.int64],
 ) -> Canvas:
     """The canvas that a crop cuts from, by torchvision's rules; see plan_crops."""
     output = np.array(size[::-1])
+    if isinstance(crop, Buckets):
+        resized = crop.resized(widths, heights)
+        larger = (resized > output).any(axis=1)  # one that replaces a bad sample of another shape
+        resized[larger] = _fitting(output, widths[larger], heights[larger])
+        return Canvas(resized, np.zeros_like(resized), output - resized)
     if isinstance(crop, Letterbox):
         resized = _fitting(output, widths, heights)
         before = (output - resized) // 2 if crop.centered else np.zeros_like(resized)

@@ -23,6 +23,7 @@ class Stream(IntEnum):
     REPLACE = 7
     SEQUENCE = 8
     SIZE = 24  # by batch
+    GROUP = 25  # by batch
     DRAW = 9  # by weights
     LUCK = 10
     LIMIT = 11  # of no seed and epoch

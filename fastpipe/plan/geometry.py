@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop, RandomResizedCrop, Resize
 
@@ -48,7 +49,7 @@ class Geometry:
 
 
 def geometry_of(
-    crop: Crop,
+    crop: Crop | Buckets,
     crops: Crops,
     widths: NDArray[np.int64],
     heights: NDArray[np.int64],

@@ -64,6 +64,11 @@ class Partition:
         ranks: who takes part; ranks.nodes divides world_size and `sequences`.
         sequences: that the order is cut into; divides batch_size * world_size.
         in_turn: ranks take rows in turn.
+
+    Attributes:
+        global_batch_size: samples of a full global batch.
+        batches: of an epoch.
+        stretch: positions of each sequence in a full global batch.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class Partition:
         self._ranks = ranks
         self._in_turn = in_turn
         self._ranks_per_node = ranks.world_size // ranks.nodes
-        self._stretch = self.global_batch_size // sequences
+        self.stretch = self.global_batch_size // sequences
         self._per_node = sequences // ranks.nodes
         # Sequences are as long as each other, give or take one.
         self._starts = [sequence * samples // sequences for sequence in range(sequences + 1)]
@@ -118,12 +123,12 @@ class Partition:
         """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
         nobody's if it is left out.
         """
-        before = (sequence - self.sequences[0][0]) * self._stretch
-        rows = before + positions % self._stretch
+        before = (sequence - self.sequences[0][0]) * self.stretch
+        rows = before + positions % self.stretch
         local = self._ranks.rank % self._ranks_per_node
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
         owned: NDArray[np.bool_] = owners == local
-        tail = positions // self._stretch >= self._full
+        tail = positions // self.stretch >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
     def _rows(self, size: int) -> NDArray[np.int64]:
@@ -137,7 +142,7 @@ class Partition:
 
     def _stretch_of(self, sequence: int, number: int) -> tuple[int, int]:
         length = self._length(sequence)
-        return min(number * self._stretch, length), min((number + 1) * self._stretch, length)
+        return min(number * self.stretch, length), min((number + 1) * self.stretch, length)
 
     def _last_size(self, number: int) -> int:
         """Rows of each rank in a last batch that is not full: what the node with most samples left needs."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.draws import Stream, key, uniform_one
 
 Size = tuple[int, int]
 
@@ -45,5 +43,4 @@ class EpochSizes:
 
     def of(self, batch: int) -> Size:
         """The size of a batch, by its number."""
-        drawn = float(uniform(self.stream, np.array([batch]))[0])
-        return self.choices[int(drawn * len(self.choices))]
+        return self.choices[int(uniform_one(self.stream, batch) * len(self.choices))]

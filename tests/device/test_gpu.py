@@ -48,6 +48,20 @@ def test_batches_are_those_of_the_cpu(textured: Path) -> None:
                 assert torch.equal(labels.cpu(), numbers)
 
 
+def test_buckets_are_those_of_the_cpu(textured: Path) -> None:
+    names = ("image", "image_size", "pixel_mask")
+    options: dict[str, object] = {"size": fastpipe.Buckets(area=64 * 64), "fields": names, "num_workers": 2}
+    with (
+        fastpipe.loader(textured, BATCH, device="cuda", **options) as there,  # type: ignore[arg-type]
+        fastpipe.loader(textured, BATCH, **options) as here,  # type: ignore[arg-type]
+    ):
+        for _ in range(2):
+            for batch, expected in zip(there, here, strict=True):
+                for name in names:
+                    assert batch[name].device.type == "cuda"
+                    assert torch.equal(batch[name].cpu(), expected[name])
+
+
 @pytest.mark.parametrize("preset", ["imagenet", "simclr", "randaugment", "trivial_augment"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_augmentation_is_that_of_the_cpu(textured: Path, preset: str, dtype: torch.dtype) -> None:

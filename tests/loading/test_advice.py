@@ -47,6 +47,11 @@ def test_advice_names_the_stage_and_the_change(spent: Stats, settings: Settings,
         assert part in text
 
 
+@pytest.mark.parametrize(("ratio", "words"), [(0.996, "for 100% of its steps' time"), (51.71, "51.7 times as long as")])
+def test_a_loop_that_mostly_waits_is_told_in_times(ratio: float, words: str) -> None:
+    assert f"waited for data {words}" in advice(Stats(), DECODING, ALL_IN_USE, ratio)
+
+
 def test_only_what_was_spent_since_counts() -> None:
     before = Stats(wait_s=100.0, decode_s=100.0, augment_s=1.0)
     after = replace(before, augment_s=9.0)

@@ -79,6 +79,20 @@ def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
         fastpipe.loader(flat, 38)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"boxes": "nested"}, "boxes: expected 'list' or 'flat' or 'pad', got 'nested'"),
+        ({"min_box_size": -1}, "min_box_size: expected a number of pixels"),
+        ({"min_box_area": "small"}, "min_box_area: expected a number of pixels"),
+        ({"size": "bucket", "crop": fastpipe.Resize()}, "buckets show whole images"),
+    ],
+)
+def test_arguments_are_checked_before_the_dataset_is_opened(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.loader("nowhere", 8, **options)
+
+
 def test_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="not a packed dataset"):
         fastpipe.loader(tmp_path)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from checkout import ROOT
 from conftest import damage
+from distributions import assert_distribution
 from field_scenes import write_scenes
 
 import fastpipe
 from fastpipe.engine.slots import SlotRing
 from fastpipe.errors import ConfigError
+from fastpipe.loading.options import batch_sizes
 from fastpipe.plan.sizes import Sizes
 
 CHOICES = (24, 32, (40, 16))
@@ -68,9 +73,42 @@ def test_the_centre_crop_follows_the_size(textured: Path) -> None:
         assert same(list(loader), epoch_at(textured, 64, 0, train=False))
 
 
+def ramp(epoch: int, *, start: int, end: int, least: int, most: int) -> int:
+    """The size that FFCV's ImageNet example trains with: `least` up to epoch `start`, `most` from epoch `end` on, and
+    between them the multiple of 32 that is nearest to the straight line; of two that are as near, the even multiple.
+    """
+    if epoch <= start:
+        return least
+    if epoch >= end:
+        return most
+    line = Fraction(least) + Fraction((most - least) * (epoch - start), end - start)
+    return 32 * round(line / 32)
+
+
+@pytest.mark.parametrize(
+    ("page", "epochs", "bounds"),
+    [
+        ("recipes.md", 16, {"start": 6, "end": 12, "least": 160, "most": 192}),
+        ("quickstart.md", 90, {"start": 35, "end": 39, "least": 160, "most": 192}),
+        ("quickstart.md", 90, {"start": 10, "end": 60, "least": 96, "most": 288}),
+    ],
+)
+def test_the_schedules_of_the_docs_are_ffcvs(page: str, epochs: int, bounds: dict[str, int]) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    (program,) = re.findall(r"^def size\(epoch\):.*?^    return [^\n]*$", text, flags=re.MULTILINE | re.DOTALL)
+    knots = f"[{bounds['start']}, {bounds['end']}], [{bounds['least']}, {bounds['most']}]"
+    names: dict[str, Any] = {"np": np}
+    exec(re.sub(r"\[\d+, \d+\], \[\d+, \d+\]", knots, program), names)
+    expected = [ramp(epoch, **bounds) for epoch in range(epochs)]
+    assert len(set(expected)) == (bounds["most"] - bounds["least"]) // 32 + 1
+    _, sizes = batch_sizes(names["size"], None, None, train=True)
+    assert sizes is not None
+    assert [sizes.in_epoch(epoch, 0).of(5) for epoch in range(epochs)] == [(side, side) for side in expected]
+
+
 def ffcv(epoch: int) -> int:
-    """The formula of FFCV's ImageNet example (get_resolution): from 32 to 64 pixels, between epochs 1 and 4."""
-    return int(np.round(np.interp([epoch], [1, 4], [32, 64])[0] / 32)) * 32
+    """From 32 to 64 pixels, between epochs 1 and 4."""
+    return ramp(epoch, start=1, end=4, least=32, most=64)
 
 
 def test_a_schedule_is_a_function_of_the_epoch(textured: Path) -> None:
@@ -100,10 +138,13 @@ def test_each_batch_has_one_of_the_choices(textured: Path) -> None:
 
 
 def test_the_choices_are_evenly_drawn() -> None:
+    """Single sizes, and the size of a batch after that of the batch before it."""
     sizes = Sizes(choices=tuple((side, side) for side in range(8)))
-    drawn = [sizes.in_epoch(epoch, seed=3).of(batch)[0] for epoch in range(10) for batch in range(1000)]
-    counts = np.bincount(drawn)
-    assert ((counts - 1250) ** 2 / 1250).sum() < 24.3  # chi-squared of 7 degrees, 1 in 1000
+    each = 10_000
+    drawn = [[sizes.in_epoch(epoch, seed=3).of(batch)[0] for batch in range(each)] for epoch in range(10)]
+    assert_distribution(np.bincount(np.ravel(drawn)), np.ones(8))
+    pairs = np.array(drawn)[:, :-1] * 8 + np.array(drawn)[:, 1:]
+    assert_distribution(np.bincount(pairs.ravel(), minlength=64), np.ones(64))
 
 
 @pytest.mark.parametrize("options", [{"size_choices": CHOICES}, {"size": ffcv}, {}])

@@ -56,6 +56,8 @@ def test_a_line_says_what_was_done_between_two_looks() -> None:
 def test_a_short_wait_is_not_blamed_on_anything() -> None:
     words = describe(Stats(), Stats(epoch=0, load_s=0.1, step_s=4.0, wait_s=0.1), 1.0, 10)
     assert words["loop"] == "waited 2% of the steps' time"
+    words = describe(Stats(), Stats(epoch=0, load_s=40, step_s=2, wait_s=40), 1.0, 10)
+    assert words["loop"] == "waited 20.0 times as long as the steps took, most of it for decoding threads"
 
 
 @pytest.mark.parametrize("terminal", [False, True])

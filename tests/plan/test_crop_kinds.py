@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from distributions import assert_same_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -192,6 +193,19 @@ def test_random_crops_are_as_likely_everywhere(v2: Any, crop: RandomCrop) -> Non
     assert theirs["padding"] == padding or not any(padding)
     assert 0 <= theirs["left"] <= room[0]
     assert 0 <= theirs["top"] <= room[1]
+
+
+def test_random_crops_are_drawn_as_torchvisions(torchvision: Any) -> None:
+    """As often at each of 5 x 8 places, by chi-squared."""
+    size, (width, height) = (33, 36), (43, 37)
+    sides = np.full(DRAWS, width), np.full(DRAWS, height)
+    places = plan_crops(RandomCrop(), size, *sides, seed=2, epoch=1, samples=np.arange(DRAWS)).boxes[:, :2].astype(int)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        picture, get_params = Image.new("RGB", (width, height)), torchvision.transforms.RandomCrop.get_params
+        theirs = np.array([get_params(picture, size)[:2] for _ in range(DRAWS)])
+    counts = [np.bincount(y * 8 + x, minlength=40) for x, y in (places.T, theirs.T[::-1])]
+    assert_same_distribution(*counts)
 
 
 def test_a_picture_that_is_too_small_says_so() -> None:

@@ -20,7 +20,9 @@ def run(number: int, dataset: Path, folder: Path) -> dict[str, Any]:
     for name in ("train", "extra"):
         (folder / "data" / name).symlink_to(dataset)
     names: dict[str, Any] = {}
-    program = PROGRAMS[number].replace("batch_size=256", "batch_size=4, size=32, num_workers=1, drop_last=False")
+    small = "batch_size=4, num_workers=1, drop_last=False"
+    program = PROGRAMS[number].replace("batch_size=256, size=", f"{small}, size=")
+    program = program.replace("batch_size=256", f"{small}, size=32")
     program = (
         program.replace("limit=0.1", "limit=0.5").replace("kfold=(5,", "kfold=(2,").replace("range(5)", "range(2)")
     )
@@ -67,8 +69,16 @@ def test_mixtures(flat: Path, tmp_path: Path) -> None:
     assert set(torch.cat([batch["source"] for batch in names["heads"]]).tolist()) == {0, 1}
 
 
+def test_buckets(flat: Path, tmp_path: Path) -> None:
+    names = run(4, flat, tmp_path)
+    assert names["only"].shape == (1, *names["images"].shape[2:])
+    assert names["only"].sum() == names["sizes"].prod(dim=1).sum()
+    assert names["large"].look.recipe.crop.fill == (124, 116, 104)
+    assert list(next(iter(names["boxed"]))) == ["image", "image_size", "pixel_mask", "label"]
+
+
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 5
     import fastpipe
 
     for name in ("samples", "classes", "labels", "limit", "kfold", "weights", "replacement", "repeats", "epoch_size"):

@@ -18,6 +18,7 @@ import fastpipe
 # Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
 PUBLIC = {
     "Augment",
+    "Buckets",
     "CenterCrop",
     "ConfigError",
     "Dataset",

@@ -70,7 +70,7 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
-    expected["ImageNet with progressive sizes"] = 1
+    expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -115,6 +115,15 @@ def test_progressive_sizes() -> None:
     assert seen == {32, 64}
     assert names["train"].stats().batches == 3 * BATCHES
     assert names["val"].stats().samples == FLAT_IMAGES
+    assert names["loss"].isfinite()
+
+
+def test_images_of_any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SMALLER, r"batch_size=(256|64)", f"batch_size={BATCH_SIZE}")
+    monkeypatch.setitem(SMALLER, r"256 \* 256", "64 * 64")
+    names = run("Images of any shape", {})
+    assert names["train"].stats().batches == EPOCHS * BATCHES
+    assert names["images"].shape[2:] == names["batch"].pixel_mask.shape[1:]
     assert names["loss"].isfinite()
 
 

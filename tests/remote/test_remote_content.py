@@ -11,6 +11,8 @@ import pytest
 from remote.cases import digests
 from remote.range_server import RangeServer
 
+import fastpipe
+
 Loaders = Callable[..., Any]
 OPTIONS: dict[str, dict[str, Any]] = {
     "samples": {"samples": range(0, 300, 7)},
@@ -21,6 +23,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "repeats": {"repeats": 3},
     "short epochs": {"epoch_size": 100},
     "long epochs": {"epoch_size": 650},
+    "buckets": {"size": fastpipe.Buckets(area=32 * 32)},
 }
 
 

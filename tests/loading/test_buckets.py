@@ -1,0 +1,363 @@
+"""Tests of size="bucket": whole images of any shape, in batches of like shape, padded as little as possible."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import damage, smooth_noise
+from fake_stream import FakeStream
+from numpy.typing import NDArray
+from PIL import Image
+
+import fastpipe
+from fastpipe.device.streams import HostStream
+from fastpipe.errors import ConfigError
+from fastpipe.plan.grouping import Grouping
+
+SIZES = [(100, 60), (60, 100), (80, 80), (90, 30), (64, 48), (48, 64), (30, 90), (100, 75), (75, 100)]  # of pictures
+COUNT = 75
+SMALL = fastpipe.Buckets(area=40 * 40, size_divisible=8)
+SHORT = fastpipe.Buckets(min_size=30, max_size=50, size_divisible=16)
+KINDS = {
+    "area": SMALL,
+    "min_size": SHORT,
+    "options": fastpipe.Buckets(area=30 * 50, max_size=60, fill=(9, 200, 3), interpolation="bicubic", mask_fill=255),
+}
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of nine shapes with a box, a point and a mask each."""
+    folder = tmp_path_factory.mktemp("shapes") / "data"
+    fields = {"boxes": "boxes", "mask": "mask", "points": "keypoints"}
+    with fastpipe.Writer(folder, fields=fields, classes=["a", "b"]) as writer:
+        for number in range(COUNT):
+            width, height = SIZES[number % len(SIZES)]
+            x, y = width // 4, height // 3
+            mask = np.zeros((height, width), dtype=np.uint8)
+            mask[y : y + height // 2, x : x + width // 2] = 1 + number % 5
+            writer.add(
+                smooth_noise(width, height, seed=number),
+                label=number % 2,
+                boxes={"boxes": [(x, y, x + width // 2, y + height // 2)], "labels": [number % 5]},
+                points=[[(x, y, 2)]],
+                mask=mask,
+            )
+    return folder
+
+
+def opened(data: Path | str, batch_size: int = 4, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, batch_size, **{"num_workers": 1, "size": SMALL, "seed": 5, **options})
+
+
+def fitted(buckets: fastpipe.Buckets, picture: Image.Image, torchvision: Any) -> tuple[int, int]:
+    """Width and height of the resized picture, in exact arithmetic or as torchvision's Resize has them."""
+    width, height = picture.size
+    if buckets.area is None:
+        resize = torchvision.transforms.Resize(buckets.min_size, max_size=buckets.max_size)
+        resized: tuple[int, int] = resize(picture).size
+        return resized
+    sides = []
+    for one, other in ((width, height), (height, width)):
+        side = 1
+        while (side + 1) ** 2 * other <= buckets.area * one:
+            side += 1
+        sides.append(side)
+    assert buckets.max_size is not None
+    if max(sides) > buckets.max_size:
+        shorter = max(1, buckets.max_size * min(width, height) // max(width, height))
+        return (buckets.max_size, shorter) if width >= height else (shorter, buckets.max_size)
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize("flip", [False, 1.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_pillows_resize_and_padding(shapes: Path, torchvision: Any, kind: str, flip: Any) -> None:
+    buckets, dataset, seen = KINDS[kind], fastpipe.Dataset(shapes), 0
+    resample = Image.Resampling[buckets.interpolation.upper()]
+    with opened(shapes, size=buckets, train=False, hflip=flip) as loader:
+        for batch in loader:
+            height, width = batch.images.shape[2:]
+            assert height % buckets.size_divisible == width % buckets.size_divisible == 0
+            assert batch.images.is_contiguous(memory_format=torch.channels_last)
+            for image, number, size in zip(batch.images, batch.ids.tolist(), batch.image_sizes.tolist(), strict=True):
+                picture = Image.fromarray(dataset[number][0].permute(1, 2, 0).numpy())
+                right = fitted(buckets, picture, torchvision)
+                assert size == [right[1], right[0]]
+                small = picture.resize(right, resample)
+                expected = Image.new("RGB", (width, height), buckets.fill)
+                expected.paste(small.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip else small)
+                assert np.array_equal(image.permute(1, 2, 0).numpy(), np.asarray(expected))
+                seen += 1
+            # As large as the largest image, no larger.
+            most = batch.image_sizes.max(dim=0).values
+            assert [height, width] == [-(-side // buckets.size_divisible) * buckets.size_divisible for side in most]
+    assert seen == COUNT
+
+
+@pytest.mark.parametrize("hflip", [False, 1.0])
+def test_boxes_masks_and_points_move_with_the_image(shapes: Path, torchvision: Any, hflip: Any) -> None:
+    from torchvision import tv_tensors
+
+    v2 = torchvision.transforms.v2
+    names = ("image", "boxes", "points", "mask", "id", "image_size", "pixel_mask")
+    dataset = fastpipe.Dataset(shapes, fields=("image", "boxes", "points", "mask"))
+    buckets = fastpipe.Buckets(area=40 * 40, mask_fill=255)
+    with opened(shapes, size=buckets, fields=names, hflip=hflip, flip_pairs=[], drop_last=False) as loader:
+        for batch in loader:
+            assert list(batch) == ["image", "boxes", "boxes_labels", "points", "mask", "id", "image_size", "pixel_mask"]
+            size = tuple(batch["image"].shape[2:])
+            for row, number in enumerate(batch["id"].tolist()):
+                sample, small = dataset[number], batch["image_size"][row].tolist()
+                given = {
+                    "boxes": tv_tensors.BoundingBoxes(
+                        sample["boxes"], format="XYXY", canvas_size=sample["image"].shape[1:]
+                    ),
+                    "mask": tv_tensors.Mask(sample["mask"]),
+                }
+                moved = v2.Resize(small)(given)
+                moved = v2.functional.horizontal_flip(moved["boxes"]), v2.functional.horizontal_flip(moved["mask"])
+                if not hflip:
+                    resized = v2.Resize(small)(given)
+                    moved = resized["boxes"], resized["mask"]
+                assert torch.allclose(batch["boxes"][row], moved[0].as_subclass(torch.Tensor), atol=1e-4)
+                expected = torch.full(size, 255)
+                expected[: small[0], : small[1]] = moved[1].as_subclass(torch.Tensor)
+                assert torch.equal(batch["mask"][row].long(), expected)
+                inside = torch.zeros(size, dtype=torch.bool)
+                inside[: small[0], : small[1]] = True
+                assert torch.equal(batch["pixel_mask"][row], inside)
+                x, y = batch["points"][row][0, 0, :2].tolist()
+                box = batch["boxes"][row][0].tolist()
+                assert (x, y) == pytest.approx(((box[2] - 1) if hflip else box[0], box[1]), abs=1e-3)
+
+
+def test_batches_of_images_know_their_mask(shapes: Path) -> None:
+    with opened(shapes, size="bucket") as loader:
+        assert repr(loader).endswith(f"{COUNT // 4} batches of 4, buckets, on cpu>")
+        batch = next(iter(loader))
+        assert batch.image_sizes.dtype == torch.int64
+        assert torch.equal(batch.pixel_mask.sum(dim=(1, 2)), batch.image_sizes.prod(dim=1))
+        assert (batch.images[(~batch.pixel_mask)[:, None].expand(-1, 3, -1, -1)] == 0).all()
+        areas = batch.image_sizes.prod(dim=1)
+        assert ((areas > 0.97 * 224 * 224) & (areas <= 224 * 224)).all()
+    with opened(shapes, size=32) as loader, pytest.raises(AttributeError, match='Batches of size="bucket" have it'):
+        next(iter(loader)).pixel_mask  # noqa: B018
+
+
+def padding(batches: list[NDArray[np.int64]], buckets: fastpipe.Buckets) -> float:
+    """Pixels of padding for each pixel of an image, of batches of (n, 2) sizes."""
+    of_images = sum(int(sizes.prod(axis=1).sum()) for sizes in batches)
+    shapes = [[buckets.rounded_up(side) for side in sizes.max(axis=0).tolist()] for sizes in batches]
+    return sum(len(sizes) * high * wide for sizes, (high, wide) in zip(batches, shapes, strict=True)) / of_images - 1
+
+
+@pytest.mark.parametrize("options", [{"train": True, "drop_last": False}, {"train": False}])
+def test_every_sample_comes_once_with_little_padding(shapes: Path, options: dict[str, Any]) -> None:
+    with opened(shapes, **options) as loader:
+        epochs = [list(loader) for _ in range(2)]
+        assert len(loader) == 19
+    for batches in epochs:
+        assert [len(batch.labels) for batch in batches] == [4] * 18 + [3]
+        assert sorted(number for batch in batches for number in batch.ids.tolist()) == list(range(COUNT))
+    sizes = [batch.image_sizes.numpy() for batch in epochs[0]]
+    mixed = np.random.default_rng(0).permutation(np.concatenate(sizes))
+    apart = np.concatenate(sizes)
+    least = padding([each[None] for each in apart], SMALL)  # each image in a batch of its own
+    found = padding(sizes, SMALL)
+    assert least < 0.2
+    assert found < least + 0.1
+    assert padding(np.array_split(mixed, 19), SMALL) > 4 * found
+    orders = [[batch.ids.tolist() for batch in batches] for batches in epochs]
+    assert (orders[0] != orders[1]) == options["train"]
+
+
+def rows_of(batch: Any) -> list[tuple[int, bytes]]:
+    pixels = [image.contiguous().numpy().tobytes() for image in batch.images]
+    rows = zip(batch.ids.tolist(), pixels, batch.valid.tolist(), strict=True)
+    return [(number, image) for number, image, good in rows if good]
+
+
+CHOSEN: dict[str, dict[str, Any]] = {
+    "all": {},
+    "evaluation": {"train": False},
+    "min_size": {"size": SHORT, "drop_last": True},
+    "chosen": {"samples": range(3, COUNT), "classes": ["b"], "limit": 0.9, "kfold": (5, 1)},
+    "weights": {"weights": {"a": 3}, "epoch_size": 41},
+    "repeats": {"repeats": 3, "epoch_size": 50},
+}
+
+
+@pytest.mark.parametrize(
+    ("partition", "options"),
+    [*(("sample", options) for options in CHOSEN.values()), ("node", CHOSEN["all"]), ("node", CHOSEN["min_size"])],
+)
+def test_every_batch_can_be_resumed_on_any_number_of_ranks(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], partition: str
+) -> None:
+    """World 8 -> 4 -> 2 -> 1, resumed at each global batch: the rows of one rank, padding included."""
+    monkeypatch.setattr(Grouping, "batches_of", staticmethod(lambda *_: 4))  # an epoch has several windows
+    options = {"drop_last": False, **options, "partition": partition}
+    if partition == "node":
+        options["canonical_nodes"] = 4
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    with opened(shapes, 8, rank=0, world_size=1, **options) as loader:
+        expected = [sorted(rows_of(batch)) for _ in range(2) for batch in loader]
+    state: Any = None
+    for step, wanted in enumerate(expected):
+        world_size = (8, 4, 2, 1)[step % 4]
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(max(1, world_size // 4)) if partition == "node" else "8")
+        got: list[tuple[int, bytes]] = []
+        states = []
+        for rank in range(world_size):
+            with opened(shapes, 8 // world_size, rank=rank, world_size=world_size, **options) as loader:
+                if state is not None:
+                    loader.load_state_dict(json.loads(json.dumps(state)))
+                if not loader.remaining:
+                    list(loader)
+                got += rows_of(next(iter(loader)))
+                states.append(loader.state_dict())
+        assert sorted(got) == wanted, f"global batch {step} on {world_size} ranks"
+        state = states[0]
+
+
+def test_a_state_belongs_to_its_buckets(shapes: Path) -> None:
+    with opened(shapes) as loader:
+        state = loader.state_dict()
+    with (
+        opened(shapes, size=SHORT) as loader,
+        pytest.raises(ConfigError, match="another order of the samples: buckets"),
+    ):
+        loader.load_state_dict(state)
+    with opened(shapes, size=32) as loader, pytest.raises(ConfigError, match=r"buckets was .* and is now None"):
+        loader.load_state_dict(state)
+
+
+def test_a_bad_sample_is_replaced_inside_its_batch(shapes: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(shapes)
+    for sample in range(0, COUNT, 5):
+        damage(dataset, sample)
+    with opened(dataset, on_error="replace", train=False) as loader, opened(shapes, train=False) as whole:
+        for batch, expected in zip(loader, whole, strict=True):
+            assert batch.images.shape == expected.images.shape
+            sides = torch.tensor(batch.images.shape[2:])
+            assert ((batch.image_sizes > 0) & (batch.image_sizes <= sides)).all()
+            assert all(image[:, :high, :wide].any() for image, (high, wide) in zip(*batch_parts(batch), strict=True))
+        assert loader.stats().replaced == 15
+
+
+def batch_parts(batch: Any) -> tuple[Any, Any]:
+    return batch.images, batch.image_sizes.tolist()
+
+
+def test_colours_are_augmented_and_previews_drawn(shapes: Path, tmp_path: Path) -> None:
+    with opened(shapes, augment=fastpipe.Augment.imagenet()) as loader:
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=3) == 3
+        batch = next(iter(loader))
+        assert batch.images.dtype == torch.float32
+        assert batch.pixel_mask.shape == batch.images[:, 0].shape
+    seen = opened(shapes).look.at(np.arange(5), 0)
+    assert len(seen.images) == 5
+
+
+def test_sources_that_are_not_packed(tmp_path: Path, shapes: Path) -> None:
+    for number in range(20):
+        (tmp_path / "photos" / "a").mkdir(parents=True, exist_ok=True)
+        smooth_noise(*SIZES[number % 9], seed=number).save(tmp_path / "photos" / "a" / f"{number}.jpg")
+    with opened(tmp_path / "photos", drop_last=False) as loader:
+        batches = list(loader)
+        assert sorted(number for batch in batches for number in batch.ids.tolist()) == list(range(20))
+
+
+@pytest.mark.parametrize("fields", [None, ("image", "label", "boxes", "image_size", "pixel_mask")])
+def test_sizes_and_masks_are_handed_to_the_loops_stream(
+    shapes: Path, monkeypatch: pytest.MonkeyPatch, fields: Any
+) -> None:
+    with opened(shapes, fields=fields) as loader:
+        expected = list(loader)
+    stream = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    with opened(shapes, fields=fields) as loader:
+        got = list(loader)
+    for number, (batch, other) in enumerate(zip(got, expected, strict=True)):
+        if fields is None:
+            pairs = [(batch.images, other.images), (batch.image_sizes, other.image_sizes)]
+            assert torch.equal(batch.pixel_mask, other.pixel_mask)
+        else:
+            pairs = [(batch[name], other[name]) for name in ("image", "label", "image_size", "pixel_mask")]
+        for one, its in pairs:
+            assert torch.equal(one, its)
+            assert one.untyped_storage().data_ptr() in stream.handed[number]
+
+
+def test_slots_are_used_again(shapes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs of batches of many sizes; memory is made a few times, for the largest batch until then."""
+    made: list[int] = []
+
+    def allocate(_: HostStream, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        made.append(int(np.prod(shape)))
+        return np.empty(shape, dtype=np.uint8)
+
+    monkeypatch.setattr(HostStream, "slot", allocate)
+    seen = set()
+    with opened(shapes, prefetch_factor=1, num_workers=1) as loader:
+        for _ in range(3):
+            for batch in loader:
+                seen.add(batch.images.shape[2:])
+                del batch
+    assert len(seen) > 4
+    assert len(made) <= 6
+    assert made[0] == 4 * 3 * 48 * 48
+    assert made == sorted(made)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": "buckets"}, r'size: expected a number, \(height, width\), "bucket" or a function, got \'buckets\''),
+        ({"size": fastpipe.Buckets}, r'got a class; pass "bucket", or fastpipe.Buckets\(area=\.\.\.\)'),
+        ({"crop": SMALL, "size": 224}, r"crop: expected a crop, got Buckets\(.*pass it as size="),
+        ({"crop": fastpipe.CenterCrop()}, "buckets show whole images, so they have no crop, got CenterCrop"),
+        ({"size_choices": [32, 64]}, "size_choices: each batch of buckets has a size of its own"),
+        ({"augment": fastpipe.Augment.imagenet(mixup=0.2)}, "mix an image with the padding of another one"),
+        ({"augment": fastpipe.Augment.randaugment()}, "RandAugment .*may move pixels, so image_sizes and pixel_mask"),
+        ({"size": lambda epoch: SMALL}, "the function returned Buckets"),
+    ],
+)
+def test_what_makes_no_sense(shapes: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        opened(shapes, **options)
+
+
+def test_errors_of_one_dataset_only(shapes: Path) -> None:
+    with opened(shapes) as loader, pytest.raises(ConfigError, match=r'set_size\(64\): with size="bucket" each batch'):
+        loader.set_size(64)
+    with pytest.raises(ConfigError, match='size: "bucket" works with one dataset'):
+        fastpipe.loader({shapes: 1.0}, 4, size="bucket")  # type: ignore[dict-item]
+    with pytest.raises(ConfigError, match=r"fields: .*got 'pixel_mask'"):
+        opened(shapes, size=32, fields=("image", "pixel_mask"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"area": 100, "min_size": 10}, "one of area= and min_size=, got both, area=100 and min_size=10"),
+        ({"area": 0}, "area: expected 1 to"),
+        ({"min_size": 800, "max_size": 600}, "max_size=600 is shorter than min_size, 800"),
+        ({"area": 100 * 100, "max_size": 90}, "max_size=90 is shorter than the sides of a square of that area, 100"),
+        ({"size_divisible": 0}, "size_divisible: expected 1 to 1024"),
+        ({"ratio": 3}, "expected area=, min_size=, max_size=, size_divisible=, fill=, .* by name, got ratio="),
+    ],
+)
+def test_wrong_buckets(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        fastpipe.Buckets(**options)
+    with pytest.raises(ConfigError, match=r"size=fastpipe.Buckets\(min_size=800\)"):
+        fastpipe.Buckets(800)  # type: ignore[misc]
