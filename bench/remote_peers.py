@@ -49,7 +49,7 @@ class Amount(NamedTuple):
 
 
 ALL = Amount("", 10, 32 << 20, 240.0)
-FEW = Amount("-few", 2, 4 << 20, 60.0)  # for faults: a file is as likely to be asked for as among many
+FEW = Amount("-few", 2, 8 << 20, 75.0)  # for faults: a file is as likely to be asked for as among many
 
 
 def photo_files(photos: Path, copies: int) -> list[tuple[Path, int]]:
