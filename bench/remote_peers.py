@@ -5,8 +5,8 @@
 
 Each loader runs two epochs in a process of its own, with 2 workers, from a server that answers as S3 does, behind
 100 MB/s and 30 ms. What comes out is random-resized crops to 224 of uint8, by the way that each loader's documentation
-shows. Then each runs an epoch of undecoded samples while the server flips one bit of an image once, and while it
-answers 503 once for each file. All of it in one run, which prints one table.
+shows. Then each runs an epoch of fewer, undecoded samples while the server flips one bit of an image once, and while it
+answers 503 once for each file. All of it in one run of less than 10 minutes, which prints one table.
 """
 
 from __future__ import annotations
@@ -24,46 +24,65 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.roster import INSTALLED, ROOT
 
 PEERS = ("fastpipe", "streaming", "streaming:600", "litdata", "webdataset")
-COPIES = 10
 BATCH = 64
-SHARD_BYTES = 32 << 20
 
 
-def photo_files(photos: Path) -> list[tuple[Path, int]]:
-    """The photos and their labels, COPIES times, shuffled once."""
+class Amount(NamedTuple):
+    """How much a loader reads.
+
+    Attributes:
+        folder: behind the loader's name, of its files.
+        copies: of the photos.
+        shard_bytes: of a file.
+        patience_s: how long a run may take.
+    """
+
+    folder: str
+    copies: int
+    shard_bytes: int
+    patience_s: float
+
+
+ALL = Amount("", 10, 32 << 20, 240.0)
+FEW = Amount("-few", 2, 8 << 20, 75.0)  # for faults: a file is as likely to be asked for as among many
+
+
+def photo_files(photos: Path, copies: int) -> list[tuple[Path, int]]:
+    """The photos and their labels, so many times, shuffled once."""
     import random
 
     classes = sorted(folder.name for folder in photos.iterdir() if folder.is_dir())
     files = [(path, classes.index(path.parent.name)) for path in sorted(photos.glob("*/*"))]
-    many = files * COPIES
+    many = files * copies
     random.Random(0).shuffle(many)
     return many
 
 
 def write(peer: str, photos: Path, out: Path) -> None:
     """A loader's own format of the photos."""
-    files = photo_files(photos)
+    amount = FEW if out.name.endswith(FEW.folder) else ALL
+    files = photo_files(photos, amount.copies)
     if peer == "streaming":
         _torchvision()
         from streaming import MDSWriter
 
         columns = {"image": "bytes", "label": "int"}
-        with MDSWriter(out=str(out), columns=columns, size_limit=SHARD_BYTES) as shards:
+        with MDSWriter(out=str(out), columns=columns, size_limit=amount.shard_bytes) as shards:
             for path, label in files:
                 shards.write({"image": path.read_bytes(), "label": label})
     elif peer == "litdata":
         from litdata import optimize
 
-        optimize(_litdata_sample, files, str(out), chunk_bytes=SHARD_BYTES, num_workers=1, verbose=False)
+        optimize(_litdata_sample, files, str(out), chunk_bytes=amount.shard_bytes, num_workers=1, verbose=False)
     else:  # fastpipe's shards are WebDataset's
         import fastpipe
 
-        with fastpipe.Writer(out, shard_size=SHARD_BYTES) as writer:
+        with fastpipe.Writer(out, shard_size=amount.shard_bytes) as writer:
             for path, label in files:
                 writer.add(path.read_bytes(), label=label)
 
@@ -205,7 +224,8 @@ def python_of(peer: str) -> str:
 
 def measured(peer: str, work: Path, kind: str) -> dict[str, Any]:
     """A loader in a process of its own, and what its server sent."""
-    served = work / "bucket" / peer.partition(":")[0]
+    amount = FEW if kind else ALL
+    served = work / "bucket" / (peer.partition(":")[0] + amount.folder)
     size = sum(file.stat().st_size for file in served.iterdir())
     program = SERVE.format(tests=str(ROOT / "tests"), kind=kind, folder=str(work))
     server = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -236,11 +256,13 @@ def measured(peer: str, work: Path, kind: str) -> dict[str, Any]:
     ]
     order += [str(work / "known.json")] if kind else []
     try:
-        ran = subprocess.run(order, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=300, check=False)
+        ran = subprocess.run(
+            order, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=amount.patience_s, check=False
+        )
         said = ran.stderr.strip().splitlines()[-1:] or [""]
         found = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"error": said[0][:200]}
     except subprocess.TimeoutExpired:
-        found = {"error": "no end within 300 s"}
+        found = {"error": f"no end within {amount.patience_s:.0f} s"}
     sent = server.communicate("\n")[0].strip()
     shutil.rmtree(cache, ignore_errors=True)
     return {**found, "fetched": int(sent) / size}
@@ -265,22 +287,24 @@ def main() -> None:
     chosen = parser.parse_args()
     bucket = chosen.work / "bucket"
     bucket.mkdir(parents=True, exist_ok=True)
-    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos)]
-    for peer in dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(",")):
-        if not (bucket / peer).exists():
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path, _ in photo_files(chosen.photos, 1)]
+    names = dict.fromkeys(each.partition(":")[0] for each in chosen.peers.split(","))
+    for peer, out in ((name, bucket / (name + amount.folder)) for name in names for amount in (ALL, FEW)):
+        if not out.exists():
             python = sys.executable if peer == "webdataset" else python_of(peer)  # fastpipe writes both
-            order = [python, "-m", "bench.remote_peers", "write", peer, chosen.photos, bucket / peer]
+            order = [python, "-m", "bench.remote_peers", "write", peer, chosen.photos, out]
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             subprocess.run([str(each) for each in order], check=True, env=environment, cwd=ROOT)
     hashes += _stored(bucket / "webdataset") if (bucket / "webdataset").exists() else []
     (chosen.work / "known.json").write_text(json.dumps(sorted(set(hashes))))
-    kinds = chosen.kinds.split(",")
+    kinds, began = chosen.kinds.split(","), time.monotonic()
     rows: dict[str, dict[str, dict[str, Any]]] = {peer: {} for peer in chosen.peers.split(",")}
     for kind in kinds:
         for peer, row in rows.items():
             row[kind] = measured(peer, chosen.work, kind)
             print(kind or "two epochs", peer, row[kind], flush=True)  # noqa: T201
     print("\n".join(table(rows)))  # noqa: T201
+    print(f"in {time.monotonic() - began:.0f} s")  # noqa: T201
 
 
 def table(rows: dict[str, dict[str, dict[str, Any]]]) -> list[str]:

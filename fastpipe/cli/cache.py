@@ -1,7 +1,8 @@
-"""`fastpipe cache`: the folder that keeps what remote datasets have sent -> what is in it, checked, or removed."""
+"""`fastpipe cache`: the folder that keeps what remote datasets have sent, and scans -> listed, checked, or removed."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,9 +14,10 @@ from fastpipe.cli.tables import count
 from fastpipe.errors import readable
 from fastpipe.remote import contents
 from fastpipe.remote.urls import default_cache
+from fastpipe.scan.cache import kept_scans
 
 app = typer.Typer(
-    help="Show, check or remove what loaders of remote datasets have kept on this machine.",
+    help="Show, check or remove what is kept on this machine: data of remote datasets, and scans of unpacked sources.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -30,13 +32,20 @@ Which = Annotated[
 
 @app.command("ls")
 def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
-    """List the datasets in the cache, and how much of each is there."""
+    """List the datasets in the cache, and how much of each is there. Without --cache-dir, also the scans: what is known
+    of the files of sources that are not packed.
+    """
     with exit_codes():
         root = cache_dir or default_cache()
         found = contents.kept_datasets(root)
+        scans = kept_scans() if cache_dir is None else []
         if as_json:
-            print_json({"cache_dir": str(root), "datasets": [asdict(each) for each in found]})
+            kept = {"datasets": [asdict(each) for each in found], "scans": [asdict(each) for each in scans]}
+            print_json({"cache_dir": str(root), **kept})
             return
+        for scan in scans:
+            size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
+            out.print(f"scan of {readable(scan.source) or 'nothing: damaged'}: {count(scan.files, 'file')}, {size}")
         if not found:
             out.print(f"{readable(str(root))} holds no dataset")
             return
@@ -67,11 +76,19 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
 
 @app.command("clear")
 def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
-    """Remove one dataset, or all, from the cache. What a process uses stays."""
+    """Remove one dataset, or all, from the cache. What a process uses stays. Without --cache-dir, DATA may also be the
+    folder, tar or pattern of a scan, and without DATA all scans are removed, too.
+    """
     with exit_codes():
         root = cache_dir or default_cache()
         left = 0
-        for each in contents.chosen(root, data):
+        scans = kept_scans() if cache_dir is None else []
+        if data is not None:
+            scans = [scan for scan in scans if scan.source == readable(os.path.abspath(data))]
+        for scan in scans:
+            Path(scan.file).unlink(missing_ok=True)
+            out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
+        for each in [] if data is not None and scans else contents.chosen(root, data):
             if contents.clear(root, each):
                 out.print(f"removed: {readable(each.url)}, {each.disk_bytes / 1e9:,.2f} GB")
             else:

@@ -55,7 +55,10 @@ def inspect(
         name = index.folder.name if isinstance(index.path, Path) else index.path.rsplit("/", 1)[-1]
         picture = None if no_sheet else sheet or Path(f"{name}-sheet.png")
         renewed = picture is not None and picture.exists()
-        shown, replaced = (0, 0) if picture is None else write_contact_sheet(place(data), picture, seed=seed)
+        shown = replaced = 0
+        if picture is not None:
+            known = None if index.packed else index.fingerprint  # it need not be listed again
+            shown, replaced = write_contact_sheet(place(data), picture, seed=seed, fingerprint=known)
         if as_json:
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
             print_json({**found.as_dict(), **drawn, **({"shuffle": asdict(shuffled)} if shuffled else {})})

@@ -401,9 +401,12 @@ class Engine:
             found += self._conversions.activities()
         if self._reader is None:
             return found
-        for number, each in enumerate(found):
-            shard, offset = self._reader.origin(each.shard, each.offset)
-            found[number] = replace(each, shard=shard, offset=offset)
+        origins = [self._reader.origin(each.shard, each.offset) for each in found]
+        found = [
+            replace(each, shard=origin[0], offset=origin[1])
+            for each, origin in zip(found, origins, strict=True)
+            if origin is not None  # done since
+        ]
         oldest = self._reader.oldest()
         if oldest is not None:
             found.append(Activity("fetching", *oldest, note=self._reader.last_trouble))

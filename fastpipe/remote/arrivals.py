@@ -8,7 +8,6 @@ from typing import Any
 
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.parts import Part
-from fastpipe.remote.ring import Ring
 from fastpipe.remote.wants import Wants
 
 _LOG = logging.getLogger("fastpipe")
@@ -21,12 +20,11 @@ class Arrivals:
 
     Args:
         wants: who waits for it.
-        cache: for blocks.
-        ring: for all else.
+        cache: for blocks; all else goes into the ring.
     """
 
-    def __init__(self, wants: Wants, cache: Cache, ring: Ring) -> None:
-        self._wants, self._cache, self._ring = wants, cache, ring
+    def __init__(self, wants: Wants, cache: Cache) -> None:
+        self._wants, self._cache = wants, cache
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="fastpipe-write")
         self._closed = False
         self._told_full = False
@@ -40,14 +38,11 @@ class Arrivals:
         return self._writers.submit(self.sync_now)
 
     def _store(self, part: Part, data: Any) -> None:
-        with self._wants.lock:
-            if self._closed:
-                return
-            if part.blocks is None:
-                if not part.dead:
-                    self._ring.write(part.lane, part.shard, part.start, data)
-                    part.there = True
-                return
+        if self._closed:
+            return
+        if part.blocks is None:
+            self._keep(part, data)
+            return
         try:
             self._cache.write(part.shard, part.start, data)
         except OSError as problem:
@@ -60,6 +55,19 @@ class Arrivals:
                     self._cache.root,
                     problem.strerror or problem,
                 )
+
+    def _keep(self, part: Part, data: Any) -> None:
+        ring_parts = self._wants.ring_parts
+        with self._wants.lock:
+            places = [] if part.dead else ring_parts.places(part)
+        try:
+            ring_parts.write(part, places, data)
+        except OSError:  # no memory
+            part.dead = True
+            raise
+        finally:
+            with self._wants.lock:
+                ring_parts.written(part, places)
 
     def sync_now(self) -> None:
         """Has the disk write what came."""

@@ -156,14 +156,14 @@ class MixedReader:
         """See Reader."""
         return next((reader.last_trouble for reader in self._remote if reader.last_trouble), "")
 
-    def origin(self, shard: int, offset: int) -> tuple[int, int]:
+    def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
         """See Reader."""
         behind = shard - int(self._shard_starts[-1])
         if behind < 0:
             return shard, offset
         part = [number for number, reader in enumerate(self._readers) if reader is not None][behind]
-        inside, offset = self._remote[behind].ring.origin(offset)
-        return inside + int(self._shard_starts[part]), offset
+        found = self._remote[behind].origin(len(self._index.parts[part].shards), offset)
+        return None if found is None else (found[0] + int(self._shard_starts[part]), found[1])
 
     def close(self) -> None:
         """See Reader."""

@@ -1,11 +1,29 @@
-"""A range of a shard that is fetched at once: blocks that the cache keeps, or bytes for the ring."""
+"""A range of a shard that is fetched at once: blocks that the cache keeps, or samples for the ring."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from fastpipe.remote.blocks import Blocks
-from fastpipe.remote.ring import LANES
+
+# Small neighbours lie in the ring together.
+_PIECE_BYTES = 64 << 10
+
+
+@dataclass(eq=False)
+class Piece:
+    """Neighbouring samples, or one large one, that lie in the ring together.
+
+    Attributes:
+        start, stop: which bytes of the shard.
+        samples: those that may still be found in it.
+        place: in the ring; None: not there yet, or not any more.
+    """
+
+    start: int
+    stop: int
+    samples: set[int]
+    place: int | None = None
 
 
 @dataclass(eq=False)
@@ -18,9 +36,8 @@ class Part:
         samples: of the ring: those in it that are still to be used, by the plan.
         there: of the ring: its bytes are.
         dead: of the ring: nobody wants it any more.
-        members: of the ring: all samples that were to be found in it.
+        members: of the ring: all samples that were to be found in it, and where. Bytes between them are not kept.
         first: it is of a first batch.
-        generation: of the plan that it was first fetched for; its lane in the ring follows from it.
     """
 
     shard: int
@@ -30,19 +47,28 @@ class Part:
     samples: set[int] = field(default_factory=set)
     there: bool = False
     dead: bool = False
-    members: list[int] = field(default_factory=list)
+    members: dict[int, Piece] = field(default_factory=dict)
     first: bool = False
-    generation: int = 0
-
-    @property
-    def lane(self) -> int:
-        """Of the ring."""
-        return self.generation % LANES
 
     @property
     def keys(self) -> set[Key]:
         """What may be waited for of it."""
         return {self} if self.blocks is None else set(self.blocks)
+
+    def add(self, sample: int, start: int, stop: int) -> None:
+        """Of the ring: its next sample, by its number and bytes. They do not lie before those of others."""
+        self.stop = stop
+        last = next(reversed(self.members.values()), None)
+        if last is not None and last.stop == start and stop - last.start <= _PIECE_BYTES:
+            last.stop = stop
+            last.samples.add(sample)
+            self.members[sample] = last
+        else:
+            self.members[sample] = Piece(start, stop, {sample})
+
+    def pieces(self) -> list[Piece]:
+        """Of the ring: what it consists of."""
+        return list(dict.fromkeys(self.members.values()))
 
 
 Key = int | Part  # a block, or a part in the ring

@@ -19,6 +19,7 @@ from fastpipe.remote.extents import Extents
 from fastpipe.remote.fetcher import Fetcher
 from fastpipe.remote.retry import Ranges
 from fastpipe.remote.ring import Ring
+from fastpipe.remote.ring_parts import RingParts
 from fastpipe.remote.store import Requests
 from fastpipe.remote.tickets import Ticket, Where
 from fastpipe.remote.wants import Wants
@@ -44,10 +45,10 @@ class Reader:
         self._cache, self._ranges, self._requests = cache, ranges, requests
         self._process = os.getpid()
         self._names = [shard.name for shard in index.shards]
-        self.ring = Ring(cache.blocks.sizes)
+        self.ring = Ring()
         self._extents = Extents(index, cache.blocks.sizes)
-        self.wants = Wants(self._extents, cache, self.ring)
-        self.arrivals = Arrivals(self.wants, cache, self.ring)
+        self.wants = Wants(self._extents, cache, RingParts(self.ring))
+        self.arrivals = Arrivals(self.wants, cache)
         self._fetcher = Fetcher(
             self._names, self._extents, self.wants, cache, self.arrivals, ranges, requests, patience_s=patience_s
         )
@@ -147,11 +148,12 @@ class Reader:
         """What a request failed with last; "" if none did."""
         return self._ranges.trouble.last
 
-    def origin(self, shard: int, offset: int) -> tuple[int, int]:
-        """Shard and byte of a place that Where named."""
+    def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
+        """Shard and byte of a place that Where named; None: what was there is not any more."""
         if shard < len(self._names):
             return shard, offset
-        return self.ring.origin(offset)
+        with self.wants.lock:
+            return self.wants.ring_parts.origin(offset)
 
     def read(self, shard: int, start: int, stop: int) -> bytes:
         """Bytes of a shard that is not decoded: notes, say. From the cache or the ring if they are there."""
@@ -161,9 +163,11 @@ class Reader:
             if not self._fetcher.closed and states.min() >= WRITTEN:
                 with open(self._cache.folder / self._names[shard], "rb") as file:
                     return os.pread(file.fileno(), stop - start, start)
-            part = self.wants.ring_parts.of(self._extents.sample_at(shard, start))
-            if part is not None and part.there and part.start <= start and stop <= part.stop:
-                return self.ring.read(part.lane, shard, start, stop - start)
+            sample = self._extents.sample_at(shard, start)
+            part = self.wants.ring_parts.of(sample)
+            piece = part.members[sample] if part is not None else None
+            if piece is not None and piece.place is not None and piece.start <= start and stop <= piece.stop:
+                return self.ring.read(piece.place + start - piece.start, stop - start)
         size_bytes = int(self._cache.blocks.sizes[shard])
         answer = self._requests.result(self._ranges.fetch(self._names[shard], start, stop, size_bytes=size_bytes))
         self._fetcher.fetched_bytes += stop - start

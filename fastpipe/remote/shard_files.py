@@ -15,10 +15,12 @@ from fastpipe.remote.holes import punch, take_room
 
 _MOST_OPEN = 32
 # Note [size of a write]
-# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. On a virtual machine that gives
-# free pieces of 2 MiB back to its host (page_reporting), 8 MiB at a time cost 0.2 to 2.5 s of a core a GB, and a MiB
-# 0.2 to 0.5. Where the disk's room is taken before, ext4 need not reserve it block by block: 0.14 to 0.22.
-_WRITE_BYTES = 1 << 20
+# The page cache takes a write in pieces of memory as large as the write, up to 2 MiB. A virtual machine that gives
+# large free pieces back to its host (page_reporting) has to get them again, for 1 to 2 s of a core a GB. Smaller
+# pieces are found among those that it still has: 0.17 to 0.20 s a GB with writes of 128 to 512 KiB where those of a
+# MiB cost 0.6 to 1.5. With memory at hand all of them cost 0.14, and writes of 64 KiB 0.18. Where the disk's room is
+# taken before, ext4 need not reserve it block by block.
+_WRITE_BYTES = 256 << 10
 
 
 class ShardFiles:

@@ -18,7 +18,8 @@ class Where:
 
     Attributes:
         shard: (n,) uint32 number of the file: a shard, or behind the last one the ring.
-        shift: (n,) int64 bytes by which all that is the sample's lies further behind there than in its shard.
+        shift: (n,) int64 bytes by which all that is the sample's lies further behind there than in its shard; it may be
+            negative.
     """
 
     shard: NDArray[np.uint32]
@@ -80,6 +81,10 @@ class Tickets:
     def pinned(self) -> set[Part]:
         """The parts of the ring that somebody waits for or reads."""
         return {part for ticket in self._all if not ticket.ended for part in ticket.parts}
+
+    def busy(self) -> set[int]:
+        """The samples that somebody waits for or reads."""
+        return {sample for ticket in self._all if not ticket.ended for sample in ticket.samples.tolist()}
 
     def end(self) -> None:
         """Nobody waits any more."""

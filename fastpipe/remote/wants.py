@@ -19,7 +19,6 @@ from fastpipe.remote.cache import Cache
 from fastpipe.remote.extents import Extents
 from fastpipe.remote.flow import REQUEST_BYTES
 from fastpipe.remote.parts import Key, Part, kept_part
-from fastpipe.remote.ring import Ring
 from fastpipe.remote.ring_parts import RingParts
 from fastpipe.remote.tickets import Ticket, Tickets, Where
 
@@ -37,20 +36,19 @@ class Wants:
     Args:
         extents: where its samples lie.
         cache: of its blocks.
-        ring: what the cache does not keep.
+        ring_parts: what the cache does not keep.
 
     Attributes:
         lock: guards all this; to be held by who takes several steps.
-        ring_parts: what is in the ring.
+        ring_parts: as given.
         impatient: blocks that another process takes too long for: their samples are fetched past it.
         generation: of the plan.
         cache_hit_bytes: of samples that were there already.
     """
 
-    def __init__(self, extents: Extents, cache: Cache, ring: Ring) -> None:
-        self._extents, self._cache, self._ring = extents, cache, ring
+    def __init__(self, extents: Extents, cache: Cache, ring_parts: RingParts) -> None:
+        self._extents, self._cache, self.ring_parts = extents, cache, ring_parts
         self.lock = threading.RLock()
-        self.ring_parts = RingParts(ring)
         self.impatient: set[int] = set()
         self.generation = 0
         self.cache_hit_bytes = 0
@@ -74,7 +72,7 @@ class Wants:
                     self._queue.append(part)
                 elif part.blocks is not None:
                     self._coming.difference_update(part.blocks)
-            self.ring_parts.next_plan(self.generation, self._tickets.pinned())
+            self.ring_parts.next_plan(self._tickets.pinned())
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
         """Queues what has to be fetched for batches to come."""
@@ -95,10 +93,9 @@ class Wants:
                 return
             ticket.ended = True
             if used:
-                self.ring_parts.give_back_used(self._tickets.pinned())
+                self.ring_parts.give_back_used(self._tickets.pinned(), self._tickets.busy())
                 if ticket.generation == self.generation and ticket.parts:
-                    _, starts, stops = self._extents.of(ticket.samples)
-                    self.ring_parts.use(ticket.samples, starts, stops)
+                    self.ring_parts.use(ticket.samples)
             parts, ticket.parts = ticket.parts, set()
             if parts:
                 self.ring_parts.drop_unused(parts, self._tickets.pinned())
@@ -109,7 +106,7 @@ class Wants:
             for sample in samples.tolist():
                 part = self.ring_parts.of(sample)
                 if part is not None and part.there:  # one that is coming is new, and others may wait for it
-                    self.ring_parts.forget(part)
+                    self.ring_parts.forget_sample(sample, part)
             first, last = self._cache.blocks.touched(*self._extents.of(samples))
             self._cache.forget(np.unique(np.concatenate([first, last])))
 
@@ -187,15 +184,15 @@ class Wants:
         return None
 
     def _where(self, ticket: Ticket) -> Where:
-        shard, _, _ = self._extents.of(ticket.samples)
-        parts = [self.ring_parts.of(sample) for sample in ticket.samples.tolist()]
-        lanes = np.array(
-            [-1 if part is None or part not in ticket.parts else part.lane for part in parts], dtype=np.int64
-        )
-        ringed = lanes >= 0
+        shard = self._extents.of(ticket.samples)[0].astype(np.uint32)
         shift = np.zeros(len(shard), dtype=np.int64)
-        shift[ringed] = self._ring.shift(lanes[ringed], shard[ringed])
-        return Where(np.where(ringed, len(self._cache.blocks.sizes), shard).astype(np.uint32), shift)
+        for row, sample in enumerate(ticket.samples.tolist() if ticket.parts else ()):
+            part = self.ring_parts.of(sample)
+            if part is not None and part in ticket.parts:
+                piece = part.members[sample]
+                assert piece.place is not None
+                shard[row], shift[row] = len(self._cache.blocks.sizes), piece.place - piece.start
+        return Where(shard, shift)
 
     def _parts(self, samples: NDArray[np.int64], ticket: Ticket | None, *, exact: bool = False) -> list[Part]:
         """What has to be fetched for samples and is not yet; notes where each will be.
@@ -245,12 +242,11 @@ class Wants:
                 near = parts[-1] if parts else None
                 fits = near is not None and near.shard == shard and 0 <= start - near.stop <= _NEAR_BYTES
                 if near is not None and fits and stop - near.start <= REQUEST_BYTES:
-                    near.stop = stop
                     part = near
                 else:
-                    part = Part(shard, start, stop, generation=self.generation)
+                    part = Part(shard, start, stop)
                     parts.append(part)
-                self.ring_parts.put(sample, part)
+                self.ring_parts.put(sample, part, start, stop)
             if ticket is None:
                 part.samples.add(sample)
             else:
@@ -270,6 +266,8 @@ class Wants:
 
 def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
     """All numbers from first to last of each row, each once, in the order of the rows."""
-    every = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)] or [first])
+    counts = last - first + 1
+    begins = np.cumsum(counts) - counts
+    every = np.repeat(first - begins, counts) + np.arange(counts.sum())
     found: NDArray[np.int64] = every[np.sort(np.unique(every, return_index=True)[1])]
     return found

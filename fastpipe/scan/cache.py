@@ -9,8 +9,9 @@ import logging
 import os
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
@@ -26,6 +27,38 @@ _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
 _NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
+
+
+@dataclass(frozen=True)
+class KeptScan:
+    """A scan in the cache folder.
+
+    Attributes:
+        source: absolute path, or pattern; "" if the file cannot be read.
+        file: of the scan, as text.
+        files: found in the source.
+        disk_bytes: that the scan takes.
+    """
+
+    source: str
+    file: str
+    files: int
+    disk_bytes: int
+
+
+def kept_scans() -> list[KeptScan]:
+    """All scans of the cache folder, by their sources."""
+    found = []
+    for file in cache_folder().glob("scan-*.bin"):
+        source, files = "", 0
+        with contextlib.suppress(Exception), open(file, "rb") as body:  # of another program, or half removed
+            body.seek(_DIGEST_BYTES)
+            source = json.loads(_next_array(body).tobytes())["source"]
+            _next_array(body)
+            files = len(_next_array(body))
+        with contextlib.suppress(FileNotFoundError):  # another process has removed it
+            found.append(KeptScan(source, str(file), files, file.stat().st_blocks * 512))
+    return sorted(found, key=lambda each: each.source)
 
 
 def cache_file(source: str) -> Path:
@@ -135,6 +168,6 @@ def _as_bytes(data: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)
 
 
-def _next_array(body: io.BytesIO) -> NDArray[Any]:
+def _next_array(body: BinaryIO) -> NDArray[Any]:
     array: NDArray[Any] = np.lib.format.read_array(body, allow_pickle=False)
     return array

@@ -121,7 +121,13 @@ def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
 
 
 def write_contact_sheet(
-    data: Place, out: Path, *, seed: int = 0, train: bool = False, count: int = _SHEET_IMAGES
+    data: Place,
+    out: Path,
+    *,
+    seed: int = 0,
+    train: bool = False,
+    count: int = _SHEET_IMAGES,
+    fingerprint: str | None = None,
 ) -> tuple[int, int]:
     """Writes a PNG of a real batch, drawn from the whole dataset, each picture with its class.
 
@@ -131,11 +137,12 @@ def write_contact_sheet(
         seed: picks the pictures.
         train: True: as training sees them (random crop, mirrored); False: the middle of each.
         count: pictures.
+        fingerprint: of an unpacked source that was scanned just now, as of open_data.
 
     Returns:
         How many pictures the sheet shows, and how many of them stand in for pictures that cannot be decoded.
     """
-    index = open_data(data, max_pixels=MAX_PIXELS)
+    index = open_data(data, max_pixels=MAX_PIXELS, fingerprint=fingerprint)
     size = (_SHEET_SIZE, _SHEET_SIZE)
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)

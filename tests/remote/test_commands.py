@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 from cli_run import failed, fp, succeeded
+from pack_sources import write_folder
 from remote.cases import digests
 from remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.remote.hold import in_use
+from fastpipe.scan.source import Source
 
 Loaders = Callable[..., Any]
 
@@ -108,3 +110,29 @@ def test_cache_ls_verify_clear(
     assert "has no s3://bucket/other; it has http" in failed(2, "cache", "clear", "s3://bucket/other")
     assert "removed: http" in succeeded("cache", "clear", range_server.url)
     assert "holds no dataset" in succeeded("cache", "ls")
+
+
+def test_cache_ls_and_clear_scans(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_folder(tmp_path / name, images=3)
+        fastpipe.open(tmp_path / name)
+    (tmp_path / "xdg" / "fastpipe" / "scan-0123456789abcdef.bin").write_bytes(b"not a scan")
+    found = json.loads(succeeded("cache", "ls", "--json"))["scans"]
+    assert [(each["source"], each["files"]) for each in found] == [
+        *[("", 0), (str(tmp_path / "one"), 3), (str(tmp_path / "two"), 3)]
+    ]
+    assert f"scan of {tmp_path / 'one'}: 3 files" in succeeded("cache", "ls")
+    assert "scan of" not in succeeded("cache", "ls", "--cache-dir", tmp_path)
+    assert f"removed: scan of {tmp_path / 'one'}" in succeeded("cache", "clear", "one")
+    assert str(tmp_path / "two") in succeeded("cache", "ls")
+    succeeded("cache", "clear")
+    assert json.loads(succeeded("cache", "ls", "--json"))["scans"] == []
+
+
+def test_inspect_lists_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path / "photos", images=3)
+    listed: list[str] = []
+    listing = Source.listing
+    monkeypatch.setattr(Source, "listing", lambda self: (listed.append(self.name), listing(self))[1])
+    assert "3 images drawn" in succeeded("inspect", "photos")
+    assert listed == [str(tmp_path / "photos")]

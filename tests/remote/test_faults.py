@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from remote.cases import digest, digests
 from remote.range_server import Fault, RangeServer, Request
 from soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError
+from fastpipe.remote.blocking import brought
 from fastpipe.remote.retry import pause_s, verdict_on, words_of
 
 Loaders = Callable[..., Any]
@@ -280,9 +280,11 @@ def test_pauses_grow_and_differ() -> None:
 
 def test_a_watchdog_place_of_a_row_in_the_ring(range_server: RangeServer, open_remote: Loaders) -> None:
     with open_remote(range_server.url, cache_limit=0) as loader:
-        images, _ = next(iter(loader))
-        assert isinstance(images, torch.Tensor)
-        reader = loader._engine._reader
-        place = int(reader.ring.shift(np.array([2]), np.array([3]))[0]) + 77
-        assert reader.origin(len(loader.dataset.shards), place) == (3, 77)
+        reader, index = loader._engine._reader, loader.dataset
+        with brought(reader, np.array([100, 200])) as where:
+            record = index.records_of(np.array([200]))[0]
+            assert where.shard.tolist() == [len(index.shards)] * 2
+            place = int(record["offset"]) + int(where.shift[1])
+            assert reader.origin(len(index.shards), place + 77) == (record["shard"], record["offset"] + 77)
+        assert reader.origin(len(index.shards), place + 77) is None  # given back
         assert reader.origin(2, 99) == (2, 99)

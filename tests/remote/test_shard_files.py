@@ -1,4 +1,4 @@
-"""What arrives is written in pieces of a MiB, into room that was taken before."""
+"""What arrives is written in pieces of 256 KiB, into room that was taken before."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = np.random.default_rng(3).integers(0, 256, 2 * MIB + 77, dtype=np.uint8).tobytes()
     files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([9 * MIB]))
     files.write(0, 5 * MIB, data)
-    edges = [5 * MIB, 6 * MIB, 7 * MIB, 7 * MIB + 77]
-    assert steps == [("room", edges[0], edges[3]), *(("write", a, b) for a, b in pairwise(edges))]
+    end = 7 * MIB + 77
+    edges = [*range(5 * MIB, end, 256 << 10), end]
+    assert steps == [("room", 5 * MIB, end), *(("write", a, b) for a, b in pairwise(edges))]
     found = (tmp_path / "shard-000000.tar").read_bytes()
     assert found == bytes(5 * MIB) + data + bytes(2 * MIB - 77)
     assert os.stat(tmp_path / "shard-000000.tar").st_blocks * 512 < 3 * MIB  # no more room than for what came
