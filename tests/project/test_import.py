@@ -19,6 +19,7 @@ import fastpipe
 PUBLIC = {
     "Augment",
     "CenterCrop",
+    "ClusterError",
     "ConfigError",
     "Dataset",
     "DatasetError",
