@@ -70,7 +70,7 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
         )
     if not connected:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody without being asked
-        options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "warning"}
+        options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "error"}
         if ours:
             options |= {"num_cpus": workers or granted_cpus(), "object_store_memory": _STORE_BYTES}
         try:
