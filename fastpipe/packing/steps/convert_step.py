@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import platform
 from contextlib import closing
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.layout import sample_key
 from fastpipe.format.tar_writer import BLOCK
 from fastpipe.packing.output.stored_sample import StoredSample
+from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.shard_series import cannot_be_packed
 from fastpipe.packing.source.listing import packing_order
 from fastpipe.packing.spool.record import Record, record_of
@@ -56,6 +58,12 @@ def convert_step(job: Job, part: Part) -> Converted:
     """
     store = job.store()
     listed = read_listed(store)
+    if listed.made_with != job.made_with(listed.kinds):
+        raise PackError(
+            f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
+            f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
+            "options, install the same versions on all machines, and begin with --step list"
+        )
     listing, positions = read_sources(store, listed, part, job)
     place = packing_order(job.options.seed, shuffle=job.options.shuffle)
     kinds = list(listing.kinds.values())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from fastpipe.errors import ConfigError, PackError
+from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import WORK_FOLDER, shard_name
 from fastpipe.packing.options import pack_options
@@ -15,7 +15,7 @@ from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
-from fastpipe.packing.steps.job import Job, read_listed, read_parts
+from fastpipe.packing.steps.job import Job, read_parts
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import plan_step, read_plan
 from fastpipe.packing.steps.store import store_of
@@ -72,11 +72,6 @@ def _list(job: Job) -> str:
 
 def _convert(job: Job, share: tuple[int, int]) -> str:
     store = job.store()
-    if read_listed(store).made_with != job.made_with(read_listed(store).kinds):
-        raise PackError(
-            "--step convert: the spool was listed with other options, or other versions of the libraries. Run all steps "
-            "with the same ones, beginning with --step list"
-        )
     parts, there = read_parts(store), store.sizes()
     ours = _shared(parts, share)
     left = [part for part in ours if part.columns_file not in there or part.spool_file not in there]
