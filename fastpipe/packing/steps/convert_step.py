@@ -49,8 +49,8 @@ class Columns(NamedTuple):
     blobs_at: int
 
 
-def convert_step(job: Job, part: Part) -> Converted:
-    """Converts a part and writes it down. Note [steps of a pack]
+def convert_step(job: Job, part: Part, workers: int = 1) -> Converted:
+    """Converts a part in so many threads, and writes it down. Note [steps of a pack]
 
     Raises:
         PackError: the system is at fault; or a file has changed since it was listed; or a sample cannot be packed, and
@@ -69,7 +69,7 @@ def convert_step(job: Job, part: Part) -> Converted:
     kinds = list(listing.kinds.values())
     done: list[tuple[tuple[int, int, int], Record, bytes]] = []
     rejected = 0
-    with closing(in_any_order(listing, listing.sources, job.options.encode, 1)) as pictures:
+    with closing(in_any_order(listing, listing.sources, job.options.encode, workers)) as pictures:
         for at, source, outcome in pictures:
             record, blob = record_of(place(source), source.label, source.size_bytes, outcome, kinds)
             blocks = note = 0

@@ -28,7 +28,7 @@ from fastpipe.packing.steps.job import PLAN_FILE, Job, Listed, Part, read_listed
 from fastpipe.packing.steps.store import SpoolStore
 
 _AGREEING = {"floats", "keypoints", "boxes", "classes"}
-_WINDOW = 1 << 16  # samples that are summed at once
+_WINDOW = 1 << 12  # samples that are summed at once
 _LINES_BYTES, _LEAST_LINES_BYTES = 64 << 20, 1 << 16  # read at once
 
 

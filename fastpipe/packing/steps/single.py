@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import WORK_FOLDER, shard_name
+from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import pack_options
 from fastpipe.packing.output.destination import check_apart, destination_of
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
-from fastpipe.packing.steps.job import Job, read_parts
+from fastpipe.packing.steps.job import PART_BYTES, Job, read_parts
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import plan_step, read_plan
 from fastpipe.packing.steps.store import store_of
@@ -48,7 +49,7 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     checked = pack_options(**options)
     source, destination = source_path(src, checked.source.remote), destination_of(dst)
     check_apart(source, destination)
-    job = Job.of(source, destination, checked)
+    job = Job.of(source, destination, checked, PART_BYTES)
     if step == "list":
         return _list(job)
     if step == "plan":
@@ -75,7 +76,8 @@ def _convert(job: Job, share: tuple[int, int]) -> str:
     parts, there = read_parts(store), store.sizes()
     ours = _shared(parts, share)
     left = [part for part in ours if part.columns_file not in there or part.spool_file not in there]
-    made = [convert_step(job, part) for part in left]
+    workers = job.options.workers or granted_cpus()
+    made = [convert_step(job, part, workers) for part in left]
     files, rejected = sum(each.files for each in made), sum(each.rejected for each in made)
     return f"converted {files:,} files, {rejected:,} rejected; {len(ours) - len(left)} of {len(ours)} pieces were there"
 
