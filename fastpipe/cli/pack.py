@@ -234,7 +234,7 @@ def pack(
             "spool": spool,
         }
         if step is not None or part is not None:
-            _run_step(src, dst, step, part, on, options)
+            _run_step(src, dst, step, part, on, address, options)
             return
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
@@ -249,13 +249,15 @@ def pack(
             _tell_pack(summary, destination)
 
 
-def _run_step(src: str, dst: str, step: Step | None, part: str | None, on: On, options: dict[str, Any]) -> None:
+def _run_step(
+    src: str, dst: str, step: Step | None, part: str | None, on: On, address: str | None, options: dict[str, Any]
+) -> None:
     from fastpipe.packing.steps.single import run_step  # most packs are in one piece
 
     if step is None:
         raise ConfigError("--part: it needs --step, for it says which part of a step to run")
-    if on is not On.THREADS:
-        raise ConfigError("--step: with --on ray the steps are tasks; give one of the two")
+    if on is not On.THREADS or address is not None:
+        raise ConfigError("--step: with --on ray and --address the steps are tasks; leave out these, or --step")
     out.print(run_step(src, dst, step.value, part, options))
 
 

@@ -1,4 +1,4 @@
-"""A Ray cluster of this machine for all tests of a session: two nodes with a CPU each."""
+"""A Ray cluster of this machine for all tests of a session, with several nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from soak import long_form
 
 STORE_BYTES = 80 << 20
 
@@ -35,10 +36,10 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def ray_nodes() -> Iterator[Any]:
-    """The cluster."""
+    """The cluster: two workers on two nodes; in `make soak` eight on four."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cluster = started(1, 1)
+        cluster = started(*((2, 2, 2, 2) if long_form() else (1, 1)))
     yield cluster
     cluster.shutdown()
 

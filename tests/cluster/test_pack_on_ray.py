@@ -243,7 +243,7 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
         fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
     assert "--part: it needs --step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--part", "1/2")
     both = "--step", "convert", "--on", "ray"
-    assert "give one of the two" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
+    assert "the steps are tasks" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
 
 
 def test_the_api_and_the_command_run_on_the_cluster(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 from cluster.counted import slow_driver
 from cluster.sources import SHARD_BYTES
 from pack_sources import digests, write_large_folder
@@ -33,7 +32,6 @@ def workers() -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.serial
 def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
     chance = random.Random(5)
     images = times(40, 1400)
