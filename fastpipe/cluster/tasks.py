@@ -9,6 +9,7 @@ machine's reason, such as a full disk, is submitted again for another node. Resu
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,8 @@ from fastpipe.errors import ClusterError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_LOG = logging.getLogger("fastpipe")
 
 RETRIES = 4
 _TASKS_PER_SLOT = 2  # submitted for each task that can run: the next one is there when one ends
@@ -89,6 +92,7 @@ def run_tasks(
         Exception: that a task has raised for another reason.
     """
     ray = import_ray()
+    _tell_if_too_large(ray.nodes(), cpus, memory)
     shared = ray.put(function)
     remote = ray.remote(_attempt)
     waiting, running = iter(items), dict[Any, _Task[Item]]()
@@ -130,6 +134,17 @@ def run_tasks(
         for each in running:
             with contextlib.suppress(Exception):  # it has just ended, or the cluster is gone
                 ray.cancel(each, force=True)
+
+
+def _tell_if_too_large(nodes: list[dict[str, Any]], cpus: float, memory: int) -> None:
+    """Ray lets a task wait for ever that no node has room for: one may come."""
+    has = [node["Resources"] for node in nodes if node["Alive"]]
+    if not any(each.get("CPU", 0) >= cpus and each.get("memory", 0) >= memory for each in has):
+        _LOG.warning(
+            "no node of the Ray cluster has the %g CPUs and %.1f GB of memory of a task: tasks wait for such a node",
+            cpus,
+            memory / 1e9,
+        )
 
 
 def is_of_machine(problem: BaseException) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -87,6 +88,18 @@ def test_steps_in_the_wrong_order_say_which_comes_first(source: Path, tmp_path: 
 def test_steps_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
     made = MAKERS[kind](tmp_path / kind)
+    fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        step(made, tmp_path / "packed", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    made = MAKERS["parquet"](tmp_path / "parquet")
+    for name in ("list", "convert", "plan"):
+        step(made, tmp_path / "packed", name)
+    shutil.copyfile(made / "0.parquet", made / "2.parquet")
     fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
     for name in ("list", "convert", "plan", "assemble", "publish"):
         step(made, tmp_path / "packed", name)

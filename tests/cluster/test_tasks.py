@@ -77,6 +77,12 @@ def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Pa
         time.sleep(0.1)
 
 
+def test_tasks_that_no_node_has_room_for_are_told(ray_cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+    results = run_tasks(squared, [], name=named, memory=1 << 60)
+    assert list(results) == []
+    assert "no node of the Ray cluster has the 1 CPUs and 1152921504.6 GB of memory" in caplog.text
+
+
 def test_which_errors_are_of_a_machine() -> None:
     wrapped = PackError("cannot write")
     wrapped.__cause__ = OSError(5, "Input/output error")

@@ -47,10 +47,12 @@ def begin(job: Job, journal: Journal, listed: Listed) -> Index | None:
         done = plan_run(journal, listed, options.shaping(listed.kinds), **how)
     except PackError:
         if journal.read_plan() is None:  # nothing of ours is left where a pack may not write
-            remove_spool(job, journal)
+            remove_spool(job)
+            journal.clear()
         raise
     if done is not None:
-        remove_spool(job, journal)
+        remove_spool(job)
+        journal.clear()  # a pack that was killed at its very end leaves its work behind
         return done
     journal.make_way()
     store = job.store()
@@ -86,13 +88,11 @@ def publish(job: Job, journal: Journal, plan: Plan, on_upload: Callable[[], None
     fields = Agreement(listed.kinds, shards[-1].agreed).fields()
     info = publish_dataset(journal, shards, listed.origin(), tally, job.options.shaping(listed.kinds), fields)
     journal.commit(listed.state, on_upload)
-    remove_spool(job, journal)
+    remove_spool(job)
     return {"info": info, "tally": tally}
 
 
-def remove_spool(job: Job, journal: Journal) -> None:
-    """Removes the work of a pack that is done, wherever it is."""
+def remove_spool(job: Job) -> None:
+    """Removes the spool, wherever it is."""
     store = job.store()
     store.remove(list(store.sizes()))
-    journal.take_stock()
-    journal.clear()

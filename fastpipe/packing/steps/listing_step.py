@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import numpy as np
 import xxhash
 
 from fastpipe.packing.source.files import source_path
@@ -87,7 +88,9 @@ def read_sources(store: SpoolStore, listed: Listed, part: Part, job: Job) -> Par
 
 def _part(number: int, listing: Listing, positions: Sequence[int], run: list[Source], made_with: str) -> Part:
     state = Listing(listing.root, [], run, []).digest_with_times()
-    named = xxhash.xxh3_64_hexdigest(f"{state} {made_with} {positions[0]} {len(run)}".encode())
+    # Another row before these moves all of them in packing order.
+    places = xxhash.xxh3_64_hexdigest(np.asarray(positions, np.int64).tobytes())
+    named = xxhash.xxh3_64_hexdigest(f"{state} {made_with} {places}".encode())
     size_bytes = sum(source.size_bytes for source in run)
     if isinstance(listing, TableListing):
         size_bytes = sum(_row_bytes(listing, name) * count for name, count in _rows(run))
