@@ -94,6 +94,18 @@ def test_steps_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
 
 
+def test_a_spool_elsewhere_takes_nothing_else_away(source: Path, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "part-mine.txt").touch()
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        for packed in ("packed", "other"):  # two packs at a time
+            succeeded("pack", source, tmp_path / packed, *OPTIONS, "--spool", spool, "--step", name)
+        assert name == "publish" or len(list(spool.iterdir())) == 3
+    assert [path.name for path in spool.iterdir()] == ["part-mine.txt"]
+    assert digests(tmp_path / "packed") == digests(tmp_path / "other") == digests(tmp_path / "local")
+
+
 def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
     made = MAKERS["parquet"](tmp_path / "parquet")

@@ -95,4 +95,5 @@ def publish(job: Job, journal: Journal, plan: Plan, on_upload: Callable[[], None
 def remove_spool(job: Job) -> None:
     """Removes the spool, wherever it is."""
     store = job.store()
-    store.remove(list(store.sizes()))
+    store.remove(list(store.sizes()))  # the folder is its own
+    store.end()

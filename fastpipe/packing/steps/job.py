@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -75,9 +76,12 @@ class Job:
         return source_path(self.source, self.options.source.remote)
 
     def store(self) -> SpoolStore:
-        """The spool: where the user says, or beside the dataset."""
+        """The spool: in a folder of its own where the user says, or beside the dataset."""
         if self.options.spool is not None:
-            return store_of(self.options.spool, self.options.source.remote)
+            target = str(self.destination)
+            last = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
+            own = f"{last}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}"
+            return store_of(self.options.spool / own, self.options.source.remote)
         return store_of(self.destination / WORK_FOLDER / SPOOL_FOLDER, self.options.source.remote)
 
     def made_with(self, kinds: Mapping[str, str]) -> str:

@@ -48,6 +48,10 @@ class SpoolStore(ABC):
     def remove(self, names: Iterable[str]) -> None:
         """Removes files."""
 
+    @abstractmethod
+    def end(self) -> None:
+        """Removes the folder, if it is one and nothing is left in it."""
+
 
 def store_of(spool: Place, remote: RemoteOptions | None) -> SpoolStore:
     """The store in a folder or behind a URL."""
@@ -94,6 +98,10 @@ class _Folder(SpoolStore):
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
 
+    def end(self) -> None:
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+
 
 class _Bucket(SpoolStore):
     def __init__(self, url: Place, remote: RemoteOptions) -> None:
@@ -129,6 +137,9 @@ class _Bucket(SpoolStore):
 
     def remove(self, names: Iterable[str]) -> None:
         self._objects.run(self._objects.remove(list(names)))
+
+    def end(self) -> None:
+        """Buckets have no folders."""
 
 
 def _local_folder() -> Path:
