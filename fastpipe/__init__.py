@@ -12,7 +12,16 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from fastpipe.errors import ConfigError, DatasetError, EngineError, FastpipeError, ImageError, PackError, SampleError
+from fastpipe.errors import (
+    ClusterError,
+    ConfigError,
+    DatasetError,
+    EngineError,
+    FastpipeError,
+    ImageError,
+    PackError,
+    SampleError,
+)
 
 if TYPE_CHECKING:
     from fastpipe import wds
@@ -49,6 +58,7 @@ __all__ = [
     "Augment",
     "Buckets",
     "CenterCrop",
+    "ClusterError",
     "ConfigError",
     "Dataset",
     "DatasetError",

@@ -6,6 +6,7 @@
     │   └── SampleError              one sample of a dataset cannot be read or decoded
     ├── ImageError (ValueError)      one source image cannot be packed
     ├── PackError                    packing cannot continue
+    ├── ClusterError                 a Ray cluster cannot be reached, or its machines fail a task
     └── EngineError (RuntimeError)   the native engine cannot start or continue, or was misused
 
 Each message has the expected value, the actual value, the place and the next step.
@@ -17,6 +18,7 @@ import os
 import re
 
 __all__ = [
+    "ClusterError",
     "ConfigError",
     "DatasetError",
     "EngineError",
@@ -88,6 +90,10 @@ class ImageError(FastpipeError, ValueError):
 
 class PackError(FastpipeError):
     """Packing cannot continue, because of the destination, the source folder or the disk."""
+
+
+class ClusterError(FastpipeError):
+    """A Ray cluster cannot be reached, or a task has failed on its machines again and again."""
 
 
 class EngineError(FastpipeError, RuntimeError):

@@ -45,6 +45,9 @@ LONGEST = (
     "tests/packing/test_pack_killed.py",
 )
 
+# Folders whose files share what takes long to start: Ray.
+TOGETHER = ("tests/cluster/",)
+
 
 def order_tests(items: list[pytest.Item]) -> None:
     """The longest files come first and the serial tests last; the others stay as they are."""
@@ -90,7 +93,7 @@ def scheduler(config: pytest.Config, log: Producer) -> object:
     from xdist.scheduler import LoadFileScheduling  # here, since a run without -n may do without pytest-xdist
 
     class FilesThenSerial(LoadFileScheduling):
-        """A worker gets a file at a time, since tests of a file share what they make.
+        """A worker gets a file at a time, since tests of a file share what they make, or a folder.
 
         When no file is left, one worker stays. It gets the serial tests when all others have ended.
         """
@@ -101,7 +104,10 @@ def scheduler(config: pytest.Config, log: Producer) -> object:
             super().schedule()
 
         def _split_scope(self, nodeid: str) -> str:
-            return SERIAL if nodeid in self.serial else super()._split_scope(nodeid)
+            if nodeid in self.serial:
+                return SERIAL
+            together = next((folder for folder in TOGETHER if nodeid.startswith(folder)), None)
+            return together or super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: WorkerController) -> None:
             if SERIAL in self.workqueue:  # a file can stand after it if a worker has crashed

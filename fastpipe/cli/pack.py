@@ -6,7 +6,6 @@ import gc
 import logging
 import warnings
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ import typer
 from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import count
-from fastpipe.errors import readable
+from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job import Summary
@@ -44,6 +43,23 @@ class Storage(StrEnum):
 
     JPEG = "jpeg"
     COEFFICIENTS = "coefficients"
+
+
+class On(StrEnum):
+    """What packing runs on."""
+
+    THREADS = "threads"
+    RAY = "ray"
+
+
+class Step(StrEnum):
+    """The steps of a pack that several programs share."""
+
+    LIST = "list"
+    CONVERT = "convert"
+    PLAN = "plan"
+    ASSEMBLE = "assemble"
+    PUBLISH = "publish"
 
 
 class Exif(StrEnum):
@@ -150,11 +166,36 @@ def pack(
         typer.Option("--overwrite", help="Replace the dataset in DST, even if it is a different or a damaged dataset."),
     ] = False,
     spool: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIR",
-            help="For a DST that is a URL: folder in which shards are made, before they are uploaded.",
-            show_default="pack in the cache folder",
+            help="For a DST that is a URL: folder in which shards are made, before they are uploaded. On a cluster: "
+            "folder or URL that all workers see.",
+            show_default="pack in the cache folder; on a cluster: in DST",
+        ),
+    ] = None,
+    on: Annotated[
+        On,
+        typer.Option(
+            "--on", help="Run in threads of this process, or in tasks of a Ray cluster. The bytes are the same."
+        ),
+    ] = On.THREADS,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="With --on ray: the cluster, as auto (that of this machine) or HOST:PORT.",
+            show_default="$RAY_ADDRESS, else Ray is started on this machine",
+        ),
+    ] = None,
+    step: Annotated[
+        Step | None,
+        typer.Option(help="Run one step only, as jobs of Slurm do. See docs/cluster.md.", show_default=False),
+    ] = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N", help="With --step convert or assemble: the I-th of N equal parts.", show_default="1/1"
         ),
     ] = None,
     as_json: AsJson = False,
@@ -168,36 +209,37 @@ def pack(
         warnings.filterwarnings("ignore", module=r"PIL\.")
         logging.getLogger("PIL").addHandler(logging.NullHandler())
         destination = source_path(dst)
+        options: dict[str, Any] = {
+            "format": format.value,
+            "image_column": image_column,
+            "label_column": label_column,
+            "fields": field or None,
+            "image_root": image_root,
+            "split": split,
+            "workers": workers,
+            "max_size": max_size,
+            "quality": quality,
+            "tile": tile,
+            "shard_size": shard_size,
+            "seed": seed,
+            "shuffle": not no_shuffle,
+            "on_error": on_error.value,
+            "damaged": damaged.value,
+            "exif": exif.value,
+            "storage": storage.value,
+            "keep_metadata": keep_metadata,
+            "max_pixels": max_pixels,
+            "max_scans": max_scans,
+            "overwrite": overwrite,
+            "spool": spool,
+        }
+        if step is not None or part is not None:
+            _run_step(src, dst, step, part, on, address, options)
+            return
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again
         try:
             with pack_progress(err) as progress:
-                summary = run_pack(
-                    src,
-                    dst,
-                    format=format.value,
-                    image_column=image_column,
-                    label_column=label_column,
-                    fields=field or None,
-                    image_root=image_root,
-                    split=split,
-                    workers=workers,
-                    max_size=max_size,
-                    quality=quality,
-                    tile=tile,
-                    shard_size=shard_size,
-                    seed=seed,
-                    shuffle=not no_shuffle,
-                    on_error=on_error.value,
-                    damaged=damaged.value,
-                    exif=exif.value,
-                    storage=storage.value,
-                    keep_metadata=keep_metadata,
-                    max_pixels=max_pixels,
-                    max_scans=max_scans,
-                    overwrite=overwrite,
-                    spool=spool,
-                    on_progress=progress,
-                )
+                summary = run_pack(src, dst, **options, executor=on.value, address=address, on_progress=progress)
         except KeyboardInterrupt:
             err.print("fastpipe: finished shards are kept; run the same command again to continue")
             raise
@@ -205,6 +247,18 @@ def pack(
             print_json(_pack_json(summary, destination))
         else:
             _tell_pack(summary, destination)
+
+
+def _run_step(
+    src: str, dst: str, step: Step | None, part: str | None, on: On, address: str | None, options: dict[str, Any]
+) -> None:
+    from fastpipe.packing.steps.single import run_step  # most packs are in one piece
+
+    if step is None:
+        raise ConfigError("--part: it needs --step, for it says which part of a step to run")
+    if on is not On.THREADS or address is not None:
+        raise ConfigError("--step: with --on ray and --address the steps are tasks; leave out these, or --step")
+    out.print(run_step(src, dst, step.value, part, options))
 
 
 def _rejected(summary: Summary, destination: SourcePath) -> list[dict[str, str]]:

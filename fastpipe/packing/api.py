@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fastpipe.checks import choice
+from fastpipe.errors import ConfigError
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, Summary
@@ -13,6 +15,8 @@ from fastpipe.packing.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_o
 from fastpipe.packing.output.destination import destination_of
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.source.files import source_path
+
+EXECUTORS = ("threads", "ray")
 
 
 def pack(
@@ -43,6 +47,8 @@ def pack(
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
     spool: str | os.PathLike[str] | None = None,
+    executor: str = "threads",
+    address: str | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
     """Packs a folder of images, tars, or what a file lists, into a dataset: what the command `fastpipe pack` does.
@@ -83,7 +89,11 @@ def pack(
         storage_options: for URLs: options of obstore's stores, such as {"region": "eu-west-1"}; None: the environment
             says who one is, as for the cloud's own tools.
         read_timeout: for URLs: seconds without a byte after which a request is made again.
-        spool: for a `dst` that is a URL: the folder in which shards are made, before they are uploaded.
+        spool: for a `dst` that is a URL: the folder in which shards are made, before they are uploaded. With
+            executor="ray": a folder or URL that all workers see; None: beside the dataset.
+        executor: "threads" of this process, or tasks of a "ray" cluster: see docs/cluster.md. The bytes are the same.
+        address: of the Ray cluster: "auto" for that of this machine, or HOST:PORT; None: that of RAY_ADDRESS, else one
+            is started on this machine.
         on_progress: called now and then, in this thread.
 
     Returns:
@@ -92,7 +102,11 @@ def pack(
     Raises:
         ConfigError: an option is wrong, or one of the folders is inside the other.
         PackError: the source or destination cannot be used, or the disk refuses.
+        ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
     """
+    on_ray = choice("--on", executor, EXECUTORS) == "ray"
+    if address is not None and not on_ray:
+        raise ConfigError(f'--address {address}: there is a cluster only with --on ray (executor="ray")')
     options = pack_options(
         workers=workers,
         max_size=max_size,
@@ -119,5 +133,9 @@ def pack(
         read_timeout=read_timeout,
         spool=spool,
     )
-    source = source_path(src, options.source.remote)
-    return job.pack(source, destination_of(dst), options, on_progress=on_progress)
+    source, destination = source_path(src, options.source.remote), destination_of(dst)
+    if on_ray:
+        from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
+
+        return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
+    return job.pack(source, destination, options, on_progress=on_progress)

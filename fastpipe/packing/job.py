@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,8 @@ class PackProgress:
     """How far a pack is: files and bytes of the source, done and in all.
 
     `step` is what it does: "packing"; or, for sources that are read as a stream, "converting" and then "assembling";
-    last "uploading", where the dataset is in a bucket. `uploaded_bytes` are there.
+    last "uploading", where the dataset is in a bucket. `uploaded_bytes` are there. On a cluster, `tasks` of
+    `total_tasks` are done in this step, and `workers` is how many can run at a time; 0: there are no tasks.
     """
 
     files: int
@@ -41,6 +42,9 @@ class PackProgress:
     rejected: int
     step: str = "packing"
     uploaded_bytes: int = 0
+    tasks: int = 0
+    total_tasks: int = 0
+    workers: int = 0
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def pack(
     started = time.monotonic()
     options = options or PackOptions()
     check_apart(source, destination)
-    of_disk = destination if isinstance(destination, Path) else options.spool or Path("the spool folder")
+    of_disk = destination if isinstance(destination, Path) else Path(options.spool or "the spool folder")
     try:
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         with disk_errors(of_disk):
@@ -143,7 +147,7 @@ def pack(
         files = len(listing.sources) - series.next_source
         _pack_shards(series, listing, options, workers, journal, on_progress)
         if not series.shards:
-            raise PackError(_nothing_packed(listing, series.tally))
+            raise nothing_packed(str(listing.root), len(listing.sources), listing.stray, series.tally)
         tally = series.tally
         info = publish_dataset(journal, series.shards, origin_of(listing), tally, shaping, series.fields)
         total, total_bytes, rejected = len(listing.sources), listing.size_bytes, len(tally.rejected)
@@ -212,20 +216,21 @@ class _Steps:
         self._on_progress(PackProgress(done, self._files, self._bytes, self._total_bytes, self._rejected, "converting"))
 
 
-def _nothing_packed(listing: Listing, tally: Tally) -> str:
-    text = f"none of the {len(listing.sources)} files in {listing.root} could be packed"
+def nothing_packed(root: str, files: int, stray: Sequence[str], tally: Tally) -> PackError:
+    """The error for a source of which no file can be packed."""
+    text = f"none of the {files} files in {root} could be packed"
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
         if match := re.match(r"field (\w+): ", reason):
-            return (
+            return PackError(
                 f"{text}. --field names the fields to store: leave out this one, or give it another kind, such as "
                 f"--field {match[1]}=COLUMN:image or :bytes"
             )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
-    if any(name.endswith(".tar") for name in listing.stray):
+    if any(name.endswith(".tar") for name in stray):
         text += (
-            f"; {listing.root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "
+            f"; {root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "
             "of the tars, or move the tars to a separate folder"
         )
-    return text
+    return PackError(text)

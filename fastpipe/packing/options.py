@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastpipe.checks import choice, flag, whole
 from fastpipe.errors import ConfigError
+from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
 from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
 from fastpipe.packing.source.options import SourceOptions, source_options
+from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
@@ -39,7 +41,8 @@ class PackOptions:
         fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
         overwrite: replace another dataset, or a damaged one, that is in the destination.
         workers: threads; None: the CPUs granted to this process.
-        spool: the folder in which shards are made for a URL; None: the default.
+        spool: the folder in which shards are made for a URL; on a cluster a folder or URL that all workers see; None:
+            the default.
     """
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
@@ -50,7 +53,7 @@ class PackOptions:
     fail_fast: bool = False
     overwrite: bool = False
     workers: int | None = None
-    spool: Path | None = None
+    spool: Place | None = None
 
     def __post_init__(self) -> None:
         whole("--shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
@@ -131,8 +134,13 @@ def pack_options(
         overwrite=flag("--overwrite", overwrite),
         workers=workers,
         source=source_options(**source, remote=_remote(storage_options, read_timeout)),
-        spool=None if spool is None else Path(os.path.abspath(os.path.expanduser(spool))),
+        spool=None if spool is None else _spool(spool),
     )
+
+
+def _spool(spool: str | os.PathLike[str]) -> Place:
+    found = place_of(spool)
+    return found if isinstance(found, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
 
 
 def _remote(storage_options: Mapping[str, Any] | None, read_timeout: float) -> RemoteOptions | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 from rich.console import Console
 
@@ -47,8 +48,11 @@ def pack_progress(console: Console) -> Iterator[Callable[[PackProgress], None]]:
         doing = f"{now.step}: " if now.step != "packing" else ""
         uploaded = f"  {now.uploaded_bytes / 1e6:,.0f} MB uploaded" if now.uploaded_bytes else ""
         rejected = f"  {now.rejected} rejected" if now.rejected else ""
+        tasks = f"  task {now.tasks:,}/{now.total_tasks:,}, {now.workers:,} CPUs" if now.total_tasks else ""
+        if tasks and not console.is_terminal and megabytes:  # a bar has it anyway
+            tasks += f"  {timedelta(seconds=round((now.total_bytes - now.bytes) / 1e6 / megabytes))} left"
         rates = f"{images:,.0f} images/s  {megabytes:.1f} MB/s"
-        return f"{doing}{now.files:,}/{now.total_files:,} files  {rates}{uploaded}{rejected}"
+        return f"{doing}{now.files:,}/{now.total_files:,} files  {rates}{tasks}{uploaded}{rejected}"
 
     with shown(console, "packing", words) as show:
 

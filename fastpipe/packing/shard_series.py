@@ -6,16 +6,51 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import Field
 from fastpipe.format.layout import shard_name
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.output.files import cannot_write
-from fastpipe.packing.output.journal import Journal, Tally
-from fastpipe.packing.output.shard_writer import ShardWriter
+from fastpipe.packing.output.journal import ShardEntry, Tally
+from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.source.files import SourcePath
+
+
+class Begins(NamedTuple):
+    """What a series of shards follows.
+
+    Attributes:
+        shard, sample, source: numbers of its first shard, sample and source.
+        agreed: `Agreement.state` before it; None: nothing is.
+    """
+
+    shard: int = 0
+    sample: int = 0
+    source: int = 0
+    agreed: Mapping[str, Any] | None = None
+
+
+class Publisher(Protocol):
+    """Where shards go: a Journal, or what a worker of a cluster has in its place.
+
+    Attributes:
+        destination: of the dataset.
+        folder: for what is not finished.
+    """
+
+    destination: Path
+    folder: Path
+
+    def finished(self) -> list[ShardEntry]:
+        """The shards that are done."""
+
+    def publish_shard(
+        self, number: int, shard: FinishedShard, next_source: int, sources: str, tally: Tally, agreed: dict[str, Any]
+    ) -> ShardEntry:
+        """Records a shard and gives it its final name."""
 
 
 class ShardSeries:
@@ -28,6 +63,7 @@ class ShardSeries:
         kinds: name -> kind of the fields.
         sources: names the state of the sources from one position up to another, for the journal.
         root: the source folder, for messages.
+        begins: of what the shards follow, where that is not what the journal has.
 
     Attributes:
         shards: that are published.
@@ -36,21 +72,23 @@ class ShardSeries:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Publisher,
         shard_size: int,
         *,
         fail_fast: bool,
         kinds: Mapping[str, str],
         sources: Callable[[int, int], str],
         root: SourcePath,
+        begins: Begins | None = None,
     ) -> None:
         self._journal = journal
         self._shard_size = shard_size
         self._fail_fast = fail_fast
         self._sources = sources
         self._root = root
-        self.shards = journal.finished()
-        self._agreement = Agreement(kinds, self.shards[-1].agreed if self.shards else None)
+        self._begins = begins or Begins()
+        self.shards = [] if begins else journal.finished()
+        self._agreement = Agreement(kinds, self.shards[-1].agreed if self.shards else self._begins.agreed)
         self.tally = Tally()
         for shard in self.shards:
             self.tally.add(shard.tally)
@@ -60,7 +98,7 @@ class ShardSeries:
     @property
     def next_source(self) -> int:
         """Position of the first source that is in no finished shard."""
-        return self.shards[-1].next_source if self.shards else 0
+        return self.shards[-1].next_source if self.shards else self._begins.source
 
     @property
     def rejected(self) -> int:
@@ -98,10 +136,7 @@ class ShardSeries:
     def refuse(self, path: str, reason: str) -> None:
         """Raises PackError if a source that cannot be packed has to stop the pack."""
         if self._fail_fast:
-            raise PackError(
-                f"{readable(str(self._root / path))} cannot be packed: {reason}. Repair or remove it, or pack "
-                "without --on-error fail to leave out such files"
-            )
+            raise cannot_be_packed(self._root / path, reason)
 
     def finish(self, position: int) -> None:
         """Publishes the last shard. `position` is that of the end."""
@@ -136,19 +171,30 @@ class ShardSeries:
         sources = self._sources(self.next_source, next_source + 1)
         shard = self._writer.finish()
         agreed = self._agreement.state() if self._agreement.kinds else {}
-        self.shards.append(
-            self._journal.publish_shard(len(self.shards), shard, next_source, sources, self._since, agreed)
-        )
+        self.shards.append(self._journal.publish_shard(self._number, shard, next_source, sources, self._since, agreed))
         self.tally.add(self._since)
         self._writer, self._since = None, Tally()
 
     def _new_writer(self) -> ShardWriter:
-        number, first_sample = len(self.shards), sum(shard.samples for shard in self.shards)
-        file = self._journal.folder / shard_name(number)
-        return ShardWriter(file, number, first_sample, self._shard_size, self._agreement.kinds)
+        first_sample = self._begins.sample + sum(shard.samples for shard in self.shards)
+        file = self._journal.folder / shard_name(self._number)
+        return ShardWriter(file, self._number, first_sample, self._shard_size, self._agreement.kinds)
+
+    @property
+    def _number(self) -> int:
+        """Of the next shard."""
+        return self._begins.shard + len(self.shards)
 
     def _disk(self) -> contextlib.AbstractContextManager[None]:
-        return disk_errors(self._journal.destination / shard_name(len(self.shards)), "write")
+        return disk_errors(self._journal.destination / shard_name(self._number), "write")
+
+
+def cannot_be_packed(path: SourcePath, reason: str) -> PackError:
+    """The error for a source at which the pack has to stop."""
+    return PackError(
+        f"{readable(str(path))} cannot be packed: {reason}. Repair or remove it, or pack without --on-error fail to "
+        "leave out such files"
+    )
 
 
 @contextlib.contextmanager

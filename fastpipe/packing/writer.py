@@ -88,7 +88,7 @@ class Writer:
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         of_disk = self._destination if isinstance(self._destination, Path) else self._options.spool
-        self._of_disk = of_disk or Path("the spool folder")
+        self._of_disk = Path(of_disk or "the spool folder")
         self._series: ShardSeries | None = None
 
     def __enter__(self) -> Writer:

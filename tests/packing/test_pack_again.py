@@ -204,7 +204,7 @@ def test_a_stop_while_replacing_never_takes_an_old_shard_for_a_new_one(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal.Journal, "_remove_replaced", stop)
+    monkeypatch.setattr(journal.Journal, "make_way", stop)
     with pytest.raises(KeyboardInterrupt):
         pack(source, packed, other)
     monkeypatch.undo()

@@ -20,6 +20,7 @@ PUBLIC = {
     "Augment",
     "Buckets",
     "CenterCrop",
+    "ClusterError",
     "ConfigError",
     "Dataset",
     "DatasetError",

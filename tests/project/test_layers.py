@@ -21,6 +21,7 @@ LAYERS: dict[str, str] = {
     "checks": "",
     "progress": "",
     "machine": "",
+    "cluster": "ray",
     "format": "fastpipe.native",
     "plan": "",
     "remote": "fastpipe.native obstore huggingface_hub",

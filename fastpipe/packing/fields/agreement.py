@@ -94,25 +94,35 @@ class Agreement:
         Raises:
             ImageError: a value differs from those before it; the message is the reason.
         """
+        gists = [gist(kind, value.note) for kind, value in zip(self.kinds.values(), values, strict=True)]
+        numbers = self.agree(gists)
+        return [value if of is None else Stored(of) for value, of in zip(values, numbers, strict=True)]
+
+    def agree(self, gists: Sequence[Any]) -> list[list[int] | None]:
+        """The same where only the gists of the values are known.
+
+        Returns:
+            For each field the numbers of the class names; None: the value stays as it is.
+        """
         later: dict[str, Agreed] = {}
-        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
+        for (name, kind), said in zip(self.kinds.items(), gists, strict=True):
             try:
-                later[name] = _next(kind, gist(kind, value.note), self._agreed[name])
+                later[name] = _next(kind, said, self._agreed[name])
             except ImageError as problem:
                 raise ImageError(f"field {name}: {problem}") from None
         self._agreed.update(later)
-        return [self._numbered(*each) for each in zip(self.kinds.items(), values, strict=True)]
+        return [self._numbered(*each) for each in zip(self.kinds.items(), gists, strict=True)]
 
-    def _numbered(self, named: tuple[str, str], value: Stored) -> Stored:
+    def _numbered(self, named: tuple[str, str], said: Any) -> list[int] | None:
         name, kind = named
-        if kind != "classes" or not value.note or not isinstance(value.note[0], str):
-            return value
+        if kind != "classes" or not isinstance(said, list):
+            return None
         numbers, names = self._numbers[name], self._agreed[name].names
-        for each in value.note:
+        for each in said:
             if each not in numbers:
                 numbers[each] = len(names)
                 names.append(each)
-        return Stored([numbers[each] for each in value.note])
+        return [numbers[each] for each in said]
 
 
 def gist(kind: str, note: Any) -> Any:

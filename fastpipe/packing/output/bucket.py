@@ -43,7 +43,7 @@ from fastpipe.remote.options import RemoteOptions
 WRITABLE = ("s3", "gs", "az")
 
 # Metadata of objects. Azure takes only letters and digits in names.
-_HASH = "fastpipehash"  # of a shard: its XXH3-64
+HASH = "fastpipehash"  # of a shard: its XXH3-64
 _STATE = "fastpipestate"  # of dataset.json: names the state of the sources
 _SHARD = re.compile(r"shard-\d{6,}\.tar")
 _ENTRY = re.compile(rf"{re.escape(WORK_FOLDER)}/(shard-\d{{6,}})\.json")
@@ -101,7 +101,7 @@ class BucketJournal(Journal):
         self._found: dict[str, int] = {}  # objects that there are, and their sizes
         self._state = ""
         try:
-            self._take_stock()
+            self.take_stock()
         except BaseException:
             self.__exit__()
             raise
@@ -119,7 +119,12 @@ class BucketJournal(Journal):
         """See Journal.begin."""
         super().begin(plan, keep)
         kept = {f"{WORK_FOLDER}/{file.name}" for file in self.folder.iterdir()}
-        stale = [name for name in self._found if name.startswith(f"{WORK_FOLDER}/") and name not in kept]
+        spool = f"{WORK_FOLDER}/{SPOOL_FOLDER}/"  # its files know themselves what they are of
+        stale = [
+            name
+            for name in self._found
+            if name.startswith(f"{WORK_FOLDER}/") and name not in kept and not name.startswith(spool)
+        ]
         if DATASET_FILE not in self._found:
             entries = filter(None, map(_ENTRY.fullmatch, stale))
             shards = {f"{entry[1]}.tar" for entry in entries}
@@ -185,9 +190,10 @@ class BucketJournal(Journal):
                 "smaller --shard-size"
             )
 
-    def _take_stock(self) -> None:
+    def take_stock(self) -> None:
         """Copies the description of a dataset, or the journal of an unfinished pack, to this machine."""
         self._empty()
+        self._found = {}
         described = self._objects.get(DATASET_FILE)
         if described is not None:
             (self.destination / DATASET_FILE).write_bytes(described.data)
@@ -227,7 +233,8 @@ class BucketJournal(Journal):
                 file.unlink()
         self._clear({LOCK_FILE, SPOOL_FOLDER})
 
-    def _remove_replaced(self) -> None:
+    def make_way(self) -> None:
+        """See Journal.make_way."""
         moved = f"{WORK_FOLDER}/{REPLACED_FILE}"
         described = self.destination / DATASET_FILE
         if described.exists():
@@ -236,7 +243,7 @@ class BucketJournal(Journal):
         elif not (self.folder / REPLACED_FILE).exists():
             return
         self._remove(name for name in list(self._found) if _SHARD.fullmatch(name) or _BESIDE.fullmatch(name))
-        super()._remove_replaced()
+        super().make_way()
         self._remove([moved])
 
     def _size_of(self, name: str) -> int:
@@ -249,8 +256,8 @@ class BucketJournal(Journal):
         """A shard, and then its part of the journal."""
         file = self.destination / entry.name
         there = await self._objects.attributes(entry.name) if self._found.get(entry.name) else None
-        if there is None or (there[0], there[1].get(_HASH)) != (entry.size_bytes, entry.xxh3_64):
-            await self._put(entry.name, file, {_HASH: entry.xxh3_64})
+        if there is None or (there[0], there[1].get(HASH)) != (entry.size_bytes, entry.xxh3_64):
+            await self._put(entry.name, file, {HASH: entry.xxh3_64})
         for path in (
             self._records_file(number),
             *(self.folder / name for name in entry.parts),
@@ -273,12 +280,12 @@ class BucketJournal(Journal):
             begun = [self._objects.start(self._objects.attributes(shard.name)) for shard in run]
             for shard, each in zip(run, begun, strict=True):
                 there = each.result()
-                if there is None or (there[0], there[1].get(_HASH, shard.xxh3_64)) != (shard.size_bytes, shard.xxh3_64):
+                if there is None or (there[0], there[1].get(HASH, shard.xxh3_64)) != (shard.size_bytes, shard.xxh3_64):
                     number = shards.index(shard)
                     self._remove([f"{WORK_FOLDER}/{self._entry_file(number).name}"])
                     raise PackError(
                         f"{self._objects.url / shard_name(number)} is not the shard that was uploaded: expected hash "
-                        f"{shard.xxh3_64}, got {'no file' if there is None else there[1].get(_HASH, 'none')}. Another "
+                        f"{shard.xxh3_64}, got {'no file' if there is None else there[1].get(HASH, 'none')}. Another "
                         "program writes there. Wait until it ends, then run the same command again: it uploads the "
                         "shard again"
                     )

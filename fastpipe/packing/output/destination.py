@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import is_dataset
@@ -18,7 +18,6 @@ from fastpipe.packing.output.journal import Journal
 from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing
 from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
     return folder
 
 
-def open_journal(destination: Place, spool: Path | None, remote: RemoteOptions | None) -> Journal:
+def open_journal(destination: Place, spool: Place | None, remote: RemoteOptions | None) -> Journal:
     """The work of a pack into a folder or a URL, locked.
 
     Args:
@@ -65,6 +64,11 @@ def open_journal(destination: Place, spool: Path | None, remote: RemoteOptions |
             )
         check_ours(destination)
         return Journal(destination)
+    if isinstance(spool, Url):
+        raise ConfigError(
+            f"--spool {spool}: expected a folder of this machine, because shards are made there; a URL can be the "
+            "spool of a pack on a cluster"
+        )
     from fastpipe.packing.output.bucket import BucketJournal  # most packs need no obstore
     from fastpipe.remote.options import RemoteOptions
 
@@ -99,9 +103,19 @@ def check_ours(destination: Path) -> None:
         raise PackError(f"{destination} is not empty and holds no packed dataset; choose a new or empty folder")
 
 
+class Listed(Protocol):
+    """What a plan has of its sources: see Listing."""
+
+    @property
+    def kinds(self) -> dict[str, str]: ...
+    def resolved_root(self) -> str: ...
+    def digest(self) -> str: ...
+    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str: ...
+
+
 def plan_run(
     journal: Journal,
-    listing: Listing,
+    listing: Listed,
     shaping: dict[str, Any],
     *,
     overwrite: bool,
@@ -142,7 +156,7 @@ def plan_run(
                 "pass --overwrite to replace it"
             )
     plan = {
-        "source": str(listing.root.resolve()),
+        "source": listing.resolved_root(),
         "listing": listing.digest_with_times(),
         "options": shaping,
         "made_with": versions(masks="mask" in listing.kinds.values()),
@@ -203,7 +217,7 @@ def plan_writing(journal: Journal, made_by: str, shaping: dict[str, Any], *, ove
         journal.begin(plan, keep=0 if anew else keep)
 
 
-def _as_they_were(journal: Journal, listing: Listing) -> int:
+def _as_they_were(journal: Journal, listing: Listed) -> int:
     """How many of the finished shards an undisturbed pack would make of these sources, too."""
     kept = start = 0
     for shard in journal.finished():
@@ -221,7 +235,7 @@ def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
 
 
 def _difference(
-    index: Index, listing: Listing, shaping: dict[str, Any], unchanged: Callable[[Index], bool]
+    index: Index, listing: Listed, shaping: dict[str, Any], unchanged: Callable[[Index], bool]
 ) -> str | None:
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()

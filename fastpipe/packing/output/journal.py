@@ -153,7 +153,7 @@ class Journal:
         folder can be told as a pack's. A shard goes before its entry, or else nobody would know it for a pack's.
         """
         if (self.folder / REPLACED_FILE).exists():
-            self._remove_replaced()
+            self.make_way()
         kept = {file.name for number in range(keep) for file in (self._entry_file(number), self._records_file(number))}
         kept |= {name for shard in self.finished()[:keep] for name in shard.parts}
         if not (self.destination / DATASET_FILE).exists():
@@ -168,7 +168,7 @@ class Journal:
     def finished(self) -> list[ShardEntry]:
         """The unbroken run of shards that are done, from number 0."""
         entries: list[ShardEntry] = []
-        while (entry := self._read_entry(len(entries))) is not None:
+        while (entry := self.entry(len(entries))) is not None:
             entries.append(entry)
         return entries
 
@@ -176,7 +176,7 @@ class Journal:
         self, number: int, shard: FinishedShard, next_source: int, sources: str, tally: Tally, agreed: dict[str, Any]
     ) -> ShardEntry:
         """Records a shard and gives it its final name. Note [publishing]"""
-        self._remove_replaced()  # before the entry: else the old shard of that name could pass for the new one
+        self.make_way()  # before the entry: else the old shard of that name could pass for the new one
         samples, name = len(shard.records), shard_name(number)
         facts = samples, shard.size_bytes, shard.xxh3_64
         entry = ShardEntry(name, *facts, next_source, sources, tally, shard.parts, agreed)
@@ -188,6 +188,9 @@ class Journal:
             file.write(json.dumps(asdict(entry)).encode())
         publish(shard.file, self.destination / entry.name)
         return entry
+
+    def take_stock(self) -> None:
+        """Finds out what workers of a cluster have finished; in a folder it is there to see."""
 
     def records(self, shards: int) -> Iterator[NDArray[np.void]]:
         """The index records of each shard, in order."""
@@ -225,7 +228,7 @@ class Journal:
             elif file.name not in but:
                 file.unlink()
 
-    def _remove_replaced(self) -> None:
+    def make_way(self) -> None:
         """Removes the dataset that this pack replaces, if there is one: the files that its dataset.json names.
 
         dataset.json is moved away first, so the folder is unfinished from then on; after a stop in between, the
@@ -258,7 +261,8 @@ class Journal:
     def _records_file(self, number: int) -> Path:
         return self.folder / f"shard-{number:06d}.npy"
 
-    def _read_entry(self, number: int) -> ShardEntry | None:
+    def entry(self, number: int) -> ShardEntry | None:
+        """The shard of this number, if it is done: workers of a cluster finish them in any order."""
         try:
             saved = json.loads(self._entry_file(number).read_bytes())
             records = np.load(self._records_file(number), allow_pickle=False, mmap_mode="r")

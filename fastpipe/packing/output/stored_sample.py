@@ -25,6 +25,7 @@ class StoredSample:
     Attributes:
         pieces: its bytes.
         size_bytes: how many these are.
+        note_bytes: of these the content of KEY.json.
         offsets: of the first byte of each field's member, from the sample's first byte; 0 where it has none.
     """
 
@@ -36,7 +37,9 @@ class StoredSample:
             if value.note is not None:
                 note[name] = value.note
         before = before_jpeg(key, label, len(packed.jpeg), ending_of(packed.jpeg))
-        self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), json.dumps(note).encode())]
+        text = json.dumps(note).encode()
+        self.note_bytes = len(text)
+        self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), text)]
         self.size_bytes = sum(map(len, self.pieces))
         self.offsets: list[int] = []
         for (name, kind), value in zip(kinds.items(), packed.values, strict=True):

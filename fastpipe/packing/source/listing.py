@@ -123,6 +123,10 @@ class Listing:
         """Of all files."""
         return sum(source.size_bytes for source in self.sources)
 
+    def resolved_root(self) -> str:
+        """The root, whatever the working folder and links to it are."""
+        return str(self.root.resolve())
+
     def digest(self) -> str:
         """Names the content: classes, each file's path and size, and values of rows, in packing order."""
         digest = xxhash.xxh3_128()

@@ -56,13 +56,17 @@ class Record(NamedTuple):
     gists: Sequence[Any] = ()
 
     def line(self) -> bytes:
-        """As a spool holds it. Names may have bytes that are no UTF-8; these stand as escapes."""
-        return json.dumps(self, separators=(",", ":")).encode() + b"\n"
+        """As a spool holds it, with its hash. Names may have bytes that are no UTF-8; these stand as escapes."""
+        text = json.dumps(self, separators=(",", ":")).encode()
+        return b"%b\t%x\n" % (text, xxhash.xxh3_64_intdigest(text))
 
     @classmethod
     def of_line(cls, line: bytes) -> Record:
-        """Raises TypeError or ValueError if it is none."""
-        return cls(*json.loads(line))
+        """Raises TypeError or ValueError if it is none, or has another hash."""
+        text, _, digest = line.rstrip(b"\n").partition(b"\t")
+        if int(digest, 16) != xxhash.xxh3_64_intdigest(text):
+            raise ValueError("a record has another hash")
+        return cls(*json.loads(text))
 
     @property
     def place(self) -> tuple[int, str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from fastpipe.packing.output.files import whole_file
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.spool.record import Record, outcome_of
 
-_FORMAT = "fastpipe spool 1"
+_FORMAT = "fastpipe spool 2"
 _MOST_HEAD_BYTES = 1 << 16
 
 
@@ -63,16 +64,27 @@ def write_spool_file(
     Raises:
         PackError: the disk refuses.
     """
+    with whole_file(file, file.parent) as out:
+        for piece in spool_pieces(made_with, archive, first, state, samples)[0]:
+            out.write(piece)
+
+
+def spool_pieces(
+    made_with: str, archive: str, first: int, state: str, samples: list[tuple[Record, bytes]]
+) -> tuple[Iterator[bytes], int, int, list[int]]:
+    """The bytes of a spool file; for the rest see `write_spool_file`.
+
+    Returns:
+        Its bytes, where its records begin, where its blobs begin, and the size of each record's line.
+    """
     samples.sort(key=lambda sample: sample[0].place)
-    lines = b"".join(record.line() for record, _ in samples)
+    each = [record.line() for record, _ in samples]
+    lines = b"".join(each)
     blobs_bytes = sum(record.blob_bytes for record, _ in samples)
     facts = len(lines), xxhash.xxh3_64_hexdigest(lines), blobs_bytes
-    head = Head(_FORMAT, made_with, archive, first, len(samples), state, *facts)
-    with whole_file(file, file.parent) as out:
-        out.write(json.dumps(head).encode() + b"\n")
-        out.write(lines)
-        for _, blob in samples:
-            out.write(blob)
+    head = json.dumps(Head(_FORMAT, made_with, archive, first, len(samples), state, *facts)).encode() + b"\n"
+    pieces = chain((head, lines), (blob for _, blob in samples))
+    return pieces, len(head), len(head) + len(lines), [len(line) for line in each]
 
 
 class SpoolFile:
@@ -111,7 +123,7 @@ class SpoolFile:
         Raises:
             PackError: the file has changed.
         """
-        window = _Window(self, buffer_bytes)
+        window = Window(str(self.path), self._read, buffer_bytes)
         at = self._blobs_at
         for record in self._records(buffer_bytes):
             if after is None or record.place > after:
@@ -149,24 +161,31 @@ class SpoolFile:
             os.close(handle)
 
 
-class _Window:
-    """A part of a spool file that is in memory, and moves on."""
+class Window:
+    """A part of a spool file that is in memory, and moves on.
 
-    def __init__(self, file: SpoolFile, buffer_bytes: int) -> None:
-        self.file = file
-        self._buffer_bytes = buffer_bytes
+    Args:
+        name: of the file.
+        read: reads it, from an offset on, so many bytes.
+        buffer_bytes: read at once.
+    """
+
+    def __init__(self, name: str, read: Callable[[int, int], bytes], buffer_bytes: int) -> None:
+        self.name = name
+        self._read, self._buffer_bytes = read, buffer_bytes
         self._data, self._at = b"", 0
 
     def read(self, at: int, size: int) -> bytes:
+        """So many bytes; fewer where the file ends before."""
         if not self._at <= at <= at + size <= self._at + len(self._data):
-            self._data, self._at = self.file._read(at, max(size, self._buffer_bytes)), at
+            self._data, self._at = self._read(at, max(size, self._buffer_bytes)), at
         return self._data[at - self._at : at - self._at + size]
 
 
 class Blob(NamedTuple):
     """The bytes of a sample, not yet read."""
 
-    window: _Window
+    window: Window
     at: int
     record: Record
 
@@ -177,4 +196,4 @@ class Blob(NamedTuple):
             PackError: the file has changed.
             OSError: it cannot be read.
         """
-        return outcome_of(self.record, self.window.read(self.at, self.record.blob_bytes), str(self.window.file.path))
+        return outcome_of(self.record, self.window.read(self.at, self.record.blob_bytes), self.window.name)

@@ -1,0 +1,199 @@
+"""Photos -> what packing on Ray costs beside threads, how it scales, and the memory of the driver.
+
+    python -m bench.cluster PHOTOS [--photos 20000] [--repeats 3] [--work FOLDER]
+
+PHOTOS are repeated to so many files by hard links. Each pack is made with one and with two CPUs, in threads and on a
+Ray cluster of this machine, one after the other, so many times; the medians are printed. CPU seconds are those of this
+process and all of its descendants: Ray's daemons and workers count. The start of Ray, up to workers that have imported
+fastpipe, is told apart. The memory is that of a process that plans 10,000,000 samples, whose sizes are drawn and which
+have no bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import psutil
+from rich.console import Console
+
+import fastpipe
+from fastpipe.cluster.session import session
+from fastpipe.cluster.tasks import run_tasks
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.steps.convert_step import COLUMNS, convert_step
+from fastpipe.packing.steps.job import JOB_FILE, PART_SOURCES, PARTS_FILE, Job, Listed, Part
+
+CPUS = (1, 2)
+say = Console(highlight=False, markup=False, emoji=False, soft_wrap=True).print
+
+
+def repeated(photos: Path, count: int, folder: Path) -> Path:
+    """A folder of classes with so many photos: links to the same files."""
+    files = sorted(path for path in photos.rglob("*") if path.is_file())
+    for number in range(count):
+        source = files[number % len(files)]
+        target = folder / f"class-{number % 100:03d}" / f"{number:08d}{source.suffix}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, target)
+    return folder
+
+
+def cpu_seconds() -> float:
+    """Of this process and all that it has started and that are there."""
+    this = psutil.Process()
+    total = 0.0
+    for process in (this, *this.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def imported(_: int) -> str:
+    """A task that brings all modules of a pack into a worker."""
+    time.sleep(0.5)  # so that each worker gets one
+    return convert_step.__module__
+
+
+@contextmanager
+def ray(cpus: int) -> Iterator[float]:
+    """A cluster of this machine with warm workers; gives the seconds that its start took."""
+    started = time.perf_counter()
+    with session(workers=cpus):
+        list(run_tasks(imported, range(cpus), name=str))
+        yield time.perf_counter() - started
+
+
+def timed(pack: Callable[[Path], object], work: Path) -> tuple[float, float]:
+    """Wall and CPU seconds of a pack."""
+    target = work / "packed"
+    before, began = cpu_seconds(), time.perf_counter()
+    pack(target)
+    wall, used = time.perf_counter() - began, cpu_seconds() - before
+    shutil.rmtree(target)
+    os.sync()
+    return wall, used
+
+
+def compare(source: Path, photos: int, repeats: int, work: Path) -> None:
+    """Prints a table of packs."""
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    starts: list[float] = []
+    for _ in range(repeats):
+        for cpus in CPUS:
+            made = timed(lambda target, cpus=cpus: fastpipe.pack(source, target, workers=cpus), work)
+            found.setdefault(("threads", cpus), []).append(made)
+            with ray(cpus) as start_s:
+                starts.append(start_s)
+                made = timed(lambda target: fastpipe.pack(source, target, executor="ray"), work)
+            found.setdefault(("ray", cpus), []).append(made)
+    say(f"{photos:,} photos, medians of {repeats}; Ray's start, told apart: {statistics.median(starts):.1f} s")
+    say("| packed in | CPUs | seconds | photos/s | CPU seconds |\n|---|---|---|---|---|")
+    middle = {key: [statistics.median(each) for each in zip(*runs, strict=True)] for key, runs in found.items()}
+    for (kind, cpus), (wall, used) in middle.items():
+        say(f"| {kind} | {cpus} | {wall:.1f} | {photos / wall:,.0f} | {used:.1f} |")
+    for kind in ("threads", "ray"):
+        say(f"{kind}: 2 CPUs are {middle[kind, 1][0] / middle[kind, 2][0]:.2f} times as fast as 1 (bar for ray: 1.8)")
+    for cpus in CPUS:
+        wall, used = (
+            ours / theirs - 1 for ours, theirs in zip(middle["ray", cpus], middle["threads", cpus], strict=True)
+        )
+        say(f"ray on {cpus} CPUs beside threads: {wall:+.1%} time, {used:+.1%} CPU time (bar: +15 %)")
+
+
+def spool_without_bytes(folder: Path, samples: int, *, tables: bool) -> Job:
+    """The spool of a pack that has converted so many samples of 50 to 150 kB, without its spool files.
+
+    Args:
+        folder: of the pack.
+        samples: of it.
+        tables: the rows of a part lie anywhere in packing order.
+    """
+    job = Job("/photos", folder, PackOptions())
+    spool = folder / ".pack" / "spool"
+    spool.mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    order = rng.permutation(samples) if tables else np.arange(samples)
+    parts = []
+    for number, first in enumerate(range(0, samples, PART_SOURCES)):
+        positions = np.sort(order[first : first + PART_SOURCES])
+        rows = np.zeros(len(positions), COLUMNS)
+        rows["position"], rows["line"], rows["note"] = positions, 250, 60
+        rows["blob"] = rng.integers(50_000, 150_000, len(rows))
+        rows["blocks"] = rows["blob"] // 512 + 6
+        out = io.BytesIO()
+        np.savez(out, rows=rows, at=np.array([500, 500 + 250 * len(rows)]))
+        part = Part(len(rows), int(rows["blob"].sum()), f"part-{number:06d}-0")
+        (spool / part.columns_file).write_bytes(out.getvalue())
+        parts.append(part)
+    kind = "parquet" if tables else ""
+    listed = Listed("/photos", kind, None, [], [], {}, 0, [], samples, 100_000 * samples, "", "", 0, "", 256_000_000)
+    (spool / JOB_FILE).write_text(json.dumps(asdict(listed)))
+    (spool / PARTS_FILE).write_text(json.dumps(parts))
+    return job
+
+
+PLANNING = """
+import resource, sys, time
+from pathlib import Path
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.steps.job import Job
+from fastpipe.packing.steps.plan_step import plan_step
+started = time.perf_counter()
+plan = plan_step(Job("/photos", Path(sys.argv[1]), PackOptions()))
+ranges = sum(map(len, plan.ranges))
+print(len(plan), ranges, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, time.perf_counter() - started)
+"""
+
+
+def planned(folder: Path, samples: int, *, tables: bool) -> tuple[int, int, int, float]:
+    """Shards, ranges of spool files, bytes of memory at most, and seconds of a plan, in a process of its own."""
+    spool_without_bytes(folder, samples, tables=tables)
+    ran = subprocess.run([sys.executable, "-c", PLANNING, folder], capture_output=True, text=True, check=True)
+    shutil.rmtree(folder)
+    shards, ranges, peak_bytes, seconds = ran.stdout.split()
+    return int(shards), int(ranges), int(peak_bytes), float(seconds)
+
+
+def memory(samples: int, work: Path) -> None:
+    """Prints what a plan takes."""
+    for kind, tables in (("folders and tars", False), ("tables", True)):
+        shards, ranges, peak_bytes, seconds = planned(work / "plan", samples, tables=tables)
+        say(
+            f"plan of {samples:,} samples of {kind}: {shards:,} shards of {ranges:,} ranges, {seconds:.1f} s, "
+            f"{peak_bytes / 1e6:,.0f} MB of memory (bar: 1,000 MB)"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("--photos", dest="count", type=int, default=20_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--samples", type=int, default=10_000_000)
+    parser.add_argument("--work", type=Path, help="a folder on the disk of PHOTOS, because of the links")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=asked.work) as folder:
+        work = Path(folder)
+        memory(asked.samples, work)
+        compare(repeated(asked.photos, asked.count, work / "source"), asked.count, asked.repeats, work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Work on several machines: Ray's tasks, and nothing of our own beside them."""

@@ -1,0 +1,95 @@
+"""An address -> a connection to a Ray cluster, or to one of this machine that is started for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastpipe.errors import ClusterError, ConfigError
+from fastpipe.machine.cpus import granted_cpus
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_STORE_BYTES = 128 << 20  # of Ray's object store where we start Ray: tasks hand on names, sizes and hashes
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What tasks run on.
+
+    Attributes:
+        cpus, nodes: when the connection was made.
+        is_ours: it was started for this connection, and ends with it.
+    """
+
+    cpus: int
+    nodes: int
+    is_ours: bool
+
+
+def import_ray() -> ModuleType:
+    """Ray.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        import ray
+    except ImportError as problem:
+        raise ConfigError(
+            f"running on a cluster needs Ray ({problem}); install it: pip install 'fastpipe[ray]'"
+        ) from problem
+    return ray
+
+
+@contextlib.contextmanager
+def session(address: str | None = None, *, workers: int | None = None) -> Iterator[Cluster]:
+    """Connects to Ray. A connection that the program has already is used, and stays.
+
+    Args:
+        address: of a cluster: "auto" for the one of this machine, or HOST:PORT; None: that of RAY_ADDRESS, else a
+            cluster of this machine alone is started, and stopped at the end.
+        workers: tasks at a time on a cluster that is started; None: the CPUs granted to this process.
+
+    Raises:
+        ConfigError: Ray is not installed, or `workers` is given for a cluster that others have started.
+        ClusterError: the cluster cannot be reached.
+    """
+    ray = import_ray()
+    connected = ray.is_initialized()
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    ours = not connected and address in (None, "local")
+    if workers is not None and not ours:
+        raise ConfigError(
+            "--workers: on a Ray cluster each task asks for its CPUs, and Ray runs as many as there is room for; "
+            "leave it out"
+        )
+    if not connected:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody without being asked
+        options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "error"}
+        if ours:
+            options |= {"num_cpus": workers or granted_cpus(), "object_store_memory": _STORE_BYTES}
+        try:
+            ray.init(**options)
+        except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as problem:
+            raise ClusterError(_unreachable(address, problem)) from problem
+    try:
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        yield Cluster(round(ray.cluster_resources().get("CPU", 0)), len(alive), ours)
+    finally:
+        if not connected:
+            ray.shutdown()
+
+
+def _unreachable(address: str | None, problem: Exception) -> str:
+    said = " ".join(str(problem).split())[:300]
+    if address in (None, "local"):
+        return f"Ray cannot be started on this machine: {said}. Its logs are in /tmp/ray/session_latest/logs"
+    return (
+        f"there is no Ray cluster at --address {address}: {said}. Start one (ray start --head; on other machines "
+        "ray start --address=HOST:6379), or leave out --address to use this machine alone"
+    )

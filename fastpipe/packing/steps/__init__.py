@@ -1,0 +1,1 @@
+"""A pack in steps that run anywhere: list, convert, plan, assemble; between them there are only files of a spool."""

@@ -1,0 +1,56 @@
+"""Functions for tasks; workers import them by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+
+def squared(number: int) -> int:
+    return number * number
+
+
+def slow(number: int) -> int:
+    time.sleep(30)
+    return number
+
+
+def slow_or_fast(number: int) -> int:
+    return slow(number) if number else number
+
+
+def refused(number: int) -> int:
+    raise ValueError(f"no {number}")
+
+
+def here() -> str:
+    """Ray's name of the node that a task runs on."""
+    import ray
+
+    node: str = ray.get_runtime_context().get_node_id()
+    return node
+
+
+def full_disk_at_first(log: Path, _: int) -> str:
+    """Fails on the node that it runs on first, and everywhere on that node."""
+    node = here()
+    with open(log, "a") as file:
+        file.write(node + "\n")
+    if node == log.read_text().split()[0]:
+        raise OSError(28, "No space left on device", "/data/shard")
+    return node
+
+
+def full_disk(_: int) -> None:
+    raise OSError(28, "No space left on device", "/data/shard")
+
+
+def killed_at_first(log: Path, number: int) -> int:
+    """Kills its worker the first time that it runs."""
+    tried = log / str(number)
+    if not tried.exists():
+        tried.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number

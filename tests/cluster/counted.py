@@ -1,0 +1,102 @@
+"""Steps of a pack for workers that note what they do, or that a disk refuses; and the command in another process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.cluster_tasks import here
+from cluster.ray_cluster import environment
+from cluster.sources import PHOTO_BYTES, SHARD_BYTES
+
+from fastpipe.packing.options import pack_options
+from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps.assemble_step import Assembled, assemble_step
+from fastpipe.packing.steps.convert_step import Converted, convert_step
+from fastpipe.packing.steps.job import Job, Part
+from fastpipe.packing.steps.plan_step import ShardPlan
+
+_SLOW_S = 0.1
+
+
+def convert(log: Path, job: Job, part: Part) -> Converted:
+    _note(log, f"convert {part.name} {part.files}")
+    return convert_step(job, part)
+
+
+def assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
+    _note(log, f"assemble {shard.number} {shard.stop - shard.start}")
+    return assemble_step(job, shard)
+
+
+def _note(log: Path, line: str) -> None:
+    with open(log, "a") as file:
+        file.write(line + "\n")
+
+
+def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
+    """Each task that begins writes a line: its step, its part, and how many files that has."""
+    monkeypatch.setattr(on_ray, "convert_step", partial(convert, log))
+    monkeypatch.setattr(on_ray, "assemble_step", partial(assemble, log))
+    return log
+
+
+def slow_convert(log: Path, job: Job, part: Part) -> Converted:
+    time.sleep(_SLOW_S)
+    return convert(log, job, part)
+
+
+def slow_assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
+    time.sleep(_SLOW_S)
+    return assemble(log, job, shard)
+
+
+def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
+    """A driver whose tasks take a while, so that they can be killed."""
+    on_ray.convert_step = partial(slow_convert, log)  # type: ignore[assignment]
+    on_ray.assemble_step = partial(slow_assemble, log)  # type: ignore[assignment]
+    options = pack_options(shard_size=SHARD_BYTES)
+    on_ray.pack_on_ray(source, destination, options, address=address, part_bytes=2 * PHOTO_BYTES)
+
+
+def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:
+    """The same in another process."""
+    given = [str(each) for each in (source, destination, log)]
+    code = "import sys; from pathlib import Path; from cluster.counted import slow_pack; "
+    code += f"slow_pack(*map(Path, {given!r}), {address!r})"
+    return subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE)
+
+
+def convert_elsewhere(log: Path, job: Job, part: Part) -> Converted:
+    node = here()
+    _note(log, node)
+    if node == log.read_text().split()[0]:
+        raise OSError(28, "No space left on device")
+    return convert_step(job, part)
+
+
+def convert_nowhere(job: Job, part: Part) -> Converted:
+    raise OSError(28, "No space left on device")
+
+
+def refuse_on_first_node(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
+    """The node that converts first has a full disk."""
+    monkeypatch.setattr(on_ray, "convert_step", partial(convert_elsewhere, log))
+    return log
+
+
+def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All disks are full."""
+    monkeypatch.setattr(on_ray, "convert_step", convert_nowhere)
+
+
+def command(arguments: Sequence[Any], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """The command `fastpipe` in another process."""
+    program = [sys.executable, "-c", "from fastpipe.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(program, capture_output=True, text=True, env=environment(), timeout=timeout_s)

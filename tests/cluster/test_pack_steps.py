@@ -1,0 +1,161 @@
+"""A pack step by step, in programs of its own: the same files as in one piece; and the scripts of docs/cluster.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+from cli_run import COMMAND, failed, succeeded
+from cluster.sources import MAKERS, PART_BYTES, SHARD_BYTES, folder
+from pack_sources import digests
+from remote.s3 import Bucket
+
+import fastpipe
+from fastpipe.packing.steps import single
+
+OPTIONS = "--shard-size", SHARD_BYTES
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, cut into four pieces; and its pack in one piece."""
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    made = folder(tmp_path / "source")
+    fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
+    return made
+
+
+def step(source: object, destination: object, name: str, part: str | None = None) -> str:
+    return succeeded("pack", source, destination, *OPTIONS, "--step", name, *(["--part", part] if part else []))
+
+
+def test_steps_in_parts_make_the_same_files(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    assert "listed 24 files in 4 pieces" in step(source, packed, "list")
+    assert "0 of 2 pieces were there" in step(source, packed, "convert", "2/2")
+    assert "0 of 2 pieces were there" in step(source, packed, "convert", "1/2")
+    assert "converted 0 files, 0 rejected; 2 of 2 pieces were there" in step(source, packed, "convert", "2/2")
+    assert "of 22 samples" in step(source, packed, "plan")
+    for part in ("3/3", "1/3", "2/3", "1/3"):
+        said = step(source, packed, "assemble", part)
+    assert "made 0 shards" in said
+    assert "packed 22 samples" in step(source, packed, "publish")
+    assert digests(packed) == digests(tmp_path / "local")
+    assert "already packed" in step(source, packed, "list")
+
+
+def test_steps_into_a_bucket(source: Path, tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in bucket.environment.items():
+        monkeypatch.setenv(name, value)
+    for name, part in (("list", None), ("convert", "1/1"), ("plan", None), ("assemble", None), ("publish", None)):
+        step(source, bucket.url("packed"), name, part)
+    assert {name: len(data) for name, data in bucket.objects("packed").items()} == {
+        str(path.relative_to(tmp_path / "local")): path.stat().st_size
+        for path in (tmp_path / "local").rglob("*")
+        if path.is_file()
+    }
+
+
+def test_steps_in_the_wrong_order_say_which_comes_first(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+
+    def refused(name: str, *more: str) -> str:
+        return failed(1, "pack", source, packed, *OPTIONS, "--step", name, *more)
+
+    assert "run --step list first" in refused("convert")
+    step(source, packed, "list")
+    assert "part 0 is not converted" in refused("plan")
+    assert "listed with other options" in refused("convert", "--tile", "0")
+    step(source, packed, "convert")
+    assert "run --step plan first" in refused("assemble")
+    step(source, packed, "plan")
+    step(source, packed, "assemble", "2/2")
+    assert "shard 0 of " in refused("publish")
+    step(source, packed, "assemble", "1/2")
+    step(source, packed, "publish")
+    assert digests(packed) == digests(tmp_path / "local")
+    for part in ("0/2", "3/2", "half"):
+        assert "expected I/N" in failed(2, "pack", source, packed, *OPTIONS, "--step", "convert", "--part", part)
+    assert "has no parts" in failed(2, "pack", source, packed, *OPTIONS, "--step", "plan", "--part", "1/2")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "folder"])
+def test_steps_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    made = MAKERS[kind](tmp_path / kind)
+    fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        step(made, tmp_path / "packed", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_a_spool_elsewhere_takes_nothing_else_away(source: Path, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "part-mine.txt").touch()
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        for packed in ("packed", "other"):  # two packs at a time
+            succeeded("pack", source, tmp_path / packed, *OPTIONS, "--spool", spool, "--step", name)
+        assert name == "publish" or len(list(spool.iterdir())) == 3
+    assert [path.name for path in spool.iterdir()] == ["part-mine.txt"]
+    assert digests(tmp_path / "packed") == digests(tmp_path / "other") == digests(tmp_path / "local")
+
+
+def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    made = MAKERS["parquet"](tmp_path / "parquet")
+    for name in ("list", "convert", "plan"):
+        step(made, tmp_path / "packed", name)
+    shutil.copyfile(made / "0.parquet", made / "2.parquet")
+    fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        step(made, tmp_path / "packed", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_a_list_of_images_keeps_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    photos = folder(tmp_path / "photos", images=8)
+    names = sorted(path.relative_to(photos) for path in photos.glob("*/*.jpg"))
+    rows = "".join(f"{name},{number},text {number}\n" for number, name in enumerate(names))
+    (photos / "list.csv").write_text("image,number,caption\n" + rows)
+    fastpipe.pack(photos / "list.csv", tmp_path / "local", shard_size=SHARD_BYTES)
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        step(photos / "list.csv", tmp_path / "packed", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+    assert len(list((tmp_path / "packed" / "fields").iterdir())) >= 3
+
+
+# In place of the programs that start programs: they run each at once.
+STANDINS = """
+ssh() { shift; "$@"; }
+sbatch() {
+    local array=0-0 number
+    while [[ $1 != --wrap ]]; do
+        if [[ $1 == --array ]]; then array=$2; shift; fi
+        shift
+    done
+    for number in $(seq ${array/-/ }); do SLURM_ARRAY_TASK_ID=$number bash -c "$2" >&2; done
+    echo 1
+}
+"""
+
+
+@pytest.mark.parametrize("script", [0, 1])
+def test_scripts_of_the_page(tmp_path: Path, script: int) -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    text = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)[script]
+    assert len(text.splitlines()) <= 20
+    source = folder(tmp_path / "source", images=6)
+    fastpipe.pack(source, tmp_path / "local")
+    text = text.replace("/shared/photos", str(source)).replace("/shared/train", str(tmp_path / "packed"))
+    text = text.replace("fastpipe pack", f"{COMMAND} pack").replace("1-64", "1-1").replace("/64", "/1")
+    text = text.replace("node1 node2 node3", "node1 node2")
+    ran = subprocess.run(["bash", "-c", STANDINS + text], capture_output=True, text=True, env={**os.environ})
+    assert ran.returncode == 0, ran.stderr
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
