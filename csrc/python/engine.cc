@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -100,16 +101,16 @@ class PyEngine {
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
-  // `images` and `rendering` are those of the first crop of each picture, `more` those of its others.
+  // `images`, `exact` and `rendering` are those of the first crop of each picture, `more` those of its others.
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
-        bool exact, bool verify, bool masks, const std::vector<std::pair<py::array, py::dict>>& more,
+        bool exact, bool verify, bool masks, const std::vector<std::tuple<py::array, bool, py::dict>>& more,
         const py::kwargs& rendering)
       : engine_(std::move(engine)), images_{std::move(images)} {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
     std::vector<Slot> slots = {slot_of(images_.front(), {exact, verify, kind_of(images_.front(), masks)}, rendering)};
-    for (const auto& [array, how] : more) {
+    for (const auto& [array, array_exact, how] : more) {
       images_.push_back(array);
-      slots.push_back(slot_of(images_.back(), {exact, verify, kind_of(array, false)}, how));
+      slots.push_back(slot_of(images_.back(), {array_exact, verify, kind_of(array, false)}, how));
     }
     const std::size_t count = slots.size();
     if (masks && count > 1) throw py::value_error("more: masks have one crop");
@@ -261,9 +262,9 @@ void register_engine(py::module_& m) {
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool,
-                    bool, const std::vector<std::pair<py::array, py::dict>>&, const py::kwargs&>(),
+                    bool, const std::vector<std::tuple<py::array, bool, py::dict>>&, const py::kwargs&>(),
            "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false,
-           "more"_a = std::vector<std::pair<py::array, py::dict>>())
+           "more"_a = std::vector<std::tuple<py::array, bool, py::dict>>())
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);

@@ -66,6 +66,7 @@ class HostBatch:
         labels: (n,) int64.
         ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
+        more: the images of the views after the first.
     """
 
     number: int
@@ -75,3 +76,4 @@ class HostBatch:
     labels: NDArray[np.int64]
     ids: NDArray[np.int64]
     fields: HostFields | None = None
+    more: tuple[NDArray[np.uint8], ...] = ()

@@ -6,7 +6,7 @@ Every random choice is made here, ahead of the engine, as arrays: results cannot
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.passes import Passes
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.sizes import Sizes
+from fastpipe.plan.views import ViewRecipe
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Recipe:
         sizes: where they change, instead of `size`, which is the largest that is known.
         content: which samples of the dataset epochs have.
         mixture: of the datasets of a MixedIndex; None: it is none.
+        more: the views after the first, which is described by size, crop and flip; see Note [views].
     """
 
     batch_size: int
@@ -56,6 +58,17 @@ class Recipe:
     sizes: Sizes | None = None
     content: Content = ALL
     mixture: Mixture | None = None
+    more: tuple[ViewRecipe, ...] = ()
+
+    @property
+    def views(self) -> tuple[ViewRecipe, ...]:
+        """All of them."""
+        return ViewRecipe(None, self.crop, self.flip, self.seed), *self.more
+
+    @property
+    def one_size(self) -> bool:
+        """Whether all views have the loader's size, whatever it is."""
+        return all(view.size is None for view in self.more)
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,7 @@ class BatchPlan:
         flips: (n * k,) bool: mirror left and right.
         valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
         names: (n,) int64 that name the random draws of each row; those of the samples, where none comes twice.
+        more: the same samples in the views after the first.
     """
 
     samples: NDArray[np.int64]
@@ -77,9 +91,15 @@ class BatchPlan:
     flips: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     names: NDArray[np.int64]
+    more: tuple[BatchPlan, ...] = ()
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    @property
+    def views(self) -> tuple[BatchPlan, ...]:
+        """The plans of all views; where there is but one, this one."""
+        return self, *self.more
 
     @property
     def rows_per_sample(self) -> int:
@@ -107,9 +127,10 @@ class BatchPlan:
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
         made = rows_of(rows, self.rows_per_sample)
-        plan.crops.boxes[made] = others.crops.boxes
-        plan.crops.bounds[made] = others.crops.bounds
-        plan.flips[made] = others.flips
+        for view, other in zip(plan.views, others.views, strict=True):
+            view.crops.boxes[made] = other.crops.boxes
+            view.crops.bounds[made] = other.crops.bounds
+            view.flips[made] = other.flips
         return plan
 
 
@@ -287,18 +308,16 @@ class EpochPlan:
         records = self._index.read(samples)
         if recipe.content.labels is not None:
             records["label"] = recipe.content.labels[records["label"]]
-        crops = plan_crops(
-            recipe.crop,
-            recipe.size if self._sizes is None else self._sizes.of(number),
-            records["width"].astype(np.int64),
-            records["height"].astype(np.int64),
-            seed=recipe.seed,
-            epoch=self.epoch,
-            samples=names,
-        )
-        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
-        if crops.mirrored is not None:
-            flips = crops.mirrored
-        elif recipe.crop.rows > 1:
-            flips = np.repeat(flips, recipe.crop.rows)
-        return BatchPlan(samples, records, crops, flips, valid, names)
+        size = recipe.size if self._sizes is None else self._sizes.of(number)
+        widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
+        planned = []
+        for view in recipe.views:
+            draws = {"seed": view.seed, "epoch": self.epoch}
+            crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
+            flips = uniform(key(view.seed, self.epoch, Stream.FLIP), names) < view.flip
+            if crops.mirrored is not None:
+                flips = crops.mirrored
+            elif view.crop.rows > 1:
+                flips = np.repeat(flips, view.crop.rows)
+            planned.append(BatchPlan(samples, records, crops, flips, valid, names))
+        return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
