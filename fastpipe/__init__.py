@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fastpipe.format.index import Index
     from fastpipe.loading.factory import loader
     from fastpipe.loading.loader import Loader
+    from fastpipe.loading.views import View
     from fastpipe.monitoring.monitor import monitor
     from fastpipe.packing.api import pack
     from fastpipe.packing.writer import Writer
@@ -76,6 +77,7 @@ __all__ = [
     "SampleError",
     "Stats",
     "TenCrop",
+    "View",
     "Writer",
     "__version__",
     "balanced",
@@ -103,6 +105,7 @@ _MODULES = {
     "Resize": "plan.crops",
     "Stats": "engine.stats",
     "TenCrop": "plan.crops",
+    "View": "loading.views",
     "balanced": "plan.balance",
     "diagnose": "diagnosis",
     "loader": "loading.factory",

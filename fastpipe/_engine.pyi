@@ -37,6 +37,7 @@ class Job:
         exact: bool,
         verify: bool,
         masks: bool = False,
+        more: list[tuple[NDArray[np.uint8], bool, dict[str, Any]]] = ...,  # of the other crops of each picture
         **rendering: Any,  # of plan/rendering.py
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...

@@ -37,8 +37,8 @@ Status CoefficientDecoder::decode(int denominator, Rect region, RowSink sink, De
 }
 
 bool CoefficientDecoder::read(const StripWindow& window, int top, int,
-                              const std::array<CoefficientRows, kMostComponents>& to) {
-  if (rows_.read(header_, data_, top, window.left, window.right, *kernels_, to)) return true;
+                              std::array<CoefficientRows, kMostComponents>* to) {
+  if (rows_.read(header_, data_, top, window.left, window.right, *kernels_, *to)) return true;
   damaged_row_ = top;
   return false;
 }

@@ -39,17 +39,17 @@ class CoefficientDecoder : private StripSource {
   };
   Needed needed(int denominator, Rect region) const;
 
-  // Decodes `region`, given in pixels of the scaled image. One decode an open. Of the methods, `baseline` refuses what
-  // StripDecoder gives up on.
+  // Decodes `region`, given in pixels of the scaled image. Of the methods, `baseline` refuses what StripDecoder gives
+  // up on.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
                 const BlockKernels& kernels = *best_block_kernels());
 
   void give_back() { restorer_.give_back(); }
 
  private:
-  int rows_at_once(const StripWindow&) override { return 1; }
+  int begin(StripWindow*) override { return 1; }
   bool read(const StripWindow& window, int top, int bottom,
-            const std::array<CoefficientRows, kMostComponents>& to) override;
+            std::array<CoefficientRows, kMostComponents>* to) override;
   TileRange mcus_needed(int denominator, Rect region) const;
   bool decode_strips(int denominator, Rect region, RowSink sink);
   Status decode_jpeg(int denominator, Rect region, RowSink sink);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/image.h"
 #include "base/row_sink.h"
@@ -30,6 +31,11 @@ class PictureDecoder {
 
   Size size() const { return stored_ ? coefficients_.size() : jpeg_.size(); }
   Size scaled_size(int denominator) const { return scaled_down(size(), denominator); }
+
+  // As JpegDecoder::share. Crops of a KEY.fpc read its coefficients each by itself: that costs less than keeping them.
+  void share(const std::vector<CropRegion>& crops) {
+    if (!stored_) jpeg_.share(crops);
+  }
 
   // As JpegDecoder::decode. The kernels are those for a KEY.fpc.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,

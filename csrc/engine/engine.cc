@@ -12,12 +12,12 @@ namespace fastpipe {
 namespace {
 
 // No exception leaves a worker: each becomes the row's status.
-Status run_row(RowWorker& worker, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
-               StageFlag* stage) noexcept {
+Status run_rows(RowWorker& worker, const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters,
+                StageFlag* stage) noexcept {
   try {
-    return worker.run(task, options, out, counters, stage);
+    return worker.run(tasks, slots, counters, stage);
   } catch (const std::bad_alloc&) {
-    return error(Code::out_of_memory, "for an image of %u x %u", task.width, task.height);
+    return error(Code::out_of_memory, "for an image of %u x %u", tasks->width, tasks->height);
   } catch (const std::exception& problem) {
     return error(Code::internal, "%s", problem.what());
   }
@@ -32,9 +32,9 @@ std::vector<RowWorker> make_workers(int count, FileCache* files) {
 
 }  // namespace
 
-Job::Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options)
-    : tasks_(std::move(tasks)), images_(images), out_(out), options_(options) {
-  errors_.reserve(tasks_.size());  // a worker that reports an error must not need memory for it
+Job::Job(std::vector<RowTask> tasks, std::vector<Slot> slots)
+    : tasks_(std::move(tasks)), slots_(std::move(slots)), pictures_(tasks_.size() / slots_.size()) {
+  errors_.reserve(pictures_);  // a worker that reports an error must not need memory for it
 }
 
 Engine::Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files)
@@ -67,7 +67,7 @@ bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
 
 bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (; job.next_ < job.tasks_.size(); ++job.next_)
+  for (; job.next_ < job.pictures_; ++job.next_)
     job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
@@ -99,7 +99,7 @@ Levels Engine::levels() {
   for (const auto& each : known_) {
     held.push_back(each.lock());
     const Job* const job = held.back().get();
-    if (job != nullptr) found.rows_waiting += job->tasks_.size() - job->next_;
+    if (job != nullptr) found.rows_waiting += job->tasks_.size() - job->next_ * job->slots_.size();
   }
   return found;
 }
@@ -125,7 +125,7 @@ void Engine::stop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
     for (const auto& job : queue_) {
-      for (; job->next_ < job->tasks_.size(); ++job->next_) {
+      for (; job->next_ < job->pictures_; ++job->next_) {
         job->errors_.push_back({job->next_, error(Code::cancelled, "%s", "")});
       }
       job->finished_.notify_all();
@@ -162,25 +162,22 @@ void Engine::work(int number) {
     await(work_came_, lock, [this] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
     const std::shared_ptr<Job> job = queue_.front();
-    const std::size_t row = job->next_++;
+    const std::size_t picture = job->next_++;
     ++job->running_;
-    if (job->next_ == job->tasks_.size()) queue_.pop_front();
-    const RowTask& task = job->tasks_[row];
-    taken_[self] = {task.shard, task.offset, now_ns()};
+    if (job->next_ == job->pictures_) queue_.pop_front();
+    const RowTask* const tasks = &job->tasks_[picture * job->slots_.size()];
+    taken_[self] = {tasks->shard, tasks->offset, now_ns()};
     lock.unlock();
 
-    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(job->out_.width) * pixel_bytes(job->options_.kind);
-    const PixelSpan out = {job->images_ + static_cast<std::ptrdiff_t>(task.out_row) * stride * job->out_.height,
-                           job->out_, stride};
     RowCounters spent;
-    const Status status = run_row(worker, task, job->options_, out, &spent, &stages_[self]);
+    const Status status = run_rows(worker, tasks, job->slots_, &spent, &stages_[self]);
 
     lock.lock();
     taken_[self] = {};
     counters_.add(spent);
     if (!status.ok()) {
       ++counters_.failed;
-      job->errors_.push_back({row, status});
+      job->errors_.push_back({picture, status});
     }
     --job->running_;
     if (job->done()) job->finished_.notify_all();

@@ -20,34 +20,34 @@
 namespace fastpipe {
 
 struct RowError {
-  std::size_t row;  // position in the job's list of tasks
+  std::size_t row;  // of the picture among the job's: a position in its list of tasks, where each has one crop
   Status status;
 };
 
 // One batch in the works. The memory that it writes to must outlive it; `Engine::cancel` ends it.
 class Job {
  public:
-  Job(std::vector<RowTask> tasks, std::uint8_t* images, Size out, RowOptions options);
+  // One slot for each crop of a picture; the tasks of a picture are one behind the other, in the order of the slots.
+  Job(std::vector<RowTask> tasks, std::vector<Slot> slots);
 
  private:
   friend class Engine;
 
   const std::vector<RowTask> tasks_;
-  std::uint8_t* const images_;  // (rows, out.height, out.width) of pixel_bytes(options.kind)
-  const Size out_;
-  const RowOptions options_;
+  const std::vector<Slot> slots_;
+  const std::size_t pictures_;
 
-  bool done() const { return next_ == tasks_.size() && running_ == 0; }
+  bool done() const { return next_ == pictures_ && running_ == 0; }
 
   // Guarded by Engine::mutex_.
-  std::size_t next_ = 0;     // the first task that no thread has taken
-  std::size_t running_ = 0;  // tasks that a thread is at
+  std::size_t next_ = 0;     // the first picture that no thread has taken
+  std::size_t running_ = 0;  // pictures that a thread is at
   std::vector<RowError> errors_;
   mutable std::condition_variable finished_;
 };
 
-// Runs jobs in the order in which they came, row by row. Results do not depend on the number of threads: a row is a
-// function of its task.
+// Runs jobs in the order in which they came, picture by picture. Results do not depend on the number of threads: a row
+// is a function of its task.
 class Engine {
  public:
   Engine(std::vector<Shard> shards, int threads, std::size_t max_open_files);

@@ -1,6 +1,7 @@
 #include "engine/row.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 
 #include "base/clock.h"
@@ -69,7 +70,7 @@ void RowCounters::add(const RowCounters& other) {
   resize_ns += other.resize_ns;
 }
 
-// However a row ends, what one giant picture needed is given back.
+// However a picture ends, what a giant one needed is given back.
 struct RowWorker::GiveBack {
   RowWorker* worker;
   StageFlag* stage;
@@ -78,46 +79,80 @@ struct RowWorker::GiveBack {
     worker->stored_.give_back();
     worker->decoder_.give_back();
     worker->mask_.give_back();
-    worker->resizer_.give_back();
-    worker->padder_.give_back();
+    for (Crop& crop : worker->crops_) crop.give_back();
   }
 };
 
-Status RowWorker::run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage) {
+void RowWorker::Crop::give_back() {
+  resizer.give_back();
+  padder.give_back();
+}
+
+// Which part of the picture is needed, at which scale. False if the crop is impossible.
+bool RowWorker::Crop::plan() {
+  Box box = box_of(*task);
+  empty = false;
+  resized = out;
+  if (padded()) {
+    if (!padder.plan(box, bounds_of(*task), out.size, options.padding)) return false;
+    empty = padder.empty();
+    if (empty) return true;
+    box = padder.box();
+    resized = padder.room();
+  }
+  const bool reducible = !options.exact && !padded() && task->png == 0 && options.resampling.averages();
+  const int by = reducible ? denominator(box, out.size) : 1;
+  box = {box.x / by, box.y / by, box.width / by, box.height / by};
+  const bool flip = task->flip != 0 && !padded();
+  needed = {by, resizer.plan(box, scale_down(bounds_of(*task), by), resized.size, flip, options.resampling)};
+  return true;
+}
+
+void RowWorker::add_crop(const RowTask& task, RowOptions options, PixelSpan out) {
+  if (crop_count_ == crops_.size()) crops_.emplace_back();
+  Crop& crop = crops_[crop_count_++];
+  crop.task = &task;
+  crop.options = options;
+  crop.out = out;
+}
+
+Status RowWorker::run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage) {
   const GiveBack at_the_end{this, stage};
-  return fill(task, options, out, counters, stage);
+  crop_count_ = 0;
+  for (std::size_t i = 0; i < slots.size(); ++i) add_crop(tasks[i], slots[i].options, slots[i].row(tasks[i].out_row));
+  stage->set(Stage::opening);
+  const std::uint64_t started = now_ns();
+  std::shared_ptr<const File> file;
+  const Status status = files_->get(tasks->shard, &file);
+  if (!status.ok()) return status;
+  counters->read_ns = now_ns() - started;
+  return fill(*file, counters, stage);
 }
 
 Status RowWorker::run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out) {
   RowCounters counters;
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
+  crop_count_ = 0;
+  add_crop(task, options, out);
   stored_.borrow(jpeg, task.size);
-  return fill_picture(task, nullptr, options, out, &counters, &stage);
+  return fill_picture(nullptr, &counters, &stage);
 }
 
 Status RowWorker::run(const File& file, const RowTask& task, RowOptions options, PixelSpan out) {
   RowCounters counters;
   StageFlag stage;
   const GiveBack at_the_end{this, &stage};
-  return fill(file, task, options, out, &counters, &stage);
+  crop_count_ = 0;
+  add_crop(task, options, out);
+  return fill(file, &counters, &stage);
 }
 
-Status RowWorker::fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
-                       StageFlag* stage) {
-  stage->set(Stage::opening);
-  const std::uint64_t started = now_ns();
-  std::shared_ptr<const File> file;
-  const Status status = files_->get(task.shard, &file);
-  if (!status.ok()) return status;
-  counters->read_ns = now_ns() - started;
-  return fill(*file, task, options, out, counters, stage);
-}
-
-Status RowWorker::fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
-                       StageFlag* stage) {
+Status RowWorker::fill(const File& file, RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
   stage->set(Stage::reading);
+  const RowTask& task = *crops_.front().task;
+  const RowOptions& options = crops_.front().options;
   const bool in_parts = task.coefficients != 0 && !options.verify;
   Status status =
       in_parts ? stored_.read_head(file, task.offset, task.size) : stored_.read(file, task.offset, task.size);
@@ -131,75 +166,103 @@ Status RowWorker::fill(const File& file, const RowTask& task, RowOptions options
   counters->bytes = stored_.bytes_read();
   counters->read_ns += now_ns() - started;
   stage->set(Stage::decoding);
-  if (options.kind == RowKind::rgb) {
-    return fill_picture(task, in_parts ? &file : nullptr, options, out, counters, stage);
-  }
-  return fill_mask(task, options.padding, {out.data, out.size, pixel_bytes(options.kind)}, counters);
+  if (options.kind == RowKind::rgb) return fill_picture(in_parts ? &file : nullptr, counters, stage);
+  return fill_mask(crops_.front(), counters);
 }
 
-Status RowWorker::fill_picture(const RowTask& task, const File* file, RowOptions options, PixelSpan out,
-                               RowCounters* counters, StageFlag* stage) {
-  std::uint64_t read = now_ns();
+Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFlag* stage) {
+  const std::uint64_t started = now_ns();
+  const RowTask& task = *crops_.front().task;
   const Size size = {task.width, task.height};
   Status status = task.png != 0 ? stored_.open(size, mask_.png()) : stored_.open(size, &decoder_);
-  if (status.ok()) status = check_crop(task, options.padding.mode);
   if (!status.ok()) return status;
-  Box box = box_of(task);
-  PixelSpan resized = out;
-  const bool padded = options.padding.mode != PaddingMode::none;
-  if (padded) {
-    if (!padder_.plan(box, bounds_of(task), out.size, options.padding)) return bad_crop(task);
-    if (padder_.empty()) {
-      padder_.spread(out, false);
-      counters->rows = 1;
-      return status;
-    }
-    box = padder_.box();
-    resized = padder_.room();
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    Crop& crop = crops_[i];
+    status = check_crop(*crop.task, crop.options.padding.mode);
+    if (!status.ok()) return status;
+    if (!crop.plan()) return bad_crop(*crop.task);
   }
-  const bool reducible = !options.exact && !padded && task.png == 0 && options.resampling.averages();
-  const int by = reducible ? denominator(box, out.size) : 1;
-  box = {box.x / by, box.y / by, box.width / by, box.height / by};
-  const bool flip = task.flip != 0 && !padded;
-  const Rect region = resizer_.plan(box, scale_down(bounds_of(task), by), resized.size, flip, options.resampling);
-
+  counters->decode_ns = now_ns() - started;
   if (file != nullptr) {
     stage->set(Stage::reading);
-    const std::uint64_t started = now_ns();
-    status = stored_.read_more(*file, task.offset, decoder_.needed(by, region));
+    status = read_needed(*file, counters);
     if (!status.ok()) return status;
-    counters->bytes = stored_.bytes_read();
-    const std::uint64_t spent = now_ns() - started;
-    counters->read_ns += spent;
-    read += spent;
     stage->set(Stage::decoding);
   }
+  if (task.png == 0) share(counters);
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    status = render(&crops_[i], counters, stage);
+    if (!status.ok()) return status;
+  }
+  return status;
+}
 
-  TimedSink sink{&resizer_};
-  if (task.png != 0) {
+// The rest of a KEY.fpc: from the first to the last byte that any crop needs.
+Status RowWorker::read_needed(const File& file, RowCounters* counters) {
+  const std::uint64_t started = now_ns();
+  CoefficientDecoder::Needed all = {SIZE_MAX, 0};
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    if (crops_[i].empty) continue;
+    const CoefficientDecoder::Needed one = decoder_.needed(crops_[i].needed.denominator, crops_[i].needed.region);
+    all = {std::min(all.first, one.first), std::max(all.end, one.end)};
+  }
+  const Status status = stored_.read_more(file, crops_.front().task->offset, all);
+  counters->bytes = stored_.bytes_read();
+  counters->read_ns += now_ns() - started;
+  return status;
+}
+
+void RowWorker::share(RowCounters* counters) {
+  shared_.clear();
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    if (!crops_[i].empty) shared_.push_back(crops_[i].needed);
+  }
+  if (shared_.size() < 2) return;
+  const std::uint64_t started = now_ns();
+  decoder_.share(shared_);
+  counters->decode_ns += now_ns() - started;
+}
+
+Status RowWorker::render(Crop* crop, RowCounters* counters, StageFlag* stage) {
+  if (crop->empty) {
+    crop->padder.spread(crop->out, false);
+    ++counters->rows;
+    return {};
+  }
+  const std::uint64_t started = now_ns();
+  stage->set(Stage::decoding);
+  const Rect& region = crop->needed.region;
+  TimedSink sink{&crop->resizer};
+  Status status;
+  if (crop->task->png != 0) {
     status = mask_.png()->decode(region.y, region.height);
     if (status.ok()) status = png_rgbx(*mask_.png(), region, {&sink, TimedSink::take}, &room_);
   } else {
-    status = decoder_.decode(by, region, {&sink, TimedSink::take});
+    status = decoder_.decode(crop->needed.denominator, region, {&sink, TimedSink::take});
   }
   if (!status.ok()) return status;
   const std::uint64_t decoded = now_ns();
   stage->set(Stage::resizing);
-  resizer_.finish(resized);
-  if (padded) padder_.spread(out, task.flip != 0);
+  crop->resizer.finish(crop->resized);
+  if (crop->padded()) crop->padder.spread(crop->out, crop->task->flip != 0);
   const std::uint64_t finished = now_ns();
 
-  counters->rows = 1;
-  counters->decode_ns = decoded - read - sink.ns;
-  counters->resize_ns = finished - decoded + sink.ns;
+  ++counters->rows;
+  counters->decode_ns += decoded - started - sink.ns;
+  counters->resize_ns += finished - decoded + sink.ns;
   return status;
 }
 
-Status RowWorker::fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters) {
+Status RowWorker::fill_mask(const Crop& crop, RowCounters* counters) {
   const std::uint64_t read = now_ns();
+  const RowTask& task = *crop.task;
+  const Padding& padding = crop.options.padding;
   Status status = stored_.open({task.width, task.height}, mask_.png());
   if (status.ok()) status = check_crop(task, padding.mode);
-  if (status.ok()) status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, padding, out);
+  if (status.ok()) {
+    const IdSpan out = {crop.out.data, crop.out.size, pixel_bytes(crop.options.kind)};
+    status = mask_.fill(box_of(task), bounds_of(task), task.flip != 0, padding, out);
+  }
   counters->decode_ns = now_ns() - read;
   return status;
 }

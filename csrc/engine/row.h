@@ -1,4 +1,4 @@
-// One row of a batch: read -> decode -> resize -> the slot.
+// One row of a batch, or the rows that the crops of one picture become: read -> decode -> resize -> the slots.
 #pragma once
 
 #include <cstddef>
@@ -39,13 +39,25 @@ enum class RowKind : std::uint8_t { rgb, ids_u8, ids_i32 };
 // Of a pixel of the slot.
 inline int pixel_bytes(RowKind kind) { return kind == RowKind::rgb ? 3 : kind == RowKind::ids_u8 ? 1 : 4; }
 
-// How all rows of a job are made.
+// How all rows of a slot are made.
 struct RowOptions {
   bool exact;   // never decode at reduced size
   bool verify;  // compare each file's hash with the index's before it is decoded
   RowKind kind = RowKind::rgb;
   Resampling resampling = {};  // of pictures
   Padding padding = {};
+};
+
+// Where rows of one kind of crop go.
+struct Slot {
+  std::uint8_t* images = nullptr;  // (rows, size.height, size.width) of pixel_bytes(options.kind)
+  Size size;
+  RowOptions options;
+
+  PixelSpan row(std::uint32_t number) const {
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(size.width) * pixel_bytes(options.kind);
+    return {images + static_cast<std::ptrdiff_t>(number) * stride * size.height, size, stride};
+  }
 };
 
 // Time that a thread spent, and what it got done.
@@ -62,15 +74,16 @@ struct RowCounters {
   void add(const RowCounters& other);
 };
 
-// A thread's scratch: reads, decodes and resizes one row at a time and reuses its memory.
+// A thread's scratch: reads and decodes one picture at a time, resizes its crops and reuses its memory.
 class RowWorker {
  public:
   explicit RowWorker(FileCache* files) : files_(files) {}
 
-  // `stage` is kept up to date. May throw only what allocation throws.
-  Status run(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
+  // Fills a row of each slot from one picture: tasks[i] is that of slots[i], and all have the picture in common. Stops at
+  // the first row that fails. `stage` is kept up to date. May throw only what allocation throws.
+  Status run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage);
 
-  // The same for a JPEG or KEY.fpc in memory, of task.size bytes; needs no files.
+  // One row, of a JPEG or KEY.fpc in memory, of task.size bytes; needs no files.
   Status run(const std::uint8_t* jpeg, const RowTask& task, RowOptions options, PixelSpan out);
 
   // The same for a file that others hold open, whatever task.shard is; needs no files.
@@ -79,22 +92,40 @@ class RowWorker {
  private:
   struct GiveBack;
 
-  Status fill(const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters, StageFlag* stage);
-  Status fill(const File& file, const RowTask& task, RowOptions options, PixelSpan out, RowCounters* counters,
-              StageFlag* stage);
+  // A crop of the picture at hand.
+  struct Crop {
+    const RowTask* task = nullptr;
+    RowOptions options = {};
+    PixelSpan out = {};
+    CropRegion needed = {};  // of the picture
+    bool empty = false;      // all of the row is fill
+    PixelSpan resized = {};  // `out`, or the padder's room
+    Resizer resizer = Resizer();
+    Padder padder = {};
+
+    bool padded() const { return options.padding.mode != PaddingMode::none; }
+    bool plan();
+    void give_back();
+  };
+
+  void add_crop(const RowTask& task, RowOptions options, PixelSpan out);
+  Status fill(const File& file, RowCounters* counters, StageFlag* stage);
   // Those open, decode and resize what has been read.
-  // `file`: reads the rest of what the crop needs; null where all has been read.
-  Status fill_picture(const RowTask& task, const File* file, RowOptions options, PixelSpan out, RowCounters* counters,
-                      StageFlag* stage);
-  Status fill_mask(const RowTask& task, Padding padding, IdSpan out, RowCounters* counters);
+  // `file`: reads the rest of what the crops need; null where all has been read.
+  Status fill_picture(const File* file, RowCounters* counters, StageFlag* stage);
+  Status read_needed(const File& file, RowCounters* counters);
+  void share(RowCounters* counters);
+  Status render(Crop* crop, RowCounters* counters, StageFlag* stage);
+  Status fill_mask(const Crop& crop, RowCounters* counters);
 
   FileCache* files_;
   StoredBytes stored_;
   PictureDecoder decoder_;
   MaskRow mask_;  // its decoder reads all PNGs
   std::vector<std::uint8_t> room_;
-  Resizer resizer_;
-  Padder padder_;
+  std::vector<Crop> crops_;  // the first crop_count_ are at hand; the others wait with their memory
+  std::size_t crop_count_ = 0;
+  std::vector<CropRegion> shared_;
 };
 
 }  // namespace fastpipe

@@ -8,6 +8,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -100,21 +101,31 @@ class PyEngine {
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
+  // `images`, `exact` and `rendering` are those of the first crop of each picture, `more` those of its others.
   PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
-        bool exact, bool verify, bool masks, const py::kwargs& rendering)
-      : engine_(std::move(engine)), images_(std::move(images)) {
+        bool exact, bool verify, bool masks, const std::vector<std::tuple<py::array, bool, py::dict>>& more,
+        const py::kwargs& rendering)
+      : engine_(std::move(engine)), images_{std::move(images)} {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
-    const RowKind kind = kind_of(images_, masks);
-    const Size out = {static_cast<int>(images_.shape(2)), static_cast<int>(images_.shape(1))};
-    if (out.width < 1 || out.height < 1) throw py::value_error("images: height and width must be at least 1");
-    RowOptions options = {exact, verify, kind};
-    render_as(rendering, &options);
-    std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
-    for (const RowTask& task : list) {
-      if (task.out_row >= images_.shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+    std::vector<Slot> slots = {slot_of(images_.front(), {exact, verify, kind_of(images_.front(), masks)}, rendering)};
+    for (const auto& [array, array_exact, how] : more) {
+      images_.push_back(array);
+      slots.push_back(slot_of(images_.back(), {array_exact, verify, kind_of(array, false)}, how));
     }
-    auto* const rows = static_cast<std::uint8_t*>(images_.mutable_data());  // throws if not writable
-    job_ = std::make_shared<Job>(std::move(list), rows, out, options);
+    const std::size_t count = slots.size();
+    if (masks && count > 1) throw py::value_error("more: masks have one crop");
+    std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
+    if (list.size() % count != 0) throw py::value_error("tasks: expected one for each crop of each picture");
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const RowTask &task = list[i], &first = list[i - i % count];
+      if (task.out_row >= images_[i % count].shape(0)) throw py::value_error("tasks: out_row lies beyond the images");
+      if (count > 1 && task.png != 0) throw py::value_error("tasks: a PNG has one crop");
+      if (task.shard != first.shard || task.offset != first.offset || task.size != first.size ||
+          task.width != first.width || task.height != first.height) {
+        throw py::value_error("tasks: the crops of a picture must be of one picture");
+      }
+    }
+    job_ = std::make_shared<Job>(std::move(list), std::move(slots));
     if (!engine_->core().submit(job_)) throw std::runtime_error("the engine is closed");
   }
   ~PyJob() { cancel(kPatience); }
@@ -148,7 +159,7 @@ class PyJob {
     if (ended) return;
     engine_->give_up();
     given_up_ = true;
-    images_.inc_ref();  // Note [a row that does not end]
+    for (const py::array& each : images_) each.inc_ref();  // Note [a row that does not end]
   }
 
   py::list errors() const {
@@ -160,8 +171,15 @@ class PyJob {
   }
 
  private:
+  static Slot slot_of(py::array& images, RowOptions options, const py::dict& rendering) {
+    const Size size = {static_cast<int>(images.shape(2)), static_cast<int>(images.shape(1))};
+    if (size.width < 1 || size.height < 1) throw py::value_error("images: height and width must be at least 1");
+    render_as(rendering, &options);
+    return {static_cast<std::uint8_t*>(images.mutable_data()), size, options};  // throws if not writable
+  }
+
   std::shared_ptr<PyEngine> engine_;
-  py::array images_;
+  std::vector<py::array> images_;
   bool given_up_ = false;
   std::shared_ptr<Job> job_;
 };
@@ -244,8 +262,9 @@ void register_engine(py::module_& m) {
 
   py::class_<PyJob>(m, "Job")
       .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool,
-                    bool, const py::kwargs&>(),
-           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false)
+                    bool, const std::vector<std::tuple<py::array, bool, py::dict>>&, const py::kwargs&>(),
+           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false,
+           "more"_a = std::vector<std::tuple<py::array, bool, py::dict>>())
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);

@@ -68,7 +68,7 @@ Choice choice_of(const char* name, const std::string& word, const std::array<con
 }
 
 // Sets how pixels are made, from keywords of those names.
-inline void render_as(const py::kwargs& rendering, RowOptions* options) {
+inline void render_as(const py::dict& rendering, RowOptions* options) {
   constexpr std::array<const char*, 3> kInterpolations = {"bilinear", "bicubic", "nearest"};
   constexpr std::array<const char*, 5> kModes = {"none", "constant", "edge", "reflect", "symmetric"};
   for (const auto& [key, value] : rendering) {

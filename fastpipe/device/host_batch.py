@@ -67,6 +67,7 @@ class HostBatch:
         ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
         image_sizes: (n, 2) int64, height and width of the picture at the top left of each row; None: rows are full.
+        more: the images of the views after the first.
     """
 
     number: int
@@ -77,3 +78,4 @@ class HostBatch:
     ids: NDArray[np.int64]
     fields: HostFields | None = None
     image_sizes: NDArray[np.int64] | None = None
+    more: tuple[NDArray[np.uint8], ...] = ()

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import torch
 
 
-class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
-    """(images, labels), and which samples they are of.
+class ImageBatch(tuple[Any, torch.Tensor]):
+    """(images, labels), and which samples they are of. With several views, images is a list of tensors, one a view.
 
     Programs that rebuild batches (torch's pytree, pin_memory, Lightning) take it for a named tuple. What they make has
     images and labels, but no `ids`, `valid` and `epoch`.
@@ -29,7 +29,7 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
     epoch: int
     image_sizes: torch.Tensor
 
-    def __new__(cls, images: torch.Tensor, labels: torch.Tensor) -> ImageBatch:
+    def __new__(cls, images: Any, labels: torch.Tensor) -> ImageBatch:
         return super().__new__(cls, (images, labels))
 
     def __getnewargs__(self) -> Any:
@@ -43,8 +43,8 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
         return dict(zip(self._fields, self, strict=True))
 
     @property
-    def images(self) -> torch.Tensor:
-        """As the loader's `augment` leaves them; without it (N, 3, height, width) uint8."""
+    def images(self) -> Any:
+        """As the loader's `augment` leaves them; without it (N, 3, height, width) uint8. A list of these by view."""
         return self[0]
 
     @property
@@ -69,7 +69,7 @@ class ImageBatch(tuple[torch.Tensor, torch.Tensor]):
 
 
 def image_batch(
-    images: torch.Tensor,
+    images: Any,
     labels: torch.Tensor,
     ids: torch.Tensor,
     valid: torch.Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
+from fastpipe.augment.plan import AugmentPlan
 from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.image_batch import image_batch
 from fastpipe.device.marks import Mark
@@ -42,13 +43,14 @@ class StagedBatch:
 
     Attributes:
         batch: what the loop gets, on the device; to be used after `ready` only.
-        images, labels, valid: of it.
+        images: of it, by view.
+        labels, valid: of it.
         memory: a tensor of each piece of memory that the batch is in.
         ready: when they hold what they should.
     """
 
     batch: Batch
-    images: torch.Tensor
+    images: tuple[torch.Tensor, ...]
     labels: torch.Tensor
     valid: torch.Tensor
     memory: tuple[torch.Tensor, ...]
@@ -80,6 +82,7 @@ class Transfer:
         classes: in the dataset.
         stats: transfer_s, augment_s, device_s and held_s are added to.
         watchdog: of waits for the training loop's own work.
+        more: of each view after the first, its augment and its seed.
     """
 
     def __init__(
@@ -91,10 +94,11 @@ class Transfer:
         classes: int,
         stats: Stats,
         watchdog: Watchdog,
+        more: Sequence[tuple[Augment | None, int]] = (),
     ) -> None:
         self._stream = stream
         self._augment = augment
-        self._seed = seed
+        self._views = ((augment, seed), *more)
         self._classes = classes
         self._stats = stats
         self._watchdog = watchdog
@@ -137,44 +141,46 @@ class Transfer:
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
-        plan, each = None, batch.plan.rows_per_sample
+        each = batch.plan.rows_per_sample
         arrays: dict[str, NDArray[np.generic]] = {"labels": batch.labels, "ids": batch.ids, "valid": batch.plan.valid}
         if batch.image_sizes is not None:
             arrays["image_sizes"] = batch.image_sizes
-        if self._augment is not None:
-            size = (batch.images.shape[1], batch.images.shape[2])
-            names = batch.plan.by_row().names
-            plan = self._augment.plan(names, size, seed=self._seed, epoch=batch.epoch, batch=batch.number)
-            arrays.update({f"augment.{name}": array for name, array in plan.arrays.items()})
+        plans = self._plans(batch)
+        for view, plan in enumerate(plans):
+            if plan is not None:
+                arrays.update({f"augment.{view}.{name}": array for name, array in plan.arrays.items()})
         if batch.fields is not None:
             places: Places = batch.fields.boxes, batch.fields.points
-            if self._augment is not None and plan is not None:
-                places = self._augment.move_places(plan, *places)
+            if self._augment is not None and plans[0] is not None:
+                places = self._augment.move_places(plans[0], *places)
             from fastpipe.device.field_layout import lay_out  # most programs load no fields
 
             lay_out(batch.fields, *places, len(batch.labels))
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
         with self._stream.work():
-            images, tensors, first, copied = self._copy(batch, arrays)
+            copies, tensors, first, copied = self._copy(batch, arrays)
             queued = time.perf_counter()
             labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))
-            if self._augment is not None and plan is not None:
-                drawn = {name: tensors[f"augment.{name}"] for name in plan.arrays}
-                rows = labels if each == 1 else labels.repeat_interleave(each)
-                images, rows = self._augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
-                labels = rows if each == 1 else labels
-            if each > 1:
-                images = images.view(len(labels), each, *images.shape[1:])
+            rows = labels if each == 1 else labels.repeat_interleave(each)
+            augmented = []
+            for view, ((augment, _), plan, images) in enumerate(zip(self._views, plans, copies, strict=True)):
+                if augment is not None and plan is not None:
+                    drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
+                    images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
+                    labels = soft if each == len(plans) == 1 else labels
+                augmented.append(images if each == 1 else images.view(len(labels), each, *images.shape[1:]))
+            by_view = augmented[0] if len(augmented) == 1 else augmented
             sizes = tensors.get("image_sizes")
-            made: Batch = image_batch(images, labels, ids, valid, batch.epoch, sizes)
+            made: Batch = image_batch(by_view, labels, ids, valid, batch.epoch, sizes)
             fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                if self._augment is not None and plan is not None:
+                if self._augment is not None and plans[0] is not None:
+                    drawn = {name: tensors[f"augment.0.{name}"] for name in plans[0].arrays}
                     for name in batch.fields.masks:
-                        fields[name] = self._augment.move_masks(fields[name], plan, drawn)
-                own = {"image": images, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
+                        fields[name] = self._augment.move_masks(fields[name], plans[0], drawn)
+                own = {"image": by_view, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
                 if sizes is not None:
                     own["image_size"] = sizes
                 if "pixel_mask" in batch.fields.names:
@@ -184,9 +190,19 @@ class Transfer:
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
         self._stats.augment_s += planned - started + time.perf_counter() - queued
-        kept = (images, labels, ids, valid, *([] if sizes is None else [sizes]), *fields.values())
+        kept = (*augmented, labels, ids, valid, *([] if sizes is None else [sizes]), *fields.values())
         memory = {each.untyped_storage().data_ptr(): each for each in kept}
-        return StagedBatch(made, images, labels, valid, tuple(memory.values()), ready)
+        return StagedBatch(made, tuple(augmented), labels, valid, tuple(memory.values()), ready)
+
+    def _plans(self, batch: HostBatch) -> list[AugmentPlan | None]:
+        """What is drawn for each view."""
+        names = batch.plan.by_row().names
+        found: list[AugmentPlan | None] = []
+        for (augment, seed), images in zip(self._views, (batch.images, *batch.more), strict=True):
+            size = (images.shape[1], images.shape[2])
+            draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number}
+            found.append(None if augment is None else augment.plan(names, size, **draws))
+        return found
 
     def hand_over(self, staged: StagedBatch) -> Batch:
         """Gives a batch to the training loop's stream, which waits for it on the device, not on the host.
@@ -205,18 +221,21 @@ class Transfer:
             self._watchdog.look_outside(time.perf_counter() - started, f"{self._stream.device} {_STEP_UNDONE}")
         self._stats.held_s += time.perf_counter() - started
 
-    def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[torch.Tensor, dict[str, torch.Tensor], Mark, Mark]:
-        """The batch's rows (n * k, 3, height, width) and the arrays on the device; marks before, after the copies."""
-        host = torch.from_numpy(batch.images)[: len(batch.plan.flips)]  # sliced by torch: see SlotRing.take
+    def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
+        """Each view's rows (n * k, 3, height, width) and the arrays on the device; marks before, after the copies."""
+        slots = (batch.images, *batch.more)
+        hosts = [torch.from_numpy(each)[: len(batch.plan.flips)] for each in slots]  # sliced by torch: SlotRing.take
         if not self._stream.copies:
             mark = self._stream.mark()
-            return host.permute(0, 3, 1, 2), {name: torch.from_numpy(each) for name, each in arrays.items()}, mark, mark
+            views = [each.permute(0, 3, 1, 2) for each in hosts]
+            return views, {name: torch.from_numpy(each) for name, each in arrays.items()}, mark, mark
         buffer = pack(arrays, self._stream.buffer)
         first = self._stream.mark()
-        small, images = self._stream.copy(torch.from_numpy(buffer)), self._stream.copy(host)
+        small = self._stream.copy(torch.from_numpy(buffer))
+        views = [self._stream.copy(each).permute(0, 3, 1, 2) for each in hosts]
         copied = self._stream.mark()
-        self._copying.append((copied, (batch.images, buffer)))
-        return images.permute(0, 3, 1, 2), unpack(small, arrays), first, copied
+        self._copying.append((copied, (*slots, buffer)))
+        return views, unpack(small, arrays), first, copied
 
 
 def _as_dict(fields: HostFields, tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from contextlib import suppress
@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.engine.tasks import Slot
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import DatasetError, ImageError
 from fastpipe.native import _engine
-from fastpipe.plan.rendering import Rendering
 
 _PATIENCE_S = 10.0
 
@@ -35,18 +35,14 @@ class _Row(NamedTuple):
 
     Attributes:
         sample: its number.
-        task: (1,) of TASK_DTYPE.
-        images: where the row goes.
-        exact: never decode at reduced size.
-        rendering: how its pixels are made.
+        tasks: of TASK_DTYPE, one for each slot.
+        slots: where its rows go.
         ended: gets None, or why the row failed. When only rows in line know it, nobody wants the row any more.
     """
 
     sample: int
-    task: NDArray[np.void]
-    images: NDArray[np.uint8]
-    exact: bool
-    rendering: Rendering
+    tasks: NDArray[np.void]
+    slots: Sequence[Slot]
     ended: weakref.ref[Future[str | None]]
 
 
@@ -59,7 +55,7 @@ class _State:
         self.lock = threading.Lock()
         self.closed = False  # no row comes into the queue any more
         self.busy: dict[int, tuple[float, _Row]] = {}  # by thread: since when, and with what
-        self.rows = self.bytes = self.failed = self.refused = 0
+        self.pictures = self.rows = self.bytes = self.failed = self.refused = 0
         self.seconds = 0.0
 
     def work(self) -> None:
@@ -83,19 +79,23 @@ class _State:
             del self.busy[me]
             self.seconds += time.monotonic() - started
             self.failed += reason is not None
-            self.rows += reason is None
-            self.bytes += int(row.task["size"][0]) if reason is None else 0
+            if reason is None:
+                self.pictures += 1
+                self.rows += len(row.slots)
+                self.bytes += int(row.tasks["size"][0])
         return reason
 
     def _fill(self, row: _Row) -> str | None:
         try:
             jpeg = self.convert(row.sample)
-            task = row.task.copy()
-            task["size"] = len(jpeg)
-            for _, reason in _engine.fill_rows([jpeg], task, row.images, row.exact, **asdict(row.rendering)):
-                return reason
+            tasks = row.tasks.copy()
+            tasks["size"] = len(jpeg)
+            for number, (images, exact, rendering) in enumerate(row.slots):
+                task = tasks[number : number + 1]
+                for _, reason in _engine.fill_rows([jpeg], task, images, exact, **asdict(rendering)):
+                    return reason
         except MemoryError:
-            return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.task['width'][0]} x {row.task['height'][0]}"
+            return f"{_engine.OUT_OF_MEMORY}: to convert an image of {row.tasks['width'][0]} x {row.tasks['height'][0]}"
         except OSError as problem:
             return f"the file cannot be read: {problem.strerror}"
         except (ImageError, DatasetError, ValueError) as problem:
@@ -126,20 +126,16 @@ class Conversions:
         self,
         samples: list[int],
         tasks: NDArray[np.void],
-        images: NDArray[np.uint8],
+        slots: Sequence[Slot],
         *,
-        exact: bool,
-        rendering: Rendering,
         refused: bool = False,
     ) -> list[Future[str | None]]:
         """Puts rows in line.
 
         Args:
             samples: their numbers.
-            tasks: one each.
-            images: where they go.
-            exact: never decode at reduced size.
-            rendering: how their pixels are made.
+            tasks: (n,) or (n, slots).
+            slots: where they go.
             refused: the engine's threads have tried them, and counted them as failed.
 
         Returns:
@@ -156,9 +152,7 @@ class Conversions:
                 if self._state.closed:
                     ended.cancel()
                 else:
-                    self._state.queue.put(
-                        _Row(sample, tasks[at : at + 1], images, exact, rendering, weakref.ref(ended))
-                    )
+                    self._state.queue.put(_Row(sample, tasks[at : at + 1].ravel(), slots, weakref.ref(ended)))
         return found
 
     def counters(self) -> dict[str, Any]:
@@ -166,8 +160,8 @@ class Conversions:
         state = self._state
         with state.lock:
             return {
-                "images_converted": state.rows,
-                "images_read": state.rows,
+                "images_converted": state.pictures,
+                "images_read": state.pictures,
                 "bytes_read": state.bytes,
                 "images_decoded": state.rows,
                 "images_failed": state.failed - state.refused,
@@ -185,7 +179,7 @@ class Conversions:
             busy = list(self._state.busy.values())
         now = time.monotonic()
         return [
-            Activity("converting", int(row.task["shard"][0]), int(row.task["offset"][0]), now - since)
+            Activity("converting", int(row.tasks["shard"][0]), int(row.tasks["offset"][0]), now - since)
             for since, row in busy
         ]
 

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import asdict, dataclass, replace
@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.engine.limits import most_open_shards
-from fastpipe.engine.tasks import field_tasks, tasks_of
+from fastpipe.engine.tasks import Slot, field_tasks, tasks_of
 from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.rendering import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
@@ -221,32 +220,34 @@ class Engine:
         *,
         exact: bool,
         rows: NDArray[np.int64] | None = None,
+        more: Sequence[tuple[NDArray[np.uint8], bool]] = (),
     ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
-            plan: n rows.
+            plan: n rows, of one view or several.
             images: (N, height, width, 3) uint8, C-contiguous: where the rows go.
             exact: never decode at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
+            more: of each view after the first, images and exact.
         """
         tasks = tasks_of(self._index, plan, rows)
+        given = zip(((images, exact), *more), plan.views, strict=True)
+        slots = [Slot(out, how, view.crops.rendering) for (out, how), view in given]
         if self._conversions is None:
-            return self._begin(plan, tasks, images, exact=exact)
+            return self._begin(plan, tasks, slots)
         conversions = self._conversions
         odd = self._odd[plan.samples]
 
         def convert(positions: NDArray[np.intp], refused: bool) -> list[Future[str | None]]:
             samples = plan.samples[positions].tolist()
-            return conversions.begin(
-                samples, tasks[positions], images, exact=exact, rendering=plan.crops.rendering, refused=refused
-            )
+            return conversions.begin(samples, tasks[positions], slots, refused=refused)
 
         def took(positions: NDArray[np.intp]) -> None:
             self._odd[plan.samples[positions]] = True
 
         others = np.flatnonzero(~odd)
-        job = self._submitted(tasks[others], images, plan.crops.rendering, exact=exact)
+        job = self._submitted(tasks[others], slots)
         return MixedJob(job, others, convert, np.flatnonzero(odd), took)
 
     def submit_field(
@@ -274,59 +275,38 @@ class Engine:
         tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
-        return self._begin(plan, tasks, out, exact=exact, masks=out.ndim == 3, positions=np.flatnonzero(there))
+        return self._begin(plan, tasks, [Slot(out, exact, plan.crops.rendering)], np.flatnonzero(there))
 
     def _begin(
         self,
         plan: BatchPlan,
         tasks: NDArray[np.void],
-        out: NDArray[np.uint8] | NDArray[np.int32],
-        *,
-        exact: bool,
-        masks: bool = False,
+        slots: Sequence[Slot],
         positions: NDArray[np.intp] | None = None,
     ) -> Job | FetchedJob:
         """The tasks of some positions of a plan; None: of all."""
-        rendering = plan.crops.rendering
         if self._reader is None:
-            chosen_tasks = tasks if positions is None else tasks[positions]
-            return self._started(chosen_tasks, out, rendering, positions, exact=exact, masks=masks)
+            return Job(self._submitted(tasks if positions is None else tasks[positions], slots), positions)
         from fastpipe.engine.fetched_job import FetchedJob
 
         self.check_usable()
 
         def begin(chosen: NDArray[np.intp], where: Where) -> Job:
-            return self._started(_moved(tasks[chosen], where), out, rendering, None, exact=exact, masks=masks)
+            return Job(self._submitted(_moved(tasks[chosen], where), slots))
 
         chosen = np.arange(len(tasks)) if positions is None else positions
         return FetchedJob(
             self._reader, plan.samples, chosen, begin, damaged=_engine.HASH_MISMATCH, last=positions is None
         )
 
-    def _started(
-        self,
-        tasks: NDArray[np.void],
-        out: NDArray[np.uint8] | NDArray[np.int32],
-        rendering: Rendering,
-        positions: NDArray[np.intp] | None,
-        *,
-        exact: bool,
-        masks: bool,
-    ) -> Job:
-        return Job(self._submitted(tasks, out, rendering, exact=exact, masks=masks), positions)
-
-    def _submitted(
-        self,
-        tasks: NDArray[np.void],
-        out: NDArray[np.uint8] | NDArray[np.int32],
-        rendering: Rendering,
-        *,
-        exact: bool,
-        masks: bool = False,
-    ) -> _engine.Job:
+    def _submitted(self, tasks: NDArray[np.void], slots: Sequence[Slot]) -> _engine.Job:
+        """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
-            return _engine.Job(self._engine, tasks, out, exact, self._verify, masks, **asdict(rendering))
+            out, exact, rendering = slots[0]
+            more = [(each.images, each.exact, asdict(each.rendering)) for each in slots[1:]]
+            verify, masks = self._verify, out.ndim == 3
+            return _engine.Job(self._engine, tasks.ravel(), out, exact, verify, masks, more, **asdict(rendering))
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
@@ -450,6 +430,6 @@ def _close_all() -> None:
 
 def _moved(tasks: NDArray[np.void], where: Where) -> NDArray[np.void]:
     """Tasks whose bytes are elsewhere than in the shards."""
-    tasks["shard"] = where.shard
-    tasks["offset"] += where.shift.astype(np.uint64)
+    tasks.T["shard"] = where.shard  # also of several views
+    tasks.T["offset"] += where.shift.astype(np.uint64)
     return tasks

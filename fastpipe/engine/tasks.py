@@ -1,6 +1,8 @@
-"""The plan of a batch -> the engine's tasks, one a row."""
+"""The plan of a batch -> the engine's tasks, one a row, and the slots that they fill."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,21 @@ from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.rendering import Rendering
+
+
+class Slot(NamedTuple):
+    """Where the rows of one view go, and how they are made.
+
+    Attributes:
+        images: (N, height, width, 3) uint8, or (N, height, width) for masks, C-contiguous.
+        exact: never decode at reduced size.
+        rendering: how their pixels are made.
+    """
+
+    images: NDArray[Any]
+    exact: bool
+    rendering: Rendering
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:
@@ -20,10 +37,11 @@ def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = Non
         rows: (n,) which row of the output each fills; None: the first n in order.
 
     Returns:
-        (n,) of TASK_DTYPE.
+        (n,) of TASK_DTYPE; (n, views) where the plan has several views.
     """
-    tasks = _tasks(plan, rows)
-    tasks["coefficients"] = index.in_coefficients(plan.records["shard"])
+    made = [_tasks(view, rows) for view in plan.views]
+    tasks = made[0] if len(made) == 1 else np.stack(made, axis=1)
+    tasks.T["coefficients"] = index.in_coefficients(plan.records["shard"])
     return tasks
 
 

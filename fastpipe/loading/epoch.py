@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # most programs load no fields
 
 _REPLACE_ATTEMPTS = 16
 
+_Views = list[NDArray[np.uint8]]  # the images of a batch, by view
+
 
 class EpochWorks:
     """One pass over an epoch, or the rest of one: keeps `ahead` batches in the works and gives them out in order.
@@ -33,6 +35,7 @@ class EpochWorks:
         first: the batch to begin with; those before it are neither planned nor decoded.
         batch_rows: of a whole batch.
         fields: reads what else samples carry; None: batches are (images, labels).
+        more: of each view after the first, its slots and whether it is never decoded at reduced size.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class EpochWorks:
         replace_bad: bool,
         watchdog: Watchdog,
         fields: FieldReader | None = None,
+        more: Sequence[tuple[SlotRing, bool]] = (),
     ) -> None:
+        self._more = more
         self._index = index
         self._plan = plan
         self._engine = engine
@@ -64,7 +69,7 @@ class EpochWorks:
         self._first = first
         self._batch_rows = batch_rows
         self._submitted = self._taken = first  # up to these batches
-        self._works: deque[tuple[BatchPlan, NDArray[np.uint8], dict[str, NDArray[Any]], RowJobs]] = deque()
+        self._works: deque[tuple[BatchPlan, _Views, dict[str, NDArray[Any]], RowJobs]] = deque()
         self._follow: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
@@ -119,15 +124,17 @@ class EpochWorks:
             fields.arrays.update(beside)
         self._works.popleft()
         self._taken += 1
+        first, *more = images
         return HostBatch(
             self._taken - 1,
             self._plan.epoch,
             plan,
-            images,
+            first,
             shown.labels,
             shown.samples,
             fields,
             image_sizes=shown.crops.shown,
+            more=tuple(more),
         )
 
     def _submit_up_to(self, count: int) -> None:
@@ -151,7 +158,10 @@ class EpochWorks:
             self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
         elif first:
             self._engine.restart_fetching(self._plan.world_size)
-        images = self._slots.take((self._batch_rows, *plan.crops.size, 3))
+        rings = (self._slots, *(ring for ring, _ in self._more))
+        images = [
+            ring.take((self._batch_rows, *view.crops.size, 3)) for ring, view in zip(rings, plan.views, strict=True)
+        ]
         beside = {} if self._fields is None else self._fields.slots(len(plan), plan.crops.size)
         self._works.append((plan, images, beside, self._begin(plan, images, beside)))
         if self._engine.fetches:  # after the batch, whose own samples come first
@@ -161,14 +171,15 @@ class EpochWorks:
     def _begin(
         self,
         plan: BatchPlan,
-        images: NDArray[np.uint8],
+        images: _Views,
         beside: dict[str, NDArray[Any]],
         rows: NDArray[np.int64] | None = None,
     ) -> RowJobs:
         """The pictures of a plan, and what is cropped beside them."""
         records = {name: self._fields.stored(name, plan.samples) for name in beside} if self._fields else {}
         places = None if rows is None else rows_of(rows, plan.rows_per_sample)
-        jobs = [self._engine.submit(plan.by_row(), images, exact=self._exact, rows=places)]
+        more = [(out, exact) for out, (_, exact) in zip(images[1:], self._more, strict=True)]
+        jobs = [self._engine.submit(plan.by_row(), images[0], exact=self._exact, rows=places, more=more)]
         for name, out in beside.items():
             jobs.append(self._engine.submit_field(plan, records[name], out, exact=self._exact, rows=rows))
         return RowJobs(jobs, plan.rows_per_sample)
@@ -184,7 +195,7 @@ class EpochWorks:
     def _handle(
         self,
         plan: BatchPlan,
-        images: NDArray[np.uint8],
+        images: _Views,
         beside: dict[str, NDArray[Any]],
         errors: list[tuple[int, str]],
     ) -> BatchPlan:

@@ -27,6 +27,7 @@ from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip
 from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
 from fastpipe.loading.unknown import refuse
 from fastpipe.loading.unpacked import check_unpacked
+from fastpipe.loading.views import View, recipe_of_views
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.batch import Recipe
 from fastpipe.plan.buckets import Buckets
@@ -49,6 +50,7 @@ def loader(
     size_choices: Sequence[int | tuple[int, int]] | None = None,
     train: bool = True,
     crop: Crop | None = None,
+    views: int | Sequence[View] | None = None,
     hflip: bool | float | None = None,
     shuffle: bool | None = None,
     seed: int = 0,
@@ -107,6 +109,9 @@ def loader(
             twice, so that all ranks have the same number of rows; `batch.valid` is False for the repeated rows.
         crop: how an image becomes a row: fastpipe.RandomResizedCrop, RandomCrop, CenterCrop, Resize or Letterbox; or
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
+        views: several views of each image, as SimCLR, BYOL, DINO and SwAV need them: a number, or fastpipe.View
+            objects, each with its own size, crop, hflip and augment. A batch is then (list of images by view, labels),
+            and the dict of `fields` has the list as "image". None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
@@ -213,6 +218,9 @@ def loader(
     )
     stream = stream_of(device)
     augmentation = None if augment is None else as_augment(augment)
+    augmentations: tuple[Augment | None, ...] = (augmentation,)
+    if views is not None:
+        recipe, augmentations = recipe_of_views(views, recipe, augmentation, train=train)
     if recipe.crop.rows > 1:
         check_crops_alone(recipe, augmentation)
     if buckets is not None:
@@ -264,7 +272,7 @@ def loader(
         cpus=cpus,
         prefetch_factor=ahead,
         stream=stream,
-        augment=augmentation,
+        augments=augmentations,
         exact=exact,
         on_error=on_error,
         stall_timeout_s=patience_s,

@@ -69,6 +69,11 @@ def field_reader(
             f"fields: {type(recipe.crop).__name__} has {recipe.crop.rows} crops of each image, but "
             f"{', '.join(spatial)} can be on one only; leave them out, or pass crop=fastpipe.CenterCrop()"
         )
+    if recipe.more and (spatial := [name for name, kind in kinds.items() if kind in SPATIAL]):
+        raise ConfigError(
+            f"fields: there are {len(recipe.views)} views of each image, but {', '.join(spatial)} can be on one only; "
+            "leave them out, or leave views out"
+        )
     if augment is not None:
         _check_augment(augment, kinds, recipe.size)
     return FieldReader(index, recipe, names, layout, pairs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -43,10 +44,10 @@ class Loader:
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
     RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
-    augmentation. It also has the attributes `ids`, (N,) int64, the samples' numbers in the dataset; `valid`, (N,) bool,
-    the rows that count; and `epoch`. With `fields`, a batch is a dict of what was asked for. Tensors are on `device`,
-    ready for the CUDA stream that is current when the loop gets them. The loader does not use a batch's memory again
-    while a tensor refers to it.
+    augmentation. With `views`, images is a list of such tensors, one a view. A batch also has the attributes `ids`,
+    (N,) int64, the samples' numbers in the dataset; `valid`, (N,) bool, the rows that count; and `epoch`. With
+    `fields`, a batch is a dict of what was asked for. Tensors are on `device`, ready for the CUDA stream that is
+    current when the loop gets them. The loader does not use a batch's memory again while a tensor refers to it.
 
     `look` makes single batches of chosen samples for fastpipe.preview.
 
@@ -63,7 +64,7 @@ class Loader:
         cpus: int,
         prefetch_factor: int,
         stream: Stream,
-        augment: Augment | None,
+        augments: tuple[Augment | None, ...],
         exact: bool,
         on_error: str,
         stall_timeout_s: float,
@@ -93,14 +94,16 @@ class Loader:
         self._index = index
         self._current = current = _Current(recipe)
         self._stats = stats = Stats()
-        height, width = recipe.size
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        slots = SlotRing((recipe.batch_size * recipe.crop.rows, height, width, 3), keep, stream.slot)
+        rings = [
+            SlotRing((recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3), keep, stream.slot)
+            for view in recipe.views
+        ]
+        exacts = [exact or not view.crop.may_be_reduced for view in recipe.views]
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
-        full_size = exact or not recipe.crop.may_be_reduced
 
         at_work: list[weakref.ref[EpochWorks]] = []
 
@@ -110,15 +113,16 @@ class Loader:
                 index,
                 EpochPlan(index, current.recipe, epoch),
                 engine,
-                slots,
+                rings[0],
                 stats,
                 first=first,
                 batch_rows=recipe.batch_size * recipe.crop.rows,
                 ahead=prefetch_factor,
-                exact=full_size,
+                exact=exacts[0],
                 replace_bad=on_error == "replace",
                 watchdog=watchdog,
                 fields=fields,
+                more=list(zip(rings[1:], exacts[1:], strict=True)),
             )
             at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
             return StagedEpoch(works, transfer)
@@ -137,20 +141,26 @@ class Loader:
                 batches_making=made.count(False),
                 batches_ready=made.count(True),
                 batches_copying=transfer.under_way,
-                slots_lent=slots.lent,
-                slots_idle=slots.idle,
+                slots_lent=sum(ring.lent for ring in rings),
+                slots_idle=sum(ring.idle for ring in rings),
                 pinned_bytes=stream.pinned_bytes,
             )
 
         self._snapshot = snapshot
         transfer = Transfer(
-            stream, augment, seed=recipe.seed, classes=len(self.classes), stats=stats, watchdog=watchdog
+            stream,
+            augments[0],
+            seed=recipe.seed,
+            classes=len(self.classes),
+            stats=stats,
+            watchdog=watchdog,
+            more=[(augment, view.seed) for augment, view in zip(augments[1:], recipe.more, strict=True)],
         )
         self._transfer = transfer
         self._device = stream.device
-        self.look = Look(index, recipe, engine, stream, augment, watchdog, fields)
-        compiled = augment is not None and augment.compiled
-        settings = Settings(num_workers, cpus, stream.device.type, full_size, compiled, index.packed, engine.fetches)
+        self.look = Look(index, recipe, engine, stream, augments, watchdog, fields)
+        compiled = any(augment is not None and augment.compiled for augment in augments)
+        settings = Settings(num_workers, cpus, stream.device.type, all(exacts), compiled, index.packed, engine.fetches)
         self._watch = LoadWatch(snapshot, settings)
         self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe), lambda: current.recipe.size)
 
@@ -176,14 +186,27 @@ class Loader:
         return self._engine.num_workers
 
     @property
+    def view_seeds(self) -> list[int]:
+        """The seed of the random draws of each view. The rows of view k are those that a loader without views=, with
+        the size, crop, hflip and augment of view k and with seed=view_seeds[k], has of the same samples. The first one
+        is the loader's own seed.
+        """
+        return [view.seed for view in self._recipe.views]
+
+    @property
     def classes(self) -> list[str]:
         """Class names; a label is a position in it."""
         return list(self._recipe.content.classes or self._index.classes)
 
     def __repr__(self) -> str:
-        height, width = self._recipe.size
-        size = "buckets" if isinstance(self._recipe.crop, Buckets) else f"{height} x {width} pixels"
-        batches = f"{len(self)} batches of {self.batch_size}, {size}"
+        recipe = self._recipe
+        if isinstance(recipe.crop, Buckets):
+            what = "buckets"
+        else:
+            sizes = Counter("{} x {}".format(*(view.size or recipe.size)) for view in recipe.views)
+            kinds = [f"{count} views of {size}" if recipe.more else size for size, count in sizes.items()]
+            what = f"{' and '.join(kinds)} pixels"
+        batches = f"{len(self)} batches of {self.batch_size}, {what}"
         ranks = self._recipe.ranks
         rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""
         return f"<fastpipe loader {str(self._index.path)!r}: {batches}, on {self._device}{rank}>"
@@ -258,8 +281,14 @@ class Loader:
                 f"set_size({size!r}): this loader's sizes come from {source}; leave set_size out, or pass one size to "
                 "fastpipe.loader(..., size=)"
             )
+        if not self._recipe.one_size:
+            raise ConfigError(
+                f"set_size({size!r}): the views of this loader have sizes of their own; leave set_size out, or pass "
+                "fastpipe.View objects without a size"
+            )
         height_width = output_size(size)
-        checked_crop(self._recipe.crop, height_width, train=False)
+        for view in self._recipe.views:
+            checked_crop(view.crop, height_width, train=False)
         with self._course.lock:
             self._current.recipe = replace(self._recipe, size=height_width)
             self._current.was_set = True

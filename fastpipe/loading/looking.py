@@ -30,13 +30,13 @@ class Seen:
 
     Attributes:
         plan: of its rows.
-        images: as the training loop gets them.
+        images: as the training loop gets them, by view.
         labels: as the training loop gets them.
         fields: the values of fields by key, as the training loop gets them; none if it gets (images, labels).
     """
 
     plan: BatchPlan
-    images: torch.Tensor
+    images: tuple[torch.Tensor, ...]
     labels: torch.Tensor
     fields: dict[str, Any]
 
@@ -46,14 +46,15 @@ class Look:
     """What a loader makes batches with.
 
     Attributes:
-        index, recipe, engine, stream, augment, watchdog, fields: the loader's own.
+        index, recipe, engine, stream, watchdog, fields: the loader's own.
+        augments: of each view.
     """
 
     index: Index
     recipe: Recipe
     engine: Engine
     stream: Stream
-    augment: Augment | None
+    augments: tuple[Augment | None, ...]
     watchdog: Watchdog
     fields: FieldReader | None
 
@@ -69,9 +70,10 @@ class Look:
             DatasetError: a field cannot be read.
         """
         plan = EpochPlan(self.index, self.recipe, epoch).of(samples)
-        images = self.stream.buffer((len(samples) * plan.rows_per_sample, *plan.crops.size, 3))
+        rows = len(samples) * plan.rows_per_sample
+        images, *more = (self.stream.buffer((rows, *view.crops.size, 3)) for view in plan.views)
         fields = None
-        jobs = [self.engine.submit(plan.by_row(), images, exact=True)]
+        jobs = [self.engine.submit(plan.by_row(), images, exact=True, more=[(each, True) for each in more])]
         if self.fields is not None:
             fields = self.fields.read(plan)
             for name, out in self.fields.slots(len(samples), plan.crops.size).items():
@@ -82,18 +84,24 @@ class Look:
             self.engine.check_usable()
         for row, reason in job.errors():
             raise self.index.sample_error(int(samples[row]), reason)
+        first, *others = zip(self.augments, (view.seed for view in self.recipe.views), strict=True)
         transfer = Transfer(
             self.stream,
-            self.augment,
-            seed=self.recipe.seed,
+            first[0],
+            seed=first[1],
+            more=others,
             classes=len(self.recipe.content.classes or self.index.classes),
             stats=Stats(),
             watchdog=self.watchdog,
         )
-        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown))
+        staged = transfer.begin(
+            HostBatch(
+                0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown, tuple(more)
+            )
+        )
         batch = transfer.hand_over(staged)
         values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
-        return Seen(plan, staged.images.cpu(), staged.labels.cpu(), values)
+        return Seen(plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)
 
 
 def _on_cpu(value: Any) -> Any:

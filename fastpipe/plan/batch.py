@@ -25,6 +25,7 @@ from fastpipe.plan.partition import ALONE, Partition, Ranks
 from fastpipe.plan.passes import Passes
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.sizes import Sizes
+from fastpipe.plan.views import ViewRecipe
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Recipe:
         sizes: where they change, instead of `size`, which is the largest that is known.
         content: which samples of the dataset epochs have.
         mixture: of the datasets of a MixedIndex; None: it is none.
+        more: the views after the first, which is described by size, crop and flip; see Note [views].
     """
 
     batch_size: int
@@ -58,6 +60,17 @@ class Recipe:
     sizes: Sizes | None = None
     content: Content = ALL
     mixture: Mixture | None = None
+    more: tuple[ViewRecipe, ...] = ()
+
+    @property
+    def views(self) -> tuple[ViewRecipe, ...]:
+        """All of them."""
+        return ViewRecipe(None, self.crop, self.flip, self.seed), *self.more
+
+    @property
+    def one_size(self) -> bool:
+        """Whether all views have the loader's size, whatever it is."""
+        return all(view.size is None for view in self.more)
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class BatchPlan:
         flips: (n * k,) bool: mirror left and right.
         valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
         names: (n,) int64 that name the random draws of each row; those of the samples, where none comes twice.
+        more: the same samples in the views after the first.
     """
 
     samples: NDArray[np.int64]
@@ -79,9 +93,15 @@ class BatchPlan:
     flips: NDArray[np.bool_]
     valid: NDArray[np.bool_]
     names: NDArray[np.int64]
+    more: tuple[BatchPlan, ...] = ()
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    @property
+    def views(self) -> tuple[BatchPlan, ...]:
+        """The plans of all views; where there is but one, this one."""
+        return self, *self.more
 
     @property
     def rows_per_sample(self) -> int:
@@ -109,11 +129,12 @@ class BatchPlan:
         plan.samples[rows] = others.samples
         plan.records[rows] = others.records
         made = rows_of(rows, self.rows_per_sample)
-        plan.crops.boxes[made] = others.crops.boxes
-        plan.crops.bounds[made] = others.crops.bounds
-        if plan.crops.shown is not None and others.crops.shown is not None:
-            plan.crops.shown[made] = others.crops.shown
-        plan.flips[made] = others.flips
+        for view, other in zip(plan.views, others.views, strict=True):
+            view.crops.boxes[made] = other.crops.boxes
+            view.crops.bounds[made] = other.crops.bounds
+            if view.crops.shown is not None and other.crops.shown is not None:
+                view.crops.shown[made] = other.crops.shown
+            view.flips[made] = other.flips
         return plan
 
 
@@ -341,14 +362,19 @@ class EpochPlan:
         if recipe.content.labels is not None:
             records["label"] = recipe.content.labels[records["label"]]
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
-        flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
         if isinstance(recipe.crop, Buckets):
+            flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
             crops = plan_bucket(recipe.crop, size, widths, heights, flips)
             return BatchPlan(samples, records, crops, flips, valid, names)
         assert size is not None
-        crops = plan_crops(recipe.crop, size, widths, heights, seed=recipe.seed, epoch=self.epoch, samples=names)
-        if crops.mirrored is not None:
-            flips = crops.mirrored
-        elif recipe.crop.rows > 1:
-            flips = np.repeat(flips, recipe.crop.rows)
-        return BatchPlan(samples, records, crops, flips, valid, names)
+        planned = []
+        for view in recipe.views:
+            draws = {"seed": view.seed, "epoch": self.epoch}
+            crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
+            flips = uniform(key(view.seed, self.epoch, Stream.FLIP), names) < view.flip
+            if crops.mirrored is not None:
+                flips = crops.mirrored
+            elif view.crop.rows > 1:
+                flips = np.repeat(flips, view.crop.rows)
+            planned.append(BatchPlan(samples, records, crops, flips, valid, names))
+        return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))

@@ -29,6 +29,7 @@ class Stream(IntEnum):
     LIMIT = 11  # of no seed and epoch
     FOLD = 12
     DATASET = 13  # of a mixture
+    VIEW = 14  # by number of the view, in place of the epoch
     CROP_AREA = 32  # to 41: one a try
     CROP_RATIO = 48  # to 57
     JITTER = 64

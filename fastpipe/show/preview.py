@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
 
 if TYPE_CHECKING:
-    from fastpipe.loading.looking import Look
+    from fastpipe.loading.looking import Look, Seen
 
 VARIANTS = 8
 SIZE = 160
@@ -37,6 +38,8 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
 
     If the loader has fields, boxes with their labels, masks and points are drawn on the photo, and on each crop as the
     training loop gets them. Equal labels and ids have equal colours. Texts and numbers stand below the row, cut to fit.
+
+    With several views, a row has each view of epoch 0 in place of the epochs. Yellow is the crop of the first view.
 
     Args:
         loader: made by fastpipe.loader, with any augment= and fields=.
@@ -71,9 +74,9 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     samples = np.sort(rng.choice(content.count(len(index)), count, replace=False)).astype(np.int64)
     if content.samples is not None:
         samples = np.sort(content.samples[samples])
-    variants = [look.at(samples, epoch) for epoch in range(VARIANTS)]
+    seen = [look.at(samples, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
+    variants = list(_variants(seen, look.augments))
     plan = variants[0].plan
-    shown = [_pixels(seen.images, look.augment) for seen in variants]
     fields = visible(index, look.fields.names if look.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
@@ -81,19 +84,45 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
     for row, (marks, lines) in enumerate(of_samples(index, plan, fields)):
         record = plan.records[row]
         photo = _photo(look, plan, row)
-        boxes = np.stack([seen.plan.crops.boxes[row] for seen in variants]) * (photo.shape[1] / record["width"])
+        boxes = np.stack([each.plan.crops.boxes[row] for each in variants]) * (photo.shape[1] / record["width"])
         cells += [fitted(with_marks(photo, marks), SIZE), fitted(with_boxes(photo, boxes), SIZE)]
-        for seen, images in zip(variants, shown, strict=True):
-            moved = marks_of_row(seen.fields, row, fields, seen.plan.crops.size)
-            cells.append(fitted(with_marks(_shrunk(images[row]), moved), SIZE))
+        for each in variants:
+            moved = marks_of_row(each.fields, row, fields, each.plan.crops.size)
+            cells.append(fitted(with_marks(_shrunk(each.pixels[row]), moved), SIZE))
         captions += [
             loader.classes[record["label"]] if record["label"] >= 0 else "",
             f"{record['width']} x {record['height']}",
         ]
-        captions += [_caption(epoch, seen.labels[row], loader.classes) for epoch, seen in enumerate(variants)]
+        captions += [_caption(each.name, each.labels[row], loader.classes) for each in variants]
         notes.append(lines)
-    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + VARIANTS, notes=notes))
+    write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(variants), notes=notes))
     return count
+
+
+class _Variant(NamedTuple):
+    """A column of the sheet.
+
+    Attributes:
+        name: its caption.
+        plan: of its rows.
+        pixels: (n, height, width, 3) uint8.
+        labels: as the training loop gets them.
+        fields: values by key.
+    """
+
+    name: str
+    plan: BatchPlan
+    pixels: NDArray[np.uint8]
+    labels: torch.Tensor
+    fields: dict[str, Any]
+
+
+def _variants(seen: Sequence[Seen], augments: Sequence[Augment | None]) -> Iterator[_Variant]:
+    """A column for each epoch, or for each view."""
+    for epoch, each in enumerate(seen):
+        for view, (plan, images) in enumerate(zip(each.plan.views, each.images, strict=True)):
+            name = f"view {view}" if each.plan.more else f"epoch {epoch}"
+            yield _Variant(name, plan, _pixels(images, augments[view]), each.labels, each.fields)
 
 
 def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
@@ -112,6 +141,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         flips=np.zeros(1, dtype=np.bool_),
         valid=plan.valid[one],
         names=plan.names[one],
+        more=(),
     )
     _decode(look.engine, look.index, whole_photo, image)
     return image.reshape(image.shape[1:])
@@ -152,10 +182,10 @@ def _shrunk(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return result
 
 
-def _caption(epoch: int, label: torch.Tensor, classes: list[str]) -> str:
-    """The epoch, and with soft labels the two largest shares."""
+def _caption(name: str, label: torch.Tensor, classes: list[str]) -> str:
+    """Which column it is, and with soft labels the two largest shares."""
     if label.ndim == 0:
-        return f"epoch {epoch}"
+        return name
     shares: list[Any] = label.topk(min(2, len(label))).values.tolist()
     names = label.topk(len(shares)).indices.tolist()
     parts = [
@@ -163,4 +193,4 @@ def _caption(epoch: int, label: torch.Tensor, classes: list[str]) -> str:
         for name, share in zip(names, shares, strict=True)
         if share > 0.005
     ]
-    return f"{epoch}: {', '.join(parts)}"
+    return f"{name.split()[-1]}: {', '.join(parts)}"

@@ -102,6 +102,8 @@ std::uint64_t hash_of(const std::vector<std::uint8_t>& images, std::size_t row) 
   return xxh3_64(images.data() + row * kRowBytes, kRowBytes);
 }
 
+std::vector<Slot> one_slot(std::uint8_t* images, RowOptions options) { return {{images, kOut, options}}; }
+
 std::vector<std::uint8_t> room_for(std::size_t rows) { return std::vector<std::uint8_t>(rows * kRowBytes); }
 
 // What each row becomes, by a single thread.
@@ -109,7 +111,7 @@ void know_pixels(Rows* rows) {
   Engine engine(rows->shards, 1, 4);
   for (const RowTask& task : rows->tasks) {
     std::vector<std::uint8_t> image = room_for(1);
-    const auto job = std::make_shared<Job>(std::vector<RowTask>{task}, image.data(), kOut, RowOptions{true, true});
+    const auto job = std::make_shared<Job>(std::vector<RowTask>{task}, one_slot(image.data(), RowOptions{true, true}));
     engine.submit(job);
     while (!engine.wait(*job, std::chrono::milliseconds(1000))) {
     }
@@ -136,7 +138,7 @@ std::unique_ptr<Batch> make_batch(const Rows& rows, std::vector<std::size_t> pic
   }
   batch->images = room_for(picked.size());
   batch->picked = std::move(picked);
-  batch->job = std::make_shared<Job>(std::move(tasks), batch->images.data(), kOut, RowOptions{true, true});
+  batch->job = std::make_shared<Job>(std::move(tasks), one_slot(batch->images.data(), RowOptions{true, true}));
   return batch;
 }
 
@@ -266,8 +268,8 @@ bool cancel_wakes_others(const Rows& rows) {
   for (int i = 0; i < 20; ++i) many.insert(many.end(), rows.tasks.begin(), rows.tasks.end());
   for (std::size_t i = 0; i < many.size(); ++i) many[i].out_row = static_cast<std::uint32_t>(i % rows.tasks.size());
   Engine engine(rows.shards, 1, 4);
-  const auto busy = std::make_shared<Job>(many, images.data(), kOut, RowOptions{true, false});
-  const auto waiting = std::make_shared<Job>(rows.tasks, images.data(), kOut, RowOptions{true, false});
+  const auto busy = std::make_shared<Job>(many, one_slot(images.data(), RowOptions{true, false}));
+  const auto waiting = std::make_shared<Job>(rows.tasks, one_slot(images.data(), RowOptions{true, false}));
   engine.submit(busy);
   engine.submit(waiting);
   constexpr std::chrono::seconds kLong{60};

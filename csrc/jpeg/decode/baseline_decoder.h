@@ -8,6 +8,8 @@
 
 #include "base/image.h"
 #include "base/row_sink.h"
+#include "jpeg/decode/coefficient_store.h"
+#include "jpeg/decode/crop_region.h"
 #include "jpeg/decode/entropy.h"
 #include "jpeg/decode/strips.h"
 #include "jpeg/parsed_header.h"
@@ -28,16 +30,27 @@ class BaselineDecoder : private StripSource {
   // Whether this machine has the instructions.
   static bool available() { return can_read_bits() && StripDecoder::available(); }
 
-  // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). The map is of the scan's
-  // restart intervals (one, where there are no markers), `readable_end` the end of the file's bytes. False where it
-  // gives up; rows may then have been given already.
-  bool decode(const ParsedHeader& header, int denominator, const RestartMap& map, const std::uint8_t* readable_end,
-              Rect region, RowSink sink);
+  // Takes a picture. The map is of the scan's restart intervals (one, where there are no markers), `readable_end` the
+  // end of the file's bytes; all must stay valid until the next open. False where it gives up.
+  bool open(const ParsedHeader& header, const RestartMap& map, const std::uint8_t* readable_end);
+
+  // Says that all of these crops will be decoded: Note [crops together]
+  void share(const std::vector<CropRegion>& crops);
+
+  // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). False where it gives up;
+  // rows may then have been given already.
+  bool decode(int denominator, Rect region, RowSink sink);
 
  private:
-  int rows_at_once(const StripWindow& window) override;
+  int begin(StripWindow* window) override;
   bool read(const StripWindow& window, int top, int bottom,
-            const std::array<CoefficientRows, kMostComponents>& to) override;
+            std::array<CoefficientRows, kMostComponents>* to) override;
+  int rows_at_once(const StripWindow& window) const;
+  int mcus_read(const StripWindow& window) const;
+  bool is_cheaper() const;
+  bool fill_store();
+  bool read_entropy(const StripWindow& window, int top, int bottom,
+                    const std::array<CoefficientRows, kMostComponents>& to);
   bool read_tiles(const StripWindow& window, int top, int bottom,
                   const std::array<CoefficientRows, kMostComponents>& to);
   bool read_without_markers(const StripWindow& window, int top, int bottom,
@@ -50,12 +63,15 @@ class BaselineDecoder : private StripSource {
   const RestartMap* map_ = nullptr;
   const std::uint8_t* readable_end_ = nullptr;
   Unstuff unstuff_ = nullptr;
+  StripPicture picture_;
   McuRun whole_scan_;  // where there are no restart markers: goes on from strip to strip
   int next_mcu_ = 0;   // the MCU that it is at
 
   // Scratch, used again.
   StripDecoder strips_;
   EntropyDecoder entropy_;
+  std::vector<StripWindow> windows_;  // of the crops that share
+  CoefficientStore store_;
   std::vector<std::size_t> intervals_;
   std::vector<McuRun> runs_;
   std::vector<std::uint8_t> stream_bytes_;

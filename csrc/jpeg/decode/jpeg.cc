@@ -6,8 +6,10 @@ Status JpegDecoder::open(const std::uint8_t* data, std::size_t size, std::int64_
   data_ = data;
   size_ = size;
   max_pixels_ = max_pixels;
+  state_ = Baseline::unknown;
   common_ = BaselineDecoder::available() && header_.read(data, size) &&
             static_cast<std::int64_t>(header_.size.width) * header_.size.height <= max_pixels;
+  turbo_has_it_ = !common_;
   if (common_) {
     image_ = header_.size;
   } else {
@@ -29,20 +31,28 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
-  if (method != DecodeMethod::libjpeg && decode_baseline(denominator, region, sink)) return {};
+  if (method != DecodeMethod::libjpeg && open_baseline() && baseline_.decode(denominator, region, sink)) return {};
   if (method == DecodeMethod::baseline) return error(Code::unsupported, "the baseline decoder gave up");
-  if (common_) {
+  if (!turbo_has_it_) {
     const Status status = turbo_.open(data_, size_, max_pixels_);
     if (!status.ok()) return status;
   }
+  turbo_has_it_ = false;
   return turbo_.decode(denominator, region, sink);
 }
 
-bool JpegDecoder::decode_baseline(int denominator, Rect region, RowSink sink) {
-  if (!common_) return false;
-  const std::size_t intervals = header_.intervals_of_grid();
-  return intervals > 0 && map_.find(data_ + header_.bytes, size_ - header_.bytes, intervals) &&
-         baseline_.decode(header_, denominator, map_, data_ + size_, region, sink);
+void JpegDecoder::share(const std::vector<CropRegion>& crops) {
+  if (open_baseline()) baseline_.share(crops);
+}
+
+bool JpegDecoder::open_baseline() {
+  if (state_ == Baseline::unknown) {
+    const std::size_t intervals = common_ ? header_.intervals_of_grid() : 0;
+    const bool good = intervals > 0 && map_.find(data_ + header_.bytes, size_ - header_.bytes, intervals) &&
+                      baseline_.open(header_, map_, data_ + size_);
+    state_ = good ? Baseline::open : Baseline::refuses;
+  }
+  return state_ == Baseline::open;
 }
 
 }  // namespace fastpipe

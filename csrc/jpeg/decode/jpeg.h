@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/image.h"
 #include "base/row_sink.h"
 #include "base/status.h"
 #include "jpeg/decode/baseline_decoder.h"
+#include "jpeg/decode/crop_region.h"
 #include "jpeg/decode/turbo.h"
 #include "jpeg/parsed_header.h"
 #include "jpeg/restart_map.h"
@@ -32,18 +34,23 @@ class JpegDecoder {
   // The size at scale 1/denominator (1, 2, 4 or 8).
   Size scaled_size(int denominator) const { return scaled_down(image_, denominator); }
 
-  // Decodes `region`, given in pixels of the scaled image. One decode an open. Where restart markers make tiles, only
-  // those that the region touches are read. Of the methods, `baseline` refuses what it gives up on.
+  // Says, after open, that all of these crops will be decoded, so that what they share may be read once.
+  void share(const std::vector<CropRegion>& crops);
+
+  // Decodes `region`, given in pixels of the scaled image. Where restart markers make tiles, only those that the region
+  // touches are read. Of the methods, `baseline` refuses what it gives up on.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
 
  private:
-  bool decode_baseline(int denominator, Rect region, RowSink sink);
+  bool open_baseline();
 
   const std::uint8_t* data_ = nullptr;
   std::size_t size_ = 0;
   std::int64_t max_pixels_ = 0;
   Size image_;
-  bool common_ = false;  // header_ is of this image, and libjpeg-turbo has not seen it
+  bool common_ = false;    // header_ is of this image
+  bool turbo_has_it_ = false;  // turbo_ has read the header and not decoded yet
+  enum class Baseline { unknown, open, refuses } state_ = Baseline::unknown;
   ParsedHeader header_;
   RestartMap map_;
   BaselineDecoder baseline_;

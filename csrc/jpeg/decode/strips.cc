@@ -50,13 +50,13 @@ bool StripDecoder::decode_all(const StripPicture& picture, int denominator, Rect
   scale(denominator);
   if (!can_upsample()) return false;
   plan_window();
-  rows_at_once_ = source->rows_at_once(window_);
+  rows_at_once_ = source->begin(&window_);
   lay_out();
 
   int y = region.y;
   for (int top = window_.top; top < window_.bottom; top += rows_at_once_) {
     const int bottom = std::min(top + rows_at_once_, window_.bottom);
-    if (!source->read(window_, top, bottom, coefficients_) || !transform(bottom - top)) return false;
+    if (!source->read(window_, top, bottom, &coefficients_) || !transform(bottom - top)) return false;
     mend_edges(top, bottom);
     // The last row of a strip is upsampled with the first of the next.
     const int held_back = high_ == 2 && bottom < window_.bottom ? 1 : 0;
@@ -65,6 +65,14 @@ bool StripDecoder::decode_all(const StripPicture& picture, int denominator, Rect
     keep_last_rows(bottom - top);
   }
   return true;
+}
+
+StripWindow StripDecoder::window_of(const StripPicture& picture, int denominator, Rect region) {
+  picture_ = &picture;
+  region_ = region;
+  scale(denominator);
+  plan_window();
+  return window_;
 }
 
 // Reduced, a block of brightness becomes smaller; one of colour too, unless it can have its full size and save the

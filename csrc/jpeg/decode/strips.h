@@ -38,13 +38,14 @@ class StripSource {
  public:
   virtual ~StripSource() = default;
 
-  // How many rows of MCUs it likes to give at once: 1 or 2.
-  virtual int rows_at_once(const StripWindow& window) = 0;
+  // Is told what will be read, and may have it begin further to the left. How many rows of MCUs it likes to give at
+  // once: 1 or 2.
+  virtual int begin(StripWindow* window) = 0;
 
-  // Writes those of rows [top, bottom), of the window's columns. What it leaves alone is as the strip before left it,
-  // or means nothing: it must not make an inverse DCT overflow. False where it gives up.
+  // Writes those of rows [top, bottom), of the window's columns, or says where they are. What it leaves alone is as the
+  // strip before left it, or means nothing: it must not make an inverse DCT overflow. False where it gives up.
   virtual bool read(const StripWindow& window, int top, int bottom,
-                    const std::array<CoefficientRows, kMostComponents>& to) = 0;
+                    std::array<CoefficientRows, kMostComponents>* to) = 0;
 };
 
 // What it makes is bit-identical to libjpeg-turbo's pixels. Note [strips] in baseline_decoder.h
@@ -56,6 +57,9 @@ class StripDecoder {
   // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). False where it gives up;
   // rows may then have been given already.
   bool decode(const StripPicture& picture, int denominator, Rect region, StripSource* source, RowSink sink);
+
+  // What decoding a region reads.
+  StripWindow window_of(const StripPicture& picture, int denominator, Rect region);
 
  private:
   struct Plane {

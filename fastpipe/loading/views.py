@@ -1,0 +1,101 @@
+"""The argument `views` of fastpipe.loader() -> how a picture becomes a row of each view, and what augments it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from fastpipe.augment import Augment, as_augment
+from fastpipe.checks import whole
+from fastpipe.errors import ConfigError
+from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.plan.batch import Recipe
+from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.crops import Crop
+from fastpipe.plan.views import ViewRecipe, view_seed
+
+MOST_VIEWS = 64
+_EXPECTED = (
+    "views: expected a number, such as 2, or fastpipe.View objects: [fastpipe.View(224, count=2), fastpipe.View(96, "
+    "count=6)]"
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """One view of each image, or several of one kind: for `fastpipe.loader(views=[...])`.
+
+    Args:
+        size: of the view in pixels: a number for a square, or (height, width). None: that of the loader.
+        count: how many views of this kind, each with random crops of its own.
+        crop, hflip, augment: as in `fastpipe.loader`. None: that of the loader.
+    """
+
+    size: int | tuple[int, int] | None = None
+    count: int = 1
+    crop: Crop | None = None
+    hflip: bool | float | None = None
+    augment: Augment | torch.nn.Module | Sequence[torch.nn.Module] | None = None
+
+
+def recipe_of_views(
+    views: object, recipe: Recipe, augment: Augment | None, *, train: bool
+) -> tuple[Recipe, tuple[Augment | None, ...]]:
+    """The recipe of a loader with these views, and what augments each of them.
+
+    Args:
+        views: as a user passed them.
+        recipe: of the loader, without them.
+        augment: of the loader.
+        train: of the loader.
+
+    Raises:
+        ConfigError: a view is wrong, or does not go with the others.
+    """
+    given = list(_each(views))
+    if not 2 <= len(given) <= MOST_VIEWS:
+        raise ConfigError(
+            f"views: expected 2 to {MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
+        )
+    if isinstance(recipe.crop, Buckets):
+        raise ConfigError('views: size="bucket" gives the whole of each image, the same in each view; leave one of them out')
+    own_sizes = any(view.size is not None for view in given)
+    if own_sizes and recipe.sizes is not None:
+        raise ConfigError(
+            "views: sizes that change, by a function size= or by size_choices=, need views without a size of their own"
+        )
+    recipes, augments = [], []
+    for number, view in enumerate(given):
+        size = recipe.size if view.size is None else output_size(view.size)
+        crop = checked_crop(recipe.crop if view.crop is None else view.crop, size, train=train)
+        if crop.rows > 1:
+            raise ConfigError(
+                f"views: a view is one crop of each image, but {type(crop).__name__} makes {crop.rows}; pass another "
+                "crop, or leave views out"
+            )
+        flip = recipe.flip if view.hflip is None else flip_probability(view.hflip, train=train)
+        recipes.append(ViewRecipe(size if own_sizes else None, crop, flip, view_seed(recipe.seed, number)))
+        augments.append(augment if view.augment is None else as_augment(view.augment))
+    if any(each is not None and each.soft for each in augments):
+        raise ConfigError(
+            "augment: mixup, cutmix and label_smoothing make soft labels, other ones in each view, but a batch has the "
+            "labels once; leave them out, or mix in the training loop"
+        )
+    first = recipes[0]
+    size = first.size or recipe.size
+    return replace(recipe, size=size, crop=first.crop, flip=first.flip, more=tuple(recipes[1:])), tuple(augments)
+
+
+def _each(views: object) -> Iterator[View]:
+    """Each view by itself."""
+    if isinstance(views, int) and not isinstance(views, bool):
+        views = [View(count=whole("views", views, least=2, most=MOST_VIEWS, hint="for one view, leave views out"))]
+    if not isinstance(views, (tuple, list)) or not views:
+        raise ConfigError(f"{_EXPECTED}, got {views!r}")
+    for view in views:
+        if not isinstance(view, View):
+            raise ConfigError(f"{_EXPECTED}, got {view!r} among them")
+        for _ in range(whole("View(count=)", view.count, least=1, most=MOST_VIEWS)):
+            yield view
