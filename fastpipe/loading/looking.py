@@ -95,9 +95,7 @@ class Look:
             watchdog=self.watchdog,
         )
         staged = transfer.begin(
-            HostBatch(
-                0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown, tuple(more)
-            )
+            HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown, tuple(more))
         )
         batch = transfer.hand_over(staged)
         values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}

@@ -60,7 +60,9 @@ def recipe_of_views(
             f"views: expected 2 to {MOST_VIEWS} views of each image, got {len(given)}; for one, leave views out"
         )
     if isinstance(recipe.crop, Buckets):
-        raise ConfigError('views: size="bucket" gives the whole of each image, the same in each view; leave one of them out')
+        raise ConfigError(
+            'views: size="bucket" gives the whole of each image, the same in each view; leave one of them out'
+        )
     own_sizes = any(view.size is not None for view in given)
     if own_sizes and recipe.sizes is not None:
         raise ConfigError(
