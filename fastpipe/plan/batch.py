@@ -189,18 +189,11 @@ class EpochPlan:
             assert isinstance(self._content, EpochContent)
             self._grouping = Grouping(
                 everyones,
-                partial(self._resized, recipe.crop),
+                partial(_resized, index, self.orders, self._content, recipe.crop),
                 recipe.crop,
                 batches=Grouping.batches_of(self._content.chunk, everyones.global_batch_size),
                 key=key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None,
             )
-
-    def _resized(self, buckets: Buckets, sequence: int, start: int, stop: int) -> NDArray[np.int64]:
-        """(n, 2) widths and heights in their rows of the samples at positions of a sequence."""
-        first, order = self.orders[sequence]
-        records = self._index.records_of(self.samples_at(order.take(start, stop) + first))
-        # A damaged record is found when its sample's batch is planned.
-        return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
 
     def _content_of(self, index: Index) -> EpochContent | MixedContent:
         recipe = self._recipe
@@ -352,3 +345,19 @@ class EpochPlan:
         elif recipe.crop.rows > 1:
             flips = np.repeat(flips, recipe.crop.rows)
         return BatchPlan(samples, records, crops, flips, valid, names)
+
+
+def _resized(
+    index: Index,
+    orders: dict[int, tuple[int, Passes]],
+    content: EpochContent,
+    buckets: Buckets,
+    sequence: int,
+    start: int,
+    stop: int,
+) -> NDArray[np.int64]:
+    """(n, 2) widths and heights in their rows of the samples at positions of a sequence's order."""
+    first, order = orders[sequence]
+    records = index.records_of(content.samples_at(order.take(start, stop) + first))
+    # A damaged record is found when its sample's batch is planned.
+    return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
