@@ -210,18 +210,11 @@ class EpochPlan:
             assert isinstance(self._content, EpochContent)
             self._grouping = Grouping(
                 everyones,
-                partial(self._resized, recipe.crop),
+                partial(_resized, index, self.orders, self._content, recipe.crop),
                 recipe.crop,
                 batches=Grouping.batches_of(self._content.chunk, everyones.global_batch_size),
                 key=key(recipe.seed, epoch, Stream.GROUP) if recipe.shuffle else None,
             )
-
-    def _resized(self, buckets: Buckets, sequence: int, start: int, stop: int) -> NDArray[np.int64]:
-        """(n, 2) widths and heights in their rows of the samples at positions of a sequence."""
-        first, order = self.orders[sequence]
-        records = self._index.records_of(self.samples_at(order.take(start, stop) + first))
-        # A damaged record is found when its sample's batch is planned.
-        return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))
 
     def _content_of(self, index: Index) -> EpochContent | MixedContent:
         recipe = self._recipe
@@ -362,19 +355,33 @@ class EpochPlan:
         if recipe.content.labels is not None:
             records["label"] = recipe.content.labels[records["label"]]
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
-        if isinstance(recipe.crop, Buckets):
-            flips = uniform(key(recipe.seed, self.epoch, Stream.FLIP), names) < recipe.flip
-            crops = plan_bucket(recipe.crop, size, widths, heights, flips)
-            return BatchPlan(samples, records, crops, flips, valid, names)
-        assert size is not None
         planned = []
         for view in recipe.views:
-            draws = {"seed": view.seed, "epoch": self.epoch}
-            crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
             flips = uniform(key(view.seed, self.epoch, Stream.FLIP), names) < view.flip
-            if crops.mirrored is not None:
-                flips = crops.mirrored
-            elif view.crop.rows > 1:
-                flips = np.repeat(flips, view.crop.rows)
+            if isinstance(view.crop, Buckets):
+                crops = plan_bucket(view.crop, size, widths, heights, flips)
+            else:
+                draws = {"seed": view.seed, "epoch": self.epoch}
+                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
+                if view.crop.rows > 1:
+                    flips = np.repeat(flips, view.crop.rows)
+                if crops.mirrored is not None:
+                    flips = crops.mirrored
             planned.append(BatchPlan(samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
+
+
+def _resized(
+    index: Index,
+    orders: dict[int, tuple[int, Passes]],
+    content: EpochContent,
+    buckets: Buckets,
+    sequence: int,
+    start: int,
+    stop: int,
+) -> NDArray[np.int64]:
+    """(n, 2) widths and heights in their rows of the samples at positions of a sequence's order."""
+    first, order = orders[sequence]
+    records = index.records_of(content.samples_at(order.take(start, stop) + first))
+    # A damaged record is found when its sample's batch is planned.
+    return buckets.resized(*(np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height")))

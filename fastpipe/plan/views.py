@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key
 
@@ -26,7 +27,7 @@ class ViewRecipe:
     """
 
     size: tuple[int, int] | None
-    crop: Crop
+    crop: Crop | Buckets
     flip: float
     seed: int
 
