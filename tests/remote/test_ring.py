@@ -14,8 +14,10 @@ from remote.range_server import RangeServer
 
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
+from fastpipe.remote.parts import Part
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.ring import Ring, room_of
+from fastpipe.remote.ring_parts import RingParts
 
 Loaders = Callable[..., Any]
 PAGE = 4096
@@ -89,3 +91,43 @@ def test_memory_goes_back() -> None:
     ring.write(again, b"y")
     assert ring.read(again, 1) == b"y"
     assert again < 32 << 20
+
+
+def test_a_sample_goes_while_its_neighbours_are_read() -> None:
+    ring = Ring()
+    parts = RingParts(ring)
+    part = Part(0, 100, 400_100)
+    data = np.random.default_rng(1).integers(0, 256, 400_000, dtype=np.uint8).tobytes()
+    ends = [100, 150_100, 300_100, 310_100, 320_100]
+    for sample, (start, stop) in enumerate(pairwise(ends)):
+        parts.put(sample, part, start, stop)
+        part.samples.add(sample)
+    parts.put(9, part, 330_100, 400_100)  # between them is one that nobody wants
+    pieces = part.pieces()
+    assert [(piece.start, piece.stop) for piece in pieces] == [
+        *pairwise(ends[:3]),
+        (300_100, 320_100),
+        (330_100, 400_100),
+    ]
+    places = parts.places(part)
+    parts.write(part, places, data)
+    parts.written(part, places)
+    for piece in pieces:
+        assert piece.place is not None
+        assert ring.read(piece.place, piece.stop - piece.start) == data[piece.start - 100 : piece.stop - 100]
+        assert parts.origin(piece.place + 7) == (0, piece.start + 7)
+    parts.use(np.array([0, 1, 2]))
+    parts.give_back_used({part}, busy={1, 9})
+    assert [parts.of(sample) is part for sample in (0, 1, 2, 3)] == [False, True, False, True]
+    assert [piece.place is None for piece in pieces] == [True, False, False, False]  # 2 lies beside 3
+    parts.next_plan({part})
+    assert parts.of(3) is part
+    parts.drop_unused([part], set())
+    assert [piece.place for piece in pieces] == [None] * 4
+    late = Part(0, 100, 150_100)
+    parts.put(0, late, 100, 150_100)
+    places = parts.places(late)
+    parts.forget(late)  # while it is written
+    parts.written(late, places)
+    assert late.pieces()[0].place is None
+    assert ring.take(150_000) == places[0][1]  # free again
