@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import ROOT
+from cost import pytest_runtest_call  # noqa: F401 (a hook)
 from faults.packs import place, programs  # noqa: F401 (fixtures)
 from field_columns import add_fields, values_of
 from hypothesis import HealthCheck, settings
