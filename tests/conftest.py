@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from checkout import ROOT
 from cluster.ray_cluster import ray_cluster, ray_nodes  # noqa: F401 (fixtures)
+from cost import pytest_runtest_call  # noqa: F401 (a hook)
 from faults.packs import place, programs  # noqa: F401 (fixtures)
 from field_columns import add_fields, values_of
 from hypothesis import HealthCheck, settings

@@ -20,29 +20,38 @@ _FOLDER = pytest.StashKey[Path]()
 
 # The files that take longest, the longest first. They start first, so that no worker has one left at the end.
 LONGEST = (
-    "tests/project/test_examples.py",
-    "tests/project/test_wheel.py",
     "tests/diagnosis/test_train_scripts.py",
+    "tests/project/test_examples.py",
     "tests/engine/test_stress.py",
+    "tests/project/test_wheel.py",
+    "tests/packing/test_pack_tables_killed.py",
+    "tests/samples/test_dataset_memory.py",
     "tests/packing/picture/test_fuzz.py",
     "tests/augment/test_augment_compile.py",
-    "tests/samples/test_dataset_memory.py",
-    "tests/diagnosis/test_diagnose_stuck.py",
-    "tests/packing/test_pack_tables_killed.py",
-    "tests/diagnosis/test_diagnose.py",
-    "tests/diagnosis/test_diagnose_command.py",
-    "tests/project/test_examples_fields.py",
     "tests/wds/test_wds_workers.py",
-    "tests/bench/test_bench_wds.py",
-    "tests/bench/test_stall.py",
-    "tests/project/test_examples_ranks.py",
-    "tests/loading/test_loader_limits.py",
-    "tests/remote/test_faults.py",
+    "tests/diagnosis/test_diagnose.py",
     "tests/loading/test_forks.py",
+    "tests/diagnosis/test_diagnose_stuck.py",
+    "tests/diagnosis/test_diagnose_command.py",
+    "tests/bench/test_stall.py",
+    "tests/project/test_examples_fields.py",
+    "tests/project/test_examples_ranks.py",
     "tests/samples/test_dataset_workers.py",
-    "tests/loading/test_distributed.py",
-    "tests/engine/test_engine_life.py",
+    "tests/bench/test_bench_wds.py",
+    "tests/packing/source/test_hostile_tables.py",
+    "tests/bench/test_bench_gpu.py",
+    "tests/loading/test_loader_exit.py",
+    "tests/resize/test_nearest.py",
+    "tests/coefficients/test_coefficients.py",
     "tests/packing/test_pack_killed.py",
+    "tests/bench/test_bench.py",
+    "tests/remote/test_remote_dataset.py",
+    "tests/remote/test_faults.py",
+    "tests/loading/test_loader_interrupts.py",
+    "tests/loading/test_loader_faults.py",
+    "tests/loading/test_distributed.py",
+    "tests/loading/test_loader_limits.py",
+    "tests/engine/test_engine_life.py",
 )
 
 # Folders whose files share what takes long to start: Ray.
@@ -83,7 +92,9 @@ def note_serial_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def workers() -> int:
-    """One a CPU that this process may use."""
+    """One a CPU that this process may use, or PYTEST_XDIST_AUTO_NUM_WORKERS, which pytest-xdist looks at, too."""
+    if wanted := os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return int(wanted)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cpus, MOST_WORKERS)
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int kMostSide = 65500;  // libjpeg's limit
 
 // The bytes of a segment after its length.
-struct Segment {
+struct MarkerSegment {
   const std::uint8_t* data;
   std::size_t size;
 
@@ -26,7 +26,7 @@ class Reader {
  public:
   explicit Reader(ParsedHeader* header) : header_(header) {}
 
-  bool read(int code, const Segment& segment) {
+  bool read(int code, const MarkerSegment& segment) {
     switch (code) {
       case marker::kQuantTables:
         return quant_tables(segment);
@@ -52,7 +52,7 @@ class Reader {
   }
 
  private:
-  bool quant_tables(Segment segment) {
+  bool quant_tables(MarkerSegment segment) {
     while (segment.size > 0) {
       const int wide = segment.byte(0) >> 4;
       const auto number = static_cast<std::size_t>(segment.byte(0) & 15);
@@ -68,7 +68,7 @@ class Reader {
     return true;
   }
 
-  bool huffman_tables(Segment segment) {
+  bool huffman_tables(MarkerSegment segment) {
     while (segment.size > 0) {
       constexpr std::size_t kCounts = 16;
       const int kind = segment.byte(0) >> 4;
@@ -85,7 +85,7 @@ class Reader {
     return true;
   }
 
-  bool frame(const Segment& segment) {
+  bool frame(const MarkerSegment& segment) {
     if (header_->components != 0 || segment.size < 6) return false;
     header_->size = {segment.word(3), segment.word(1)};
     header_->components = segment.byte(5);
@@ -112,7 +112,7 @@ class Reader {
     return true;
   }
 
-  bool scan(const Segment& segment) {
+  bool scan(const MarkerSegment& segment) {
     const auto components = static_cast<std::size_t>(header_->components);
     if (components == 0 || segment.size != 4 + 2 * components) return false;
     if (segment.byte(0) != header_->components) return false;
@@ -133,7 +133,7 @@ class Reader {
   }
 
   // libjpeg warns of versions that it does not know.
-  bool app0(const Segment& segment) {
+  bool app0(const MarkerSegment& segment) {
     constexpr std::size_t kJfifBytes = 14, kVersionAt = 5, kDensityAt = 7;
     if (segment.size < kJfifBytes || !segment.starts_with("JFIF", 5)) return true;
     jfif_ = true;
@@ -142,7 +142,7 @@ class Reader {
     return segment.byte(kVersionAt) == 1;
   }
 
-  void adobe(const Segment& segment) {
+  void adobe(const MarkerSegment& segment) {
     constexpr std::size_t kTransformAt = 11;
     if (segment.size <= kTransformAt || !segment.starts_with("Adobe", 5)) return;
     adobe_ = true;

@@ -361,6 +361,7 @@ class EpochPlan:
             if isinstance(view.crop, Buckets):
                 crops = plan_bucket(view.crop, size, widths, heights, flips)
             else:
+                assert size is not None
                 draws = {"seed": view.seed, "epoch": self.epoch}
                 crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
                 if view.crop.rows > 1:

@@ -1,4 +1,4 @@
-"""Tests of native_build.py: a source is compiled again when something it is made from has changed, and only then."""
+"""Tests of native_build.py: sources join in units, and are compiled again when what they are made from has changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_objects_are_used_again(checkout: Path) -> None:
     first, again = made(checkout, 1), made(checkout, 2)
     assert first == again
     assert first[0] == 3
-    assert sorted(name.split(".")[0] for name in first[1]) == ["O0/csrc-part-part", "O0/tests-tool-tool"]
+    assert sorted(name.split(".")[0] for name in first[1]) == ["O0/csrc-0", "O0/tool-0"]
 
 
 def test_a_changed_source_is_compiled_and_the_others_are_not(checkout: Path) -> None:
@@ -75,3 +75,29 @@ def test_a_source_that_does_not_compile_leaves_nothing_to_link(checkout: Path) -
     for number in range(2):
         with pytest.raises(subprocess.CalledProcessError):
             made(checkout, number)
+
+
+def add_sources(checkout: Path, *bodies: str) -> None:
+    """A source for each body, of a function that the program does not call."""
+    for number, body in enumerate(bodies):
+        text = f"namespace {{\n\n{body}\n\n}}  // namespace\n\nint f{number}() {{ return used(); }}\n"
+        (checkout / "csrc" / "part" / f"f{number}.cc").write_text(f"int f{number}();\n{text}")
+
+
+def test_sources_are_compiled_together_but_for_those_that_define_the_same_name(checkout: Path) -> None:
+    add_sources(checkout, "int used() { return 1; }")
+    assert len(made(checkout, 1)[1]) == 2
+    add_sources(checkout, "int used() { return 1; }", "int used() { return 2; }")
+    code, objects = made(checkout, 2)
+    assert code == 3
+    assert len(objects) == 3
+
+
+def test_sources_that_do_not_go_together_are_compiled_alone(checkout: Path) -> None:
+    """A name of one file's own is ambiguous in another, which defines no such name of its own."""
+    add_sources(checkout, "struct Part {};\n\nint used() { return 1; }")
+    (checkout / "csrc" / "part" / "f1.cc").write_text("using Part = int;\n\nint f1();\nint f1() { return Part(0); }\n")
+    code, objects = made(checkout, 1)
+    assert code == 3
+    assert sorted(name.split(".")[0] for name in objects) == ["O0/csrc-0", "O0/tool-0"]
+    assert made(checkout, 2) == (code, objects)

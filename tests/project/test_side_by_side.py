@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkout import TESTS
+from side_by_side import MOST_WORKERS, workers
 
 CONFTEST = """
 import time
@@ -106,3 +107,10 @@ def test_workers_tell_what_they_have_tried(tmp_path: Path) -> None:
     files = {"a": fire.format("a", 2, True), "b": fire.format("b", 3, True) + fire.format("c", 70, False)}
     _, output, _ = run(tmp_path, files)
     assert "| fault | times tried | outcome |\n|---|---|---|\n| fire | 5 | out |\n" in output
+
+
+def test_the_number_of_workers_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    assert 1 <= workers() <= MOST_WORKERS
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", str(MOST_WORKERS + 3))
+    assert workers() == MOST_WORKERS + 3
