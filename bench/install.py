@@ -2,12 +2,14 @@
 
     make bench-peers [PEERS="dali ffcv"]
 
-An environment that is ready and whose requirements are as they were is left alone.
+An environment that is ready and whose requirements are as they were is left alone. Libraries that FFCV is built with,
+and that the system lacks, are unpacked from Debian's packages into its environment: nothing is installed as root.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -20,6 +22,13 @@ _REQUIREMENTS = SCRIPTS / "requirements"
 _CHART, _CLUSTER = "chart", "ray_data"
 # Imported to see whether an environment works; the rest tell at their first run.
 _PROOF = {"spdl": "import spdl.io; spdl.io.demux_image", "ffcv": "import ffcv", _CHART: "import matplotlib"}
+# Built with these: pkg-config's name, the libraries, Debian's package.
+_LIBRARIES = {
+    "ffcv": (
+        ("opencv4", ("opencv_imgproc", "opencv_core"), "libopencv-imgproc-dev"),
+        ("libturbojpeg", ("turbojpeg",), "libturbojpeg0-dev"),
+    )
+}
 
 
 class InstallError(Exception):
@@ -66,16 +75,62 @@ def _install(name: str) -> None:
     _run(python, "-m", "pip", "install", "--quiet", "-r", str(_REQUIREMENTS / f"{name}.txt"))
     source = _REQUIREMENTS / f"{name}.source.txt"
     if source.exists():  # built from source, with what is installed already
-        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "-r", str(source))
+        options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-cache-dir")
+        _run(python, "-m", "pip", "install", *options, "-r", str(source), settings=_libraries(name, folder / "debian"))
     if name in _PROOF:
         _run(python, "-c", _PROOF[name])
 
 
-def _run(*command: str) -> None:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+def _libraries(name: str, folder: Path) -> dict[str, str]:
+    """Unpacks the libraries that the system lacks; returns what a build needs in its environment to find them."""
+    needed = _LIBRARIES.get(name, ())
+    if shutil.which("apt-get") is None or _succeeds("pkg-config", "--exists", *(each[0] for each in needed)):
+        return {}
+    archives, prefix, found = folder / "archives", folder / "usr", folder / "pkgconfig"
+    for place in (archives, found):
+        place.mkdir(parents=True)
+    plan = _run("apt-get", "--simulate", "--no-install-recommends", "install", *(each[2] for each in needed))
+    packages = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+    _run("apt-get", "--quiet", "download", *packages, folder=archives)
+    for archive in sorted(archives.iterdir()):
+        _run("dpkg-deb", "--extract", str(archive), str(folder))
+    shutil.rmtree(archives)
+    library = next(prefix.glob("lib/*-linux-gnu"))
+    for link in library.glob("*.so"):
+        if not link.exists():  # to a library that the system has
+            system = Path("/usr/lib", library.name, os.readlink(link))
+            link.unlink()
+            link.symlink_to(system)
+    # opencv2/opencv.hpp includes the headers of all modules that this file names.
+    own = folder / "include" / "opencv2"
+    own.mkdir(parents=True)
+    (own / "opencv_modules.hpp").write_text("#define HAVE_OPENCV_CORE\n#define HAVE_OPENCV_IMGPROC\n")
+    includes = f"-I{folder / 'include'} -I{prefix / 'include' / 'opencv4'} -I{prefix / 'include'}"
+    for package, libraries, _ in needed:
+        links = " ".join(f"-l{each}" for each in libraries)
+        text = f"Name: {package}\nDescription:\nVersion: 0\nCflags: {includes}\nLibs: -L{library} {links}\n"
+        (found / f"{package}.pc").write_text(text)
+    # Not as RUNPATH, which the libraries' own libraries are not looked up by.
+    paths = (f"-Wl,-rpath,{path}" for path in (library, library / "blas", library / "lapack"))
+    return {"PKG_CONFIG_PATH": str(found), "LDFLAGS": " ".join(("-Wl,--disable-new-dtags", *paths))}
+
+
+def _succeeds(*command: str) -> bool:
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _run(*command: str, settings: dict[str, str] | None = None, folder: Path | None = None) -> str:
+    environment = {**os.environ, **(settings or {})}
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, cwd=folder
+    )
     if done.returncode != 0:
         last = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()][-1:]
         raise InstallError(f"`{' '.join(Path(word).name for word in command[:4])} ...`: {''.join(last)[:300]}")
+    return done.stdout
 
 
 def _sources(name: str) -> list[Path]:

@@ -115,7 +115,7 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
     images, took, first_batch_s, cpu_s = 0, 0.0, 0.0, None
     loader = read(task)
     while True:
-        before = None
+        before, number = None, -1
         for number, (pictures, labels) in enumerate(loader):
             now = time.perf_counter()
             if not first_batch_s:
@@ -136,6 +136,11 @@ def measure(read: Callable[[Task], Loader], task: Task, warmup_s: float, seconds
                     "cpus": (_cpu_seconds() - cpu_s) / (now - wall),
                     "memory_mb": _memory_mb(),
                 }
+        if number + 1 < 3 * task.workers:
+            raise SystemExit(
+                f"expected at least {3 * task.workers} batches an epoch, the first {2 * task.workers} not measured; "
+                f"got {number + 1}; raise --samples"
+            )
 
 
 def _check(pictures: Any, labels: Any, task: Task) -> None:

@@ -278,3 +278,39 @@ def test_results_survive_json() -> None:
     duel = Duel("it", "It", "x", "fastpipe", runs(3, 3), runs(2))
     found = results([duel])
     assert report.markdown(json.loads(json.dumps(found))) == report.markdown(found)
+
+
+def test_an_epoch_that_is_too_short_to_measure_is_refused() -> None:
+    batch = (torch.zeros((8, 3, 16, 16), dtype=torch.uint8), torch.zeros(8, dtype=torch.int64))
+    task = contender.Task(Path("data"), workers=2, batch_size=8, size=16, variant="")
+    with pytest.raises(SystemExit, match=r"expected at least 6 batches an epoch.*got 5; raise --samples"):
+        contender.measure(lambda _: [batch] * 5, task, 0, 1)
+
+
+def test_libraries_that_the_system_lacks_are_unpacked_beside_the_peer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apt's plan is taken as it is; a link to a library of the system leads there."""
+    folder, library, commands = tmp_path / "debian", tmp_path / "debian" / "usr" / "lib" / "x86_64-linux-gnu", []
+
+    def fake(*command: str, **options: Any) -> str:
+        commands.append(command)
+        if command[0] == "dpkg-deb":
+            library.mkdir(parents=True)
+            (library / "libturbojpeg.so").symlink_to("libturbojpeg.so.0")
+        if command[1] == "--quiet":
+            (options["folder"] / "package.deb").touch()
+        return "Inst libopencv-core-dev (4.6)\nConf libopencv-core-dev (4.6)\nInst libturbojpeg0-dev (2.1)\n"
+
+    monkeypatch.setattr(install, "_run", fake)
+    monkeypatch.setattr(install, "_succeeds", lambda *_: False)
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/apt-get")
+    settings = install._libraries("ffcv", folder)
+    assert commands[1][-2:] == ("libopencv-core-dev", "libturbojpeg0-dev")
+    assert (library / "libturbojpeg.so").readlink() == Path("/usr/lib/x86_64-linux-gnu/libturbojpeg.so.0")
+    found = Path(settings["PKG_CONFIG_PATH"])
+    assert f"-L{library} -lopencv_imgproc -lopencv_core" in (found / "opencv4.pc").read_text()
+    assert f"-rpath,{library}" in settings["LDFLAGS"]
+    monkeypatch.setattr(install, "_succeeds", lambda *_: True)
+    assert install._libraries("ffcv", tmp_path / "other") == {}
+    assert install._libraries("dali", tmp_path / "other") == {}
