@@ -4,6 +4,9 @@
 //     strip_agreement [COUNT]
 //
 // Prints the kernels' names: of the inverse DCT, of colours, and how many remove stuffing. Exit status 1: two differ.
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +55,20 @@ Pairs random_pairs(std::mt19937* random) {
   return pairs;
 }
 
+// Whether a kernel may give up on a block that the reference takes.
+bool may_give_up(const Pairs& pairs) {
+  for (const std::int16_t* block : {pairs.first, pairs.second}) {
+    for (int column = 0; column < 16; ++column) {
+      int sum = 0;
+      for (int row = 0; row < 8; ++row) {
+        sum += std::abs(static_cast<std::int16_t>(block[row * 16 + column] * pairs.quant[row * 8 + column % 8]));
+      }
+      if (sum > kMostColumn) return true;
+    }
+  }
+  return false;
+}
+
 constexpr int kStride = 48;  // more than two pairs
 constexpr std::uint8_t kUntouched = 0xA5;
 
@@ -89,14 +106,19 @@ Transformed of_quad(const IdctKernels& kernels, const Pairs& pairs) {
 
 bool transforms_agree(std::mt19937* random, const IdctKernels& kernels, int* good) {
   const Pairs pairs = random_pairs(random);
+  const bool excused = std::strcmp(kernels.name, "neon") == 0 && may_give_up(pairs);
+  const auto same = [excused](const Transformed& found, const Transformed& expected) {
+    return found == expected || (excused && !found.good);
+  };
   for (const int size : {1, 2, 4, 8}) {
     const Transformed expected = of_pair(kScalarIdct, size, pairs);
-    *good += expected.good;
-    if (of_pair(kernels, size, pairs) == expected) continue;
+    const Transformed found = of_pair(kernels, size, pairs);
+    *good += found.good;
+    if (same(found, expected)) continue;
     std::printf("the inverse DCT to %d x %d by %s differs\n", size, size, kernels.name);
     return false;
   }
-  if (of_quad(kernels, pairs) == of_quad(kScalarIdct, pairs)) return true;
+  if (same(of_quad(kernels, pairs), of_quad(kScalarIdct, pairs))) return true;
   std::printf("the inverse DCT of four blocks by %s differs\n", kernels.name);
   return false;
 }
@@ -174,13 +196,37 @@ struct Unstuffed {
   bool operator==(const Unstuffed& other) const { return good == other.good && bytes == other.bytes; }
 };
 
-// `behind` bytes after `size` are readable.
+// Memory behind which nothing is readable.
+class Guarded {
+ public:
+  static constexpr std::size_t kGuard = 65536;  // whole pages, whatever their size
+
+  Guarded()
+      : memory_(static_cast<std::uint8_t*>(
+            mmap(nullptr, 2 * kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    if (memory_ == MAP_FAILED || mprotect(memory_ + kGuard, kGuard, PROT_NONE) != 0) std::abort();
+  }
+  ~Guarded() { munmap(memory_, 2 * kGuard); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  const std::uint8_t* hold(const Bytes& bytes) {
+    std::uint8_t* const first = memory_ + kGuard - bytes.size();
+    std::copy(bytes.begin(), bytes.end(), first);
+    return first;
+  }
+
+ private:
+  std::uint8_t* const memory_;
+};
+
+// Of the first `size` bytes; those behind them are readable, too.
 Unstuffed unstuffed(Unstuff unstuff, const Bytes& stuffed, std::size_t size) {
   constexpr std::size_t kSlack = 32;
   Bytes memory(size + kSlack + 1, kUntouched);
-  const Bytes exact(stuffed);  // nothing is readable behind it
-  const std::uint8_t* const end =
-      unstuff(exact.data(), exact.data() + size, exact.data() + exact.size(), memory.data());
+  static Guarded guarded;
+  const std::uint8_t* const begin = guarded.hold(stuffed);
+  const std::uint8_t* const end = unstuff(begin, begin + size, begin + stuffed.size(), memory.data());
   if (memory.back() != kUntouched) return {};
   if (end == nullptr) return {false, {1}};
   return {true, Bytes(memory.data(), memory.data() + (end - memory.data()))};

@@ -31,7 +31,7 @@ from fastpipe import _engine
 COMMON = ("444", "422", "420", "440", "gray")
 GIVEN_UP = "the JPEG has an unsupported format: the baseline decoder gave up"
 
-needs_baseline = pytest.mark.skipif("baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2")
+needs_baseline = pytest.mark.skipif("baseline" not in _engine.decode_methods(), reason="needs AVX2 and BMI2, or NEON")
 
 
 def by_baseline(jpeg: bytes, region: Region | None = None, denominator: int = 1) -> Pixels | None:

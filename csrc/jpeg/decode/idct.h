@@ -14,6 +14,9 @@ constexpr int kPairCoefficients = 128;
 // Dequantised coefficients larger than this, which no 8-bit picture has, can overflow 16 bits; decoders then differ.
 constexpr int kMostCoefficient = 8191;
 
+// Up to this sum of the magnitudes in each column, no kernel's arithmetic overflows. Note [no overflow] in idct_neon.cc
+constexpr int kMostColumn = 2952;
+
 // Writes `size` rows (8, 4, 2 or 1: the blocks' sides in pixels) of 2 * size pixels, `stride` bytes apart.
 //   coefficients: kPairCoefficients of them, 32-byte aligned
 //   quant: 64 steps, row by row
@@ -30,7 +33,7 @@ using IdctPair = bool (*)(const std::int16_t* coefficients, const std::uint16_t*
 using IdctQuad = bool (*)(const std::int16_t* left, const std::int16_t* right, const std::uint16_t* quant,
                           std::uint8_t* pixels, std::ptrdiff_t stride);
 
-// All give the same pixels, and give up on the same blocks.
+// All give the same pixels. They give up on the same blocks, but for NEON: beyond kMostColumn it gives up on all.
 struct IdctKernels {
   const char* name;
   IdctPair at_8, at_4, at_2;

@@ -113,8 +113,13 @@ inline int16x8_t dequantised(const std::int16_t* coefficients, const std::uint16
   return vmulq_s16(vld1q_s16(coefficients + 16 * row), vreinterpretq_s16_u16(vld1q_u16(quant + 8 * row)));
 }
 
-// As 16 bits without a sign: -32768 has a magnitude, too.
-inline uint16x8_t magnitude(int16x8_t values) { return vreinterpretq_u16_s16(vabsq_s16(values)); }
+// Note [no overflow]
+// Where sums overflow, libjpeg-turbo's code for ARM gives other pixels than its code for x86. So these kernels take
+// only blocks in which no sum can. With at most kMostColumn in each column, the first pass gives at most 16,381 at full
+// size (multipliers are at most 1.39 there, and two bits are kept), and less than that below; so any two of its results
+// add up to 16 bits, and the second pass stays inside 32. Blocks of encoders have at most 2,896 before quantisation,
+// and those of photos a few hundred.
+inline int16x8_t grown(int16x8_t sums, int16x8_t values) { return vqaddq_s16(sums, vqabsq_s16(values)); }
 
 // Pixels, of what the second pass leaves.
 template <int kShift>
@@ -123,21 +128,24 @@ inline uint8x16_t bytes_of(int16x8_t left, int16x8_t right) {
   return veorq_u8(vreinterpretq_u8_s8(both), vdupq_n_u8(0x80));
 }
 
-// One block -> columns of its pixels, to be given to bytes_of; returns how large its coefficients are.
-inline uint16x8_t columns_8(const std::int16_t* coefficients, const std::uint16_t* quant, int16x8_t v[8]) {
-  for (int i = 0; i < 8; ++i) v[i] = dequantised(coefficients, quant, i);
-  const uint16x8_t most = magnitude(v[0]);
+// One block -> columns of its pixels, to be given to bytes_of; returns how large each column's coefficients are.
+inline int16x8_t columns_8(const std::int16_t* coefficients, const std::uint16_t* quant, int16x8_t v[8]) {
+  int16x8_t sums = vdupq_n_s16(0);
+  for (int i = 0; i < 8; ++i) {
+    v[i] = dequantised(coefficients, quant, i);
+    sums = grown(sums, v[i]);
+  }
   transform_8<kFirstShift>(v);
   transpose(v);
   transform_8<kLastShift>(v);
-  return most;
+  return sums;
 }
 
 bool idct_pair_8(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
                  std::ptrdiff_t stride) {
   int16x8_t left[8], right[8];
-  const uint16x8_t most_left = columns_8(coefficients, quant, left);
-  const uint16x8_t most_right = columns_8(coefficients + 8, quant, right);
+  const int16x8_t sums_left = columns_8(coefficients, quant, left);
+  const int16x8_t sums_right = columns_8(coefficients + 8, quant, right);
   uint8x16_t columns[8], pairs[8], fours[8];
   for (int i = 0; i < 8; ++i) columns[i] = bytes_of<kLastShift>(left[i], right[i]);
   // Columns 0 and 4, 1 and 5, ... of the left block, then of the right; then four columns; then all: two rows a vector.
@@ -160,19 +168,20 @@ bool idct_pair_8(const std::int16_t* coefficients, const std::uint16_t* quant, s
       vst1q_u8(to + stride, vcombine_u8(vget_high_u8(left_rows[j]), vget_high_u8(right_rows[j])));
     }
   }
-  return vmaxvq_u16(vmaxq_u16(most_left, most_right)) <= kMostCoefficient;
+  return vmaxvq_s16(vmaxq_s16(sums_left, sums_right)) <= kMostColumn;
 }
 
 bool idct_pair_4(const std::int16_t* coefficients, const std::uint16_t* quant, std::uint8_t* pixels,
                  std::ptrdiff_t stride) {
   int16x8_t rows[8];  // four of the left block, four of the right
-  uint16x8_t most = vdupq_n_u16(0);
+  int16x8_t most = vdupq_n_s16(0);
   for (const int side : {0, 1}) {
-    int16x8_t v[8];
+    int16x8_t v[8], sums = vdupq_n_s16(0);
     for (int i = 0; i < 8; ++i) {
       v[i] = dequantised(coefficients + 8 * side, quant, i);
-      most = vmaxq_u16(most, magnitude(v[i]));
+      sums = grown(sums, v[i]);
     }
+    most = vmaxq_s16(most, sums);
     transform_4<kFirstShift + 1>(v);
     for (int i = 0; i < 4; ++i) rows[4 * side + i] = v[i];
   }
@@ -190,7 +199,7 @@ bool idct_pair_4(const std::int16_t* coefficients, const std::uint16_t* quant, s
   vst1_u8(pixels + stride, vget_high_u8(upper));
   vst1_u8(pixels + 2 * stride, vget_low_u8(lower));
   vst1_u8(pixels + 3 * stride, vget_high_u8(lower));
-  return vmaxvq_u16(most) <= kMostCoefficient;
+  return vmaxvq_s16(most) <= kMostColumn;
 }
 
 // Not 0 where a product is none of 16 bits, or a step is none.
@@ -214,24 +223,21 @@ bool idct_pair_2(const std::int16_t* coefficients, const std::uint16_t* quant, s
   const std::int16_t of_odd[8] = {0, kQuarter1, 0, kQuarter3, 0, kQuarter5, 0, kQuarter7};
   const int16x8_t multipliers = vld1q_s16(of_odd);
   int16x8_t rows[4];  // upper and lower of the left block, of the right block
-  uint16x8_t most = vdupq_n_u16(0), bad = vdupq_n_u16(0);
+  uint16x8_t bad = vdupq_n_u16(0);
   for (const int side : {0, 1}) {
     const std::int16_t* const block = coefficients + 8 * side;
-    int16x8_t v[8];
+    int16x8_t v[8], sums = vdupq_n_s16(0);
     for (const int i : {0, 1, 3, 5, 7}) {
       v[i] = dequantised(block, quant, i);
-      most = vmaxq_u16(most, magnitude(v[i]));
+      sums = grown(sums, v[i]);
       bad = vorrq_u16(bad, wrapped(block, quant, i, v[i]));
     }
     const Wide base = raised<kConstBits + 2, kShift>(v[0]);
     const Wide odd = plus(plus(plus(product(v[1], kQuarter1), v[3], kQuarter3), v[5], kQuarter5), v[7], kQuarter7);
     rows[2 * side] = narrow<kShift>(base + odd);
     rows[2 * side + 1] = narrow<kShift>(base - odd);
-    for (const int row : {0, 1}) {
-      bad = vorrq_u16(bad, vcgtq_u16(magnitude(rows[2 * side + row]), vdupq_n_u16(2 * kMostCoefficient)));
-    }
+    bad = vorrq_u16(bad, vcgtq_s16(sums, vdupq_n_s16(kMostColumn)));
   }
-  bad = vorrq_u16(bad, vcgtq_u16(most, vdupq_n_u16(kMostCoefficient)));
 
   const int32x4_t upper = vpaddq_s32(odd_parts(rows[0], multipliers), odd_parts(rows[2], multipliers));
   const int32x4_t lower = vpaddq_s32(odd_parts(rows[1], multipliers), odd_parts(rows[3], multipliers));
