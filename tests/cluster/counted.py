@@ -48,13 +48,15 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
 
 
 def slow_convert(log: Path, job: Job, part: Part) -> Converted:
+    _note(log, f"convert {part.name} {part.files}")
     time.sleep(_SLOW_S)
-    return convert(log, job, part)
+    return convert_step(job, part)
 
 
 def slow_assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
+    _note(log, f"assemble {shard.number} {shard.stop - shard.start}")
     time.sleep(_SLOW_S)
-    return assemble(log, job, shard)
+    return assemble_step(job, shard)
 
 
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:

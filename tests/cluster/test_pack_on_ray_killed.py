@@ -34,7 +34,7 @@ def workers() -> list[psutil.Process]:
 
 def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
     chance = random.Random(5)
-    images = times(40, 1400)
+    images = times(40, 2400)
     source = write_large_folder(tmp_path / "source", images=images)
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
     log = tmp_path / "log"
@@ -67,8 +67,8 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
     once = {(step, name): int(files) for step, name, files in begun}
     repeated = sum(int(files) for _, _, files in begun) - sum(once.values())
     share = repeated / sum(once.values())
-    # A kill costs a task, and that of a driver costs those that run.
-    assert repeated <= 3 * (killed + 2 * drivers)
+    # A kill costs a task of at most four photos, and that of a driver costs those that run.
+    assert 0 < repeated <= 4 * (killed + times(2, 8) * drivers)
     if long_form():
         assert share <= 0.1, share
     tried("workers of a pack on Ray ended by SIGKILL", killed, f"same bytes; {share:.1%} of the work done twice")
