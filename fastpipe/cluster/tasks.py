@@ -28,6 +28,7 @@ RETRIES = 4
 _TASKS_PER_SLOT = 2  # submitted for each task that can run: the next one is there when one ends
 _LEAST_IN_FLIGHT = 4
 _LOOK_EVERY_S = 1.0  # at Ctrl-C
+_CANCELS = 5
 _COUNT_EVERY_S = 5.0  # the CPUs of the cluster, which may grow
 
 
@@ -131,9 +132,17 @@ def run_tasks(
                 submit(task)
             fill()
     finally:
+        with contextlib.suppress(Exception):  # they have just ended, or the cluster is gone
+            _cancel(ray, list(running))
+
+
+def _cancel(ray: Any, running: list[Any]) -> None:
+    """Ends tasks. One whose worker is just being started may not hear it the first time."""
+    for _ in range(_CANCELS):
         for each in running:
-            with contextlib.suppress(Exception):  # it has just ended, or the cluster is gone
-                ray.cancel(each, force=True)
+            ray.cancel(each, force=True)
+        if running:
+            _, running = ray.wait(running, num_returns=len(running), timeout=_LOOK_EVERY_S)
 
 
 def _tell_if_too_large(nodes: list[dict[str, Any]], cpus: float, memory: int) -> None:

@@ -13,7 +13,7 @@ def squared(number: int) -> int:
 
 
 def slow(number: int) -> int:
-    time.sleep(30)
+    time.sleep(150)
     return number
 
 

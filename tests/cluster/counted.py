@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -48,13 +49,17 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
 
 
 def slow_convert(log: Path, job: Job, part: Part) -> Converted:
+    _note(log, f"convert {part.name} {part.files}")
+    _note(log.with_suffix(".pids"), str(os.getpid()))
     time.sleep(_SLOW_S)
-    return convert(log, job, part)
+    return convert_step(job, part)
 
 
 def slow_assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
+    _note(log, f"assemble {shard.number} {shard.stop - shard.start}")
+    _note(log.with_suffix(".pids"), str(os.getpid()))
     time.sleep(_SLOW_S)
-    return assemble(log, job, shard)
+    return assemble_step(job, shard)
 
 
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:

@@ -19,22 +19,24 @@ _ENDED_S = times(300, 1500)
 _EVERY_S = (0.3, 1.2)
 
 
-def workers() -> list[psutil.Process]:
-    """The workers of the cluster that run a task of a pack."""
+def workers(log: Path) -> list[psutil.Process]:
+    """The workers of the cluster that are at a step of a pack: no longer at the imports, which take longest."""
+    pids = log.with_suffix(".pids")
+    begun = set(map(int, pids.read_text().split())) if pids.exists() else set()
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
             name = process.cmdline()[:1]
         except psutil.Error:
             continue
-        if name and name[0].startswith(("ray::convert", "ray::assemble")):
+        if process.pid in begun and name and name[0].startswith(("ray::convert", "ray::assemble")):
             found.append(process)
     return found
 
 
 def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
     chance = random.Random(5)
-    images = times(40, 1400)
+    images = times(40, 2400)
     source = write_large_folder(tmp_path / "source", images=images)
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
     log = tmp_path / "log"
@@ -50,7 +52,7 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
     while driver.poll() is None:
         assert time.monotonic() < deadline, "the pack does not end"
         time.sleep(chance.uniform(*_EVERY_S))
-        running = workers()
+        running = workers(log)
         if killed < kills and running:
             chance.choice(running).kill()
             killed += 1
@@ -67,8 +69,8 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
     once = {(step, name): int(files) for step, name, files in begun}
     repeated = sum(int(files) for _, _, files in begun) - sum(once.values())
     share = repeated / sum(once.values())
-    # A kill costs a task, and that of a driver costs those that run.
-    assert repeated <= 3 * (killed + 2 * drivers)
+    # A kill costs a task of at most four photos, and that of a driver costs those that run.
+    assert 0 < repeated <= 4 * (killed + times(2, 8) * drivers)
     if long_form():
         assert share <= 0.1, share
     tried("workers of a pack on Ray ended by SIGKILL", killed, f"same bytes; {share:.1%} of the work done twice")

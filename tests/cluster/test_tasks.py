@@ -71,7 +71,7 @@ def test_running_tasks_end_when_nobody_wants_them(ray_cluster: Any, tmp_path: Pa
     results = run_tasks(slow_or_fast, [0, 1], name=named)
     assert next(results) == (0, 0)
     results.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while ray.available_resources().get("CPU", 0) < 2:  # the killed task has let go of its CPU
         assert time.monotonic() < deadline, ray.available_resources()
         time.sleep(0.1)
@@ -143,4 +143,4 @@ def test_a_cluster_of_its_own_ends_with_ctrl_c() -> None:
     program.send_signal(signal.SIGINT)
     _, said = program.communicate(timeout=60)
     assert said.rstrip().endswith("KeyboardInterrupt"), said
-    assert time.monotonic() - asked < 20  # the tasks take 30 s
+    assert time.monotonic() - asked < 60  # the tasks take 150 s
