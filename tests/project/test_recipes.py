@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +14,7 @@ import torch
 from checkout import ROOT
 from conftest import FLAT_IMAGES, smooth_noise
 from field_scenes import write_scenes
+from soak import Tried, long_form
 from wds_tars import image_bytes, written
 
 RECIPES = ROOT / "docs" / "recipes.md"
@@ -70,7 +73,7 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
-    expected["ImageNet with progressive sizes"] = 1
+    expected |= {"ImageNet with progressive sizes": 1, "Ray Train": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -173,6 +176,62 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
     # A step after each three batches, whichever epochs they are of; AcceleratedOptimizer counts no steps.
     assert names["schedule"].scheduler.last_epoch == EPOCHS * BATCHES // 3
     assert names["accelerator"].prepare(names["train"]) is names["train"]
+
+
+# Before the recipe: each worker writes down the samples of its batches; in the long form one dies once, in its second epoch.
+OBSERVED = """
+import ray
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+
+def note(epoch, ids):
+    import os, ray.train
+    rank = ray.train.get_context().get_world_rank()
+    with open(f"{folder}/rank-{rank}", "a") as file:
+        print(epoch, *ids.tolist(), file=file)
+    if dies and epoch == 1 and rank == 1 and not os.path.exists(f"{folder}/died"):
+        open(f"{folder}/died", "x").close()
+        os._exit(1)
+
+def small(num_classes):
+    from torch import nn
+    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(48, num_classes))
+"""
+
+
+def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried) -> None:
+    (program,) = sections()["Ray Train"]
+    smaller_still = {
+        "/shared/data/train": str(many_shards),
+        "/shared/runs": str(tmp_path / "runs"),
+        '"batch_size": 128, "epochs": 90': '"batch_size": 6, "epochs": 3',
+        'use_gpu=True, resources_per_worker={"CPU": 8, "GPU": 1}': 'resources_per_worker={"CPU": 1}',
+        "size=224": "size=32, num_workers=1",
+        "resnet50(": "small(",
+        "    from torchvision.models import resnet50\n": "",
+        "for images, labels in train:": "for images, labels, ids in ((*batch, batch.ids) for batch in train):",
+        "            loss.backward()\n": "            loss.backward()\n            note(epoch, ids)\n",
+    }
+    for said, instead in smaller_still.items():
+        assert said in program
+        program = program.replace(said, instead)
+    given = f"folder, dies = {str(tmp_path)!r}, {long_form()}"
+    (tmp_path / "train.py").write_text(f"{given}\n{OBSERVED}\n{program}\nprint(result.metrics)\n")
+    monkeypatch.setenv("HOME", str(tmp_path))  # Ray keeps its token there
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ran = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert "'epoch': 2, 'loss': " in ran.stdout
+    seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
+    for epoch in range(3):
+        first, second = ([line[1:] for line in lines if line[0] == epoch][-2:] for lines in seen)
+        assert sorted(sum(first + second, [])) == list(range(24))  # no sample is of both
+    if not long_form():
+        assert [line[0] for line in seen[0]] == [line[0] for line in seen[1]] == [0, 0, 1, 1, 2, 2]
+        return
+    lived, again = seen[1][:3], seen[1][3:]  # the checkpoint of epoch 0 may have come too late
+    assert [line[0] for line in again] in ([1, 1, 2, 2], [0, 0, 1, 1, 2, 2])
+    assert all(line in again for line in lived if line[0] >= again[0][0])  # the same batches once more
+    tried("a worker of Ray Train is killed", 1, "the training ends, with the same batches once more from the checkpoint")
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than CPUs
