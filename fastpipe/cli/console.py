@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +33,21 @@ Dataset = Annotated[
         "of photos, tars, a pattern.",
     ),
 ]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With --on ray: the cluster, as auto (that of this machine) or HOST:PORT.",
+        show_default="$RAY_ADDRESS, else Ray is started on this machine",
+    ),
+]
+
+
+class On(StrEnum):
+    """What the work runs on."""
+
+    THREADS = "threads"
+    RAY = "ray"
 
 
 def place(data: str) -> Place:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.cli.console import Address, AsJson, On, err, exit_codes, out, print_json
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
@@ -43,13 +43,6 @@ class Storage(StrEnum):
 
     JPEG = "jpeg"
     COEFFICIENTS = "coefficients"
-
-
-class On(StrEnum):
-    """What packing runs on."""
-
-    THREADS = "threads"
-    RAY = "ray"
 
 
 class Step(StrEnum):
@@ -180,14 +173,7 @@ def pack(
             "--on", help="Run in threads of this process, or in tasks of a Ray cluster. The bytes are the same."
         ),
     ] = On.THREADS,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="With --on ray: the cluster, as auto (that of this machine) or HOST:PORT.",
-            show_default="$RAY_ADDRESS, else Ray is started on this machine",
-        ),
-    ] = None,
+    address: Address = None,
     step: Annotated[
         Step | None,
         typer.Option(help="Run one step only, as jobs of Slurm do. See docs/cluster.md.", show_default=False),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, place, print_json
+from fastpipe.cli.console import Address, AsJson, Dataset, On, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.packing.pack_progress import pack_progress
@@ -38,6 +38,11 @@ def verify(
         ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Number of threads.", show_default="CPUs granted")] = None,
+    on: Annotated[
+        On,
+        typer.Option(help="Read the shards in threads of this process, or in tasks of a Ray cluster that sees DATA."),
+    ] = On.THREADS,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset: structure, sizes, hashes, and that every image decodes.
@@ -55,7 +60,9 @@ def verify(
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
         with verify_progress(err) as progress:
-            report = run_verify(where, quick=quick, workers=workers, on_progress=progress)
+            report = run_verify(
+                where, quick=quick, workers=workers, executor=on.value, address=address, on_progress=progress
+            )
         if not as_json:
             _tell(report)
         repaired: list[str] = []

@@ -13,6 +13,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
+from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
 
 _CHUNK_ROWS = 1 << 17
@@ -59,12 +60,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
         yield Damage(DATASET_FILE, f"class_counts of label {label} differs from the index", *values)
 
 
-def index_records_of(index: Index, shard: ShardFacts) -> NDArray[np.void]:
-    """(samples,) a copy of the records of a shard's samples."""
-    return np.array(index.records[shard.first_sample : shard.first_sample + shard.samples])
-
-
-def impossible(records: NDArray[np.void], shard: ShardFacts, index: Index) -> NDArray[np.bool_]:
+def impossible(records: NDArray[np.void], shard: ShardFacts, index: IndexPart) -> NDArray[np.bool_]:
     """(samples,) which records cannot be true: of another shard, outside it, or running into the sample before."""
     # No sum of two unsigned numbers that could wrap: offsets up to the size first.
     inside = (records["offset"] >= BEFORE_BYTES) & (records["offset"] <= shard.size_bytes)
@@ -74,18 +70,19 @@ def impossible(records: NDArray[np.void], shard: ShardFacts, index: Index) -> ND
     apart = np.ones(len(records), dtype=np.bool_)
     apart[1:] = offset[1:] - BEFORE_BYTES >= end[:-1]
     real = (records["width"] > 0) & (records["height"] > 0) & (records["size"] > 0)
-    labelled = (records["label"] >= index.least_label) & (records["label"] < len(index.classes))
+    labelled = (records["label"] >= index.least_label) & (records["label"] < index.classes)
     bad: NDArray[np.bool_] = ~((records["shard"] == shard.number) & inside & apart & real & labelled)
     return bad
 
 
-def impossible_records(records: NDArray[np.void], shard: ShardFacts, index: Index) -> Iterator[Damage]:
-    """A finding for each record that cannot be true."""
+def impossible_records(shard: ShardFacts, index: IndexPart) -> Iterator[Damage]:
+    """A finding for each record of a shard that cannot be true."""
+    records = index.of(shard)
     for place in np.flatnonzero(impossible(records, shard, index)).tolist():
         record = records[place]
         values = ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
         expected = (
             f"shard {shard.number}, a range inside its {shard.size_bytes:,} bytes and after the previous sample, at "
-            f"least 1 x 1 pixels, a label below {len(index.classes)}"
+            f"least 1 x 1 pixels, a label below {index.classes}"
         )
         yield Damage(INDEX_FILE, "the row has impossible values", expected, values, shard.first_sample + place, 1)

@@ -1,47 +1,28 @@
-"""A packed dataset -> a Report of its damage: shards read and hashed in order, samples checked in threads."""
+"""A packed dataset -> a Report of its damage, found on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
-import stat
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import xxhash
-from numpy.typing import NDArray
-
-from fastpipe.checks import whole
+from fastpipe.checks import choice, whole
+from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place
-from fastpipe.format.index import Index
-from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.layout import INDEX_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
-from fastpipe.verify.check_index import check_index, impossible, impossible_records, index_records_of
-from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.verify.check_index import check_index, impossible_records
+from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
 from fastpipe.verify.check_sidecars import check_sidecars
 from fastpipe.verify.damage import Damage, Report
-from fastpipe.verify.shard_facts import Description, ShardFacts, describe
-from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
-from fastpipe.verify.tar_members import starts_in_tar
+from fastpipe.verify.index_part import IndexPart
+from fastpipe.verify.on_ray import Seen, check_on_ray
+from fastpipe.verify.shard_facts import Description, describe
 
-_AHEAD_PER_WORKER = 2  # spans; a span is a few MB
-
-
-@dataclass(frozen=True)
-class VerifyProgress:
-    """How far a check is: samples and bytes of the shards, done and in all, and findings so far."""
-
-    samples: int
-    total_samples: int
-    bytes: int
-    total_bytes: int
-    findings: int
+THREADS, RAY = "threads", "ray"
 
 
 def verify(
@@ -49,6 +30,8 @@ def verify(
     *,
     quick: bool = False,
     workers: int | None = None,
+    executor: str = THREADS,
+    address: str | None = None,
     on_progress: Callable[[VerifyProgress], None] = lambda _: None,
 ) -> Report:
     """Checks a packed dataset.
@@ -60,190 +43,68 @@ def verify(
     Args:
         path: the dataset's folder, or its URL: then shards are read there, past the cache.
         quick: read no shard: their sizes only, and dataset.json, index.npy and sidecars.
-        workers: threads; None: the CPUs granted to this process.
+        workers: threads, or tasks of Ray at a time; None: the CPUs granted to this process.
+        executor: "threads" of this process, or "ray": tasks of a Ray cluster read the shards, this process the rest.
+        address: of the Ray cluster; None: that of RAY_ADDRESS, else one is started on this machine.
         on_progress: called now and then, in this thread.
 
     Raises:
         DatasetError: there is no dataset, or it is unfinished.
-        ConfigError: `workers` is out of range.
+        ConfigError: an argument is wrong, or Ray is not installed.
+        ClusterError: the cluster cannot be reached, or a task fails on its machines again and again.
     """
+    if choice("--on", executor, (THREADS, RAY)) != RAY and address is not None:
+        raise ConfigError(f"--address {address}: there is a cluster only with --on ray")
+    if quick and executor == RAY:
+        raise ConfigError("--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray")
     threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
     started = time.monotonic()
-    said, folder = _described(path)
+    said, folder, url = _described(path)
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += check_index(said.index, said.info)
         findings += check_sidecars(folder, said.index.fields.values())
+    index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
-        for shard in said.shards:
-            records = None if said.index is None else index_records_of(said.index, shard)
-            findings += check_size(shard, records)
-            if records is not None and said.index is not None:
-                findings += impossible_records(records, shard, said.index)
+        findings += _quick(said, index)
     else:
-        whole_index = not any(found.file == INDEX_FILE for found in findings)
-        bytes_read = _check_shards(said.shards, said.index, whole_index, threads, findings, on_progress)
+        before, whole_index = len(findings), not any(found.file == INDEX_FILE for found in findings)
+
+        def tell(now: VerifyProgress) -> None:
+            on_progress(replace(now, findings=now.findings + before))
+
+        found: ShardFindings
+        if executor == RAY:
+            seen = Seen.of(folder, url)
+            found = check_on_ray(
+                said.shards, index, seen, whole_index=whole_index, workers=workers, address=address, on_progress=tell
+            )
+        else:
+            found = check_shards(said.shards, index, whole_index=whole_index, threads=threads, on_progress=tell)
+        findings += found.damages
+        bytes_read = found.bytes_read
     samples = sum(shard.samples for shard in said.shards)
     seconds = time.monotonic() - started
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
 
 
-def _described(path: Place) -> tuple[Description, Path]:
-    """What dataset.json says, and the folder that holds it and the small files."""
+def _quick(said: Description, index: IndexPart | None) -> list[Damage]:
+    findings: list[Damage] = []
+    for shard in said.shards:
+        findings += check_size(shard, None if index is None else index.of(shard))
+        if index is not None:
+            findings += impossible_records(shard, index)
+    return findings
+
+
+def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
+    """What dataset.json says, the folder that holds it and the small files, and the dataset behind a URL."""
     if isinstance(path, Path):
-        return describe(path), path
+        return describe(path), path, None
     index = open_data(path)
     assert isinstance(index, RemoteIndex)
     index.fetch_columns(index.fields)
     said = describe(index.folder)
     said.shards = [replace(shard, direct=index.direct(shard.number)) for shard in said.shards]
-    return said, index.folder
-
-
-def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
-    """Whether a shard is there and of the size that it was packed with.
-
-    Args:
-        records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
-    """
-    try:
-        size_bytes, regular = _size_of(shard)
-        problem = "" if regular else "is not a regular file"
-    except OSError as refused:
-        problem = f"cannot be opened: {refused.strerror or refused}"
-    if problem:
-        yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
-    elif size_bytes != shard.size_bytes:
-        sizes = f"{shard.size_bytes:,} bytes", f"{size_bytes:,} bytes"
-        lost = 0 if records is None else _cut_off(records, size_bytes)
-        first = shard.first_sample + shard.samples - lost if lost else None
-        yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
-
-
-def _size_of(shard: ShardFacts) -> tuple[int, bool]:
-    """A shard's size now, and whether it is a regular file; raises OSError."""
-    if shard.direct is not None:
-        return shard.direct.size_bytes(), True
-    status = shard.path.stat()
-    return status.st_size, stat.S_ISREG(status.st_mode)
-
-
-def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
-    """How many samples are not whole in so many bytes."""
-    start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
-    return int((records["size"] > size_bytes - start).sum())
-
-
-def _check_shards(
-    shards: list[ShardFacts],
-    index: Index | None,
-    whole_index: bool,
-    threads: int,
-    findings: list[Damage],
-    on_progress: Callable[[VerifyProgress], None],
-) -> int:
-    """Reads and checks all shards; appends to `findings` and returns the bytes read."""
-    sizes = {shard.number: list(check_size(shard)) for shard in shards}
-    for wrong in sizes.values():
-        findings += wrong
-    there = [shard for shard in shards if not any(wrong.samples for wrong in sizes[shard.number])]
-    totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
-    samples, bytes_done, bytes_read = 0, 0, 0
-    digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
-    with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
-        for span, checked in outcomes:
-            if span.start == 0:
-                digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
-            digest.update(checked.data)
-            mismatches += checked.mismatches
-            if checked.unreadable is not None:
-                unread = Damage(span.shard.name, f"cannot be read: {checked.unreadable}", offset=span.start)
-                sizes[span.shard.number].append(unread)
-                findings.append(unread)
-            if span.last:
-                known = bool(sizes[span.shard.number])
-                by = index if told_apart else None
-                if index is not None and by is None:
-                    findings += impossible_records(index_records_of(index, span.shard), span.shard, index)
-                findings += _judge(span.shard, by, digest.hexdigest(), mismatches, known_bad=known)
-            samples += len(span.starts)
-            bytes_done += span.stop - span.start
-            bytes_read += len(checked.data)
-            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], len(findings)))
-    return bytes_read
-
-
-def _planned(shards: list[ShardFacts], index: Index | None, whole_index: bool) -> Iterator[ShardSpan]:
-    """The spans of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
-    nothing = np.empty(0, dtype=INDEX_DTYPE)
-    for shard in shards:
-        if index is None:
-            yield from bare_spans(shard, _readable_bytes(shard), nothing)
-            continue
-        records = index_records_of(index, shard)
-        possible = not impossible(records, shard, index).any()
-        starts = None if whole_index and possible else starts_in_tar(shard)
-        if starts is None and possible:
-            starts = starts_in_records(records)
-        size_bytes = _readable_bytes(shard)
-        if starts is None:
-            yield from bare_spans(shard, size_bytes, nothing)
-        else:
-            yield from shard_spans(shard, size_bytes, starts, records)
-
-
-def _readable_bytes(shard: ShardFacts) -> int:
-    """How much of a shard there is to read. dataset.json may name a size of any length."""
-    try:
-        return min(shard.size_bytes, _size_of(shard)[0])
-    except OSError:
-        return 0
-
-
-def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[ShardSpan, Checked], None, None]:
-    """Checks spans in threads and gives them out in order. Closing it takes back what has not begun."""
-    pending: deque[tuple[ShardSpan, Future[Checked]]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="fastpipe-verify") as pool:
-        try:
-            for span in planned:
-                pending.append((span, pool.submit(check_span, span)))
-                if len(pending) > threads * _AHEAD_PER_WORKER:
-                    first, future = pending.popleft()
-                    yield first, future.result()
-            while pending:
-                first, future = pending.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in pending:
-                future.cancel()
-
-
-def _judge(
-    shard: ShardFacts, index: Index | None, digest: str, mismatches: list[Mismatch], *, known_bad: bool
-) -> Iterator[Damage]:
-    """What is wrong with a shard that was read to its end, and with its records in the index.
-
-    Args:
-        index: the dataset; None if the shard's samples could not be told apart.
-        known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
-    """
-    whole_shard = not known_bad and digest == shard.xxh3_64
-    for mismatch in mismatches:
-        values = mismatch.expected, mismatch.got, mismatch.sample, 1
-        if whole_shard and not mismatch.of_shard and index is not None:
-            at = index.records.offset + mismatch.sample * INDEX_DTYPE.itemsize
-            yield Damage(
-                INDEX_FILE, f"the row is wrong, because {shard.name} is intact: {mismatch.problem}", *values, at
-            )
-        else:
-            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset)
-    if known_bad or whole_shard:
-        return
-    problem = "its content has changed since it was packed: hash"
-    if index is None:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
-    elif mismatches:
-        yield Damage(shard.name, problem, shard.xxh3_64, digest)
-    else:
-        yield Damage(shard.name, f"its images and labels are intact, but {problem}", shard.xxh3_64, digest)
+    return said, index.folder, index

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 
 from fastpipe.progress import shown
-from fastpipe.verify.verification import VerifyProgress
+from fastpipe.verify.check_shards import VerifyProgress
 
 
 @contextlib.contextmanager

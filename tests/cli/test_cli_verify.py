@@ -57,16 +57,16 @@ def test_errors_have_their_codes(tmp_path: Path, textured: Path) -> None:
 SLOW = """
 import sys, time
 from fastpipe import cli
-from fastpipe.verify import verification
+from fastpipe.verify import check_shards
 
-check = verification.check_span
+check = check_shards.check_span
 
 def slowly(piece):
     print("begun", flush=True)
     time.sleep(0.3)
     return check(piece)
 
-verification.check_span = slowly
+check_shards.check_span = slowly
 sys.argv = ["fastpipe", "verify", sys.argv[1], "--workers", "1"]
 cli.main()
 """

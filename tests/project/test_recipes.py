@@ -178,7 +178,7 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["accelerator"].prepare(names["train"]) is names["train"]
 
 
-# Before the recipe: each worker writes down the samples of its batches; in the long form one dies once, in its second epoch.
+# Before the recipe: each worker notes the samples of its batches; in the long form one dies once, in its second epoch.
 OBSERVED = """
 import ray
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -224,14 +224,16 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
     for epoch in range(3):
         first, second = ([line[1:] for line in lines if line[0] == epoch][-2:] for lines in seen)
-        assert sorted(sum(first + second, [])) == list(range(24))  # no sample is of both
+        assert sorted(sample for batch in first + second for sample in batch) == list(range(24))  # no sample is of both
     if not long_form():
         assert [line[0] for line in seen[0]] == [line[0] for line in seen[1]] == [0, 0, 1, 1, 2, 2]
         return
     lived, again = seen[1][:3], seen[1][3:]  # the checkpoint of epoch 0 may have come too late
     assert [line[0] for line in again] in ([1, 1, 2, 2], [0, 0, 1, 1, 2, 2])
     assert all(line in again for line in lived if line[0] >= again[0][0])  # the same batches once more
-    tried("a worker of Ray Train is killed", 1, "the training ends, with the same batches once more from the checkpoint")
+    tried(
+        "a worker of Ray Train is killed", 1, "the training ends, with the same batches once more from the checkpoint"
+    )
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than CPUs

@@ -23,9 +23,10 @@ from fastpipe.format.self_checksum import SELF_CHECKSUM
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.verify import spans
+from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.shard_facts import OLDER
-from fastpipe.verify.verification import VerifyProgress, verify
+from fastpipe.verify.verification import verify
 
 Copy = Callable[[Path], Path]
 

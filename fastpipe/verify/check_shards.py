@@ -1,0 +1,211 @@
+"""Shards -> their damage: read and hashed in order, their samples checked in threads."""
+
+from __future__ import annotations
+
+import stat
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
+from fastpipe.verify.check_index import impossible, impossible_records
+from fastpipe.verify.check_sample import Checked, Mismatch, check_span
+from fastpipe.verify.damage import Damage
+from fastpipe.verify.index_part import IndexPart
+from fastpipe.verify.shard_facts import ShardFacts
+from fastpipe.verify.spans import ShardSpan, bare_spans, shard_spans, starts_in_records
+from fastpipe.verify.tar_members import starts_in_tar
+
+_AHEAD_PER_WORKER = 2  # spans; a span is a few MB
+
+
+@dataclass(frozen=True)
+class VerifyProgress:
+    """How far a check is: samples and bytes of the shards, done and in all, and findings so far."""
+
+    samples: int
+    total_samples: int
+    bytes: int
+    total_bytes: int
+    findings: int
+
+
+@dataclass
+class ShardFindings:
+    """What a check of shards has found.
+
+    Attributes:
+        of_sizes: shards that are missing or of another size, in order. A report has those of all shards first.
+        of_contents: everything else, shard by shard.
+        bytes_read: of the shards.
+    """
+
+    of_sizes: list[Damage] = field(default_factory=list)
+    of_contents: list[Damage] = field(default_factory=list)
+    bytes_read: int = 0
+
+    @property
+    def damages(self) -> list[Damage]:
+        """All, in the order of a report."""
+        return self.of_sizes + self.of_contents
+
+
+def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> Iterator[Damage]:
+    """Whether a shard is there and of the size that it was packed with.
+
+    Args:
+        records: its index records, to tell which samples are lost in one that is too short; None: nobody wants to know.
+    """
+    try:
+        size_bytes, regular = _size_of(shard)
+        problem = "" if regular else "is not a regular file"
+    except OSError as refused:
+        problem = f"cannot be opened: {refused.strerror or refused}"
+    if problem:
+        yield Damage(shard.name, problem, sample=shard.first_sample, samples=shard.samples)
+    elif size_bytes != shard.size_bytes:
+        sizes = f"{shard.size_bytes:,} bytes", f"{size_bytes:,} bytes"
+        lost = 0 if records is None else _cut_off(records, size_bytes)
+        first = shard.first_sample + shard.samples - lost if lost else None
+        yield Damage(shard.name, "has a different size than when it was packed", *sizes, first, lost)
+
+
+def _size_of(shard: ShardFacts) -> tuple[int, bool]:
+    """A shard's size now, and whether it is a regular file; raises OSError."""
+    if shard.direct is not None:
+        return shard.direct.size_bytes(), True
+    status = shard.path.stat()
+    return status.st_size, stat.S_ISREG(status.st_mode)
+
+
+def _cut_off(records: NDArray[np.void], size_bytes: int) -> int:
+    """How many samples are not whole in so many bytes."""
+    start = np.minimum(records["offset"], np.uint64(size_bytes))  # no sum that could wrap
+    return int((records["size"] > size_bytes - start).sum())
+
+
+def check_shards(
+    shards: Sequence[ShardFacts],
+    index: IndexPart | None,
+    *,
+    whole_index: bool,
+    threads: int,
+    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
+) -> ShardFindings:
+    """Reads and checks shards.
+
+    Args:
+        shards: in order.
+        index: with their records; None: index.npy cannot be opened.
+        whole_index: index.npy has not changed.
+        threads: that check.
+        on_progress: called now and then, in this thread.
+    """
+    sizes = {shard.number: list(check_size(shard)) for shard in shards}
+    found = ShardFindings([damage for wrong in sizes.values() for damage in wrong])
+    there = [shard for shard in shards if not any(wrong.samples for wrong in sizes[shard.number])]
+    totals = sum(shard.samples for shard in there), sum(map(_readable_bytes, there))
+    samples, bytes_done = 0, 0
+    digest, mismatches, told_apart = xxhash.xxh3_64(), list[Mismatch](), False
+    with closing(_checked(_planned(there, index, whole_index), threads)) as outcomes:
+        for span, checked in outcomes:
+            if span.start == 0:
+                digest, mismatches, told_apart = xxhash.xxh3_64(), [], bool(span.starts)
+            digest.update(checked.data)
+            mismatches += checked.mismatches
+            if checked.unreadable is not None:
+                unread = Damage(span.shard.name, f"cannot be read: {checked.unreadable}", offset=span.start)
+                sizes[span.shard.number].append(unread)
+                found.of_contents.append(unread)
+            if span.last:
+                known = bool(sizes[span.shard.number])
+                by = index if told_apart else None
+                if index is not None and by is None:
+                    found.of_contents += impossible_records(span.shard, index)
+                found.of_contents += _judge(span.shard, by, digest.hexdigest(), mismatches, known_bad=known)
+            samples += len(span.starts)
+            bytes_done += span.stop - span.start
+            found.bytes_read += len(checked.data)
+            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], len(found.damages)))
+    return found
+
+
+def _planned(shards: list[ShardFacts], index: IndexPart | None, whole_index: bool) -> Iterator[ShardSpan]:
+    """The spans of all shards. Where the index is damaged, the shards' own headers tell the samples apart."""
+    nothing = np.empty(0, dtype=INDEX_DTYPE)
+    for shard in shards:
+        if index is None:
+            yield from bare_spans(shard, _readable_bytes(shard), nothing)
+            continue
+        records = index.of(shard)
+        possible = not impossible(records, shard, index).any()
+        starts = None if whole_index and possible else starts_in_tar(shard)
+        if starts is None and possible:
+            starts = starts_in_records(records)
+        size_bytes = _readable_bytes(shard)
+        if starts is None:
+            yield from bare_spans(shard, size_bytes, nothing)
+        else:
+            yield from shard_spans(shard, size_bytes, starts, records)
+
+
+def _readable_bytes(shard: ShardFacts) -> int:
+    """How much of a shard there is to read. dataset.json may name a size of any length."""
+    try:
+        return min(shard.size_bytes, _size_of(shard)[0])
+    except OSError:
+        return 0
+
+
+def _checked(planned: Iterator[ShardSpan], threads: int) -> Generator[tuple[ShardSpan, Checked], None, None]:
+    """Checks spans in threads and gives them out in order. Closing it takes back what has not begun."""
+    pending: deque[tuple[ShardSpan, Future[Checked]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="fastpipe-verify") as pool:
+        try:
+            for span in planned:
+                pending.append((span, pool.submit(check_span, span)))
+                if len(pending) > threads * _AHEAD_PER_WORKER:
+                    first, future = pending.popleft()
+                    yield first, future.result()
+            while pending:
+                first, future = pending.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in pending:
+                future.cancel()
+
+
+def _judge(
+    shard: ShardFacts, index: IndexPart | None, digest: str, mismatches: list[Mismatch], *, known_bad: bool
+) -> Iterator[Damage]:
+    """What is wrong with a shard that was read to its end, and with its records in the index.
+
+    Args:
+        index: with their records; None if the shard's samples could not be told apart.
+        known_bad: it has been found to be of another size or unreadable, so that its hash says nothing more.
+    """
+    whole_shard = not known_bad and digest == shard.xxh3_64
+    for mismatch in mismatches:
+        values = mismatch.expected, mismatch.got, mismatch.sample, 1
+        if whole_shard and not mismatch.of_shard and index is not None:
+            at = index.rows_at + mismatch.sample * INDEX_DTYPE.itemsize
+            yield Damage(
+                INDEX_FILE, f"the row is wrong, because {shard.name} is intact: {mismatch.problem}", *values, at
+            )
+        else:
+            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset)
+    if known_bad or whole_shard:
+        return
+    problem = "its content has changed since it was packed: hash"
+    if index is None:
+        yield Damage(shard.name, problem, shard.xxh3_64, digest, shard.first_sample, shard.samples)
+    elif mismatches:
+        yield Damage(shard.name, problem, shard.xxh3_64, digest)
+    else:
+        yield Damage(shard.name, f"its images and labels are intact, but {problem}", shard.xxh3_64, digest)

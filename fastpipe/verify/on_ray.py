@@ -1,0 +1,164 @@
+"""Shards -> their damage, found by tasks of a Ray cluster.
+
+A task gets names, sizes, hashes and index records, 36 bytes a sample, and gives back findings. It reads the shards
+itself, from the folder or URL that all machines see.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import xxhash
+
+from fastpipe.cluster.session import session
+from fastpipe.cluster.tasks import run_tasks
+from fastpipe.errors import DatasetError
+from fastpipe.format.folder import Url
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.remote.dataset import RemoteIndex
+from fastpipe.remote.direct import DirectShard
+from fastpipe.remote.options import RemoteOptions
+from fastpipe.remote.retry import Ranges
+from fastpipe.remote.store import Store, requests_of_process
+from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
+from fastpipe.verify.index_part import IndexPart
+from fastpipe.verify.shard_facts import ShardFacts
+
+_MOST_BYTES = 1 << 30  # of the shards of a task, unless one alone has more: some seconds of work
+_TASKS_PER_CPU = 4  # at least, so that all CPUs have work until the end
+_MEMORY_BYTES = 256 << 20  # of a task's process
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A dataset as each task has to see it.
+
+    Attributes:
+        folder: absolute path of it, or of the cache of what is behind the URL.
+        description_xxh3_64: of dataset.json.
+        url, options: where it is and how it is read, if it is no folder.
+    """
+
+    folder: Path
+    description_xxh3_64: str
+    url: Url | None = None
+    options: RemoteOptions | None = None
+
+    @classmethod
+    def of(cls, folder: Path, remote: RemoteIndex | None) -> Seen:
+        """The dataset in a folder of this machine, or behind a URL."""
+        digest = xxhash.xxh3_64_hexdigest((folder / DATASET_FILE).read_bytes())
+        if remote is None:
+            return cls(Path(os.path.abspath(folder)), digest)
+        return cls(folder, digest, remote.url, remote.options)
+
+    def shards(self, shards: Sequence[ShardFacts]) -> list[ShardFacts]:
+        """Shards as this process reads them.
+
+        Raises:
+            OSError: this machine does not see the dataset, and would take every shard for lost.
+        """
+        if self.url is None or self.options is None:
+            self._compare((self.folder / DATASET_FILE).read_bytes())
+            return [replace(shard, path=self.folder / shard.name) for shard in shards]
+        ranges = Ranges(Store(self.url, self.options), self.options.patience_s)
+        requests = requests_of_process()
+        try:
+            self._compare(bytes(requests.result(ranges.fetch(DATASET_FILE, 0, None)).data))
+        except DatasetError as problem:
+            raise OSError(str(problem)) from problem
+        return [replace(shard, direct=DirectShard(shard.name, ranges, requests)) for shard in shards]
+
+    def _compare(self, description: bytes) -> None:
+        found = xxhash.xxh3_64_hexdigest(description)
+        if found != self.description_xxh3_64:
+            where = self.url or self.folder
+            raise OSError(
+                errno.ESTALE,
+                f"another {DATASET_FILE} is on this machine than where the check was started: expected XXH3-64 "
+                f"{self.description_xxh3_64}, got {found}. All machines have to see the same dataset",
+                str(where),
+            )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The shards of a task, which follow one another, and their part of the index."""
+
+    shards: list[ShardFacts]
+    index: IndexPart | None
+
+
+class Task:
+    """A function for tasks."""
+
+    def __init__(self, seen: Seen, *, whole_index: bool) -> None:
+        self._seen, self._whole_index = seen, whole_index
+
+    def __call__(self, run: _Run) -> ShardFindings:
+        return check_shards(self._seen.shards(run.shards), run.index, whole_index=self._whole_index, threads=1)
+
+
+def check_on_ray(
+    shards: Sequence[ShardFacts],
+    index: IndexPart | None,
+    seen: Seen,
+    *,
+    whole_index: bool,
+    workers: int | None = None,
+    address: str | None = None,
+    on_progress: Callable[[VerifyProgress], None] = lambda _: None,
+) -> ShardFindings:
+    """Checks shards as `check_shards` does, in tasks.
+
+    Args:
+        shards, index, whole_index, on_progress: as of `check_shards`.
+        seen: the dataset that they are of.
+        workers: tasks at a time on a cluster that is started for this.
+        address: of the cluster; None: see `session`.
+
+    Raises:
+        ConfigError: Ray is not installed, or an argument is wrong.
+        ClusterError: the cluster cannot be reached, or a machine does not see the dataset.
+    """
+    plain = [replace(shard, direct=None) for shard in shards]  # a connection stays in its process
+    totals = sum(shard.samples for shard in shards), sum(shard.size_bytes for shard in shards)
+    found: dict[int, ShardFindings] = {}
+    samples, bytes_done, findings = 0, 0, 0
+    with session(address, workers=workers) as cluster:
+        most = min(_MOST_BYTES, totals[1] // (_TASKS_PER_CPU * max(cluster.cpus, 1)))
+        tasks = run_tasks(
+            Task(seen, whole_index=whole_index), _runs(plain, index, most), name=_name, memory=_MEMORY_BYTES
+        )
+        for run, outcome in tasks:
+            found[run.shards[0].number] = outcome
+            samples += sum(shard.samples for shard in run.shards)
+            bytes_done += sum(shard.size_bytes for shard in run.shards)
+            findings += len(outcome.damages)
+            on_progress(VerifyProgress(samples, totals[0], bytes_done, totals[1], findings))
+    in_order = [found[number] for number in sorted(found)]
+    return ShardFindings(
+        [damage for each in in_order for damage in each.of_sizes],
+        [damage for each in in_order for damage in each.of_contents],
+        sum(each.bytes_read for each in in_order),
+    )
+
+
+def _runs(shards: Sequence[ShardFacts], index: IndexPart | None, most_bytes: int) -> Iterator[_Run]:
+    run: list[ShardFacts] = []
+    for shard in shards:
+        if run and sum(each.size_bytes for each in run) + shard.size_bytes > most_bytes:
+            yield _Run(run, None if index is None else index.cut(run))
+            run = []
+        run.append(shard)
+    if run:
+        yield _Run(run, None if index is None else index.cut(run))
+
+
+def _name(run: _Run) -> str:
+    first, last = run.shards[0].name, run.shards[-1].name
+    return f"verify {first}" if len(run.shards) == 1 else f"verify {first} to {last}"
