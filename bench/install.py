@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.roster import INSTALLED, PEERS, SCRIPTS, failure_note
 
 _REQUIREMENTS = SCRIPTS / "requirements"
-_CHART = "chart"
+_CHART, _CLUSTER = "chart", "ray_data"
 # Imported to see whether an environment works; the rest tell at their first run.
 _PROOF = {"spdl": "import spdl.io; spdl.io.demux_image", "ffcv": "import ffcv", _CHART: "import matplotlib"}
 
@@ -28,7 +28,7 @@ class InstallError(Exception):
 
 def main(names: Sequence[str]) -> int:
     """Installs the environments of these names, or all; returns how many failed."""
-    needs = {peer.environment: peer.system for peer in PEERS if peer.environment} | {_CHART: ()}
+    needs = {peer.environment: peer.system for peer in PEERS if peer.environment} | {_CHART: (), _CLUSTER: ()}
     unknown = [name for name in names if name not in needs]
     if unknown:
         sys.exit(f"expected some of {', '.join(needs)}; got {', '.join(unknown)}")
