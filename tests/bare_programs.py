@@ -1,4 +1,4 @@
-"""Programs of tests/*.cc, with parts of csrc that need no library -> what they print, here or on an emulated ARM."""
+"""Programs of tests/*.cc and parts of the engine that need no library -> what they print, here or on an ARM."""
 
 from __future__ import annotations
 

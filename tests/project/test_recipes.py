@@ -190,7 +190,7 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
 # Before the recipe: each worker notes the samples of its batches; in the long form one dies once, in its second epoch.
 OBSERVED = """
 import ray
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 
 def note(epoch, ids):
     import os, ray.train
