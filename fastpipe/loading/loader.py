@@ -200,7 +200,7 @@ class Loader:
     def __repr__(self) -> str:
         recipe = self._recipe
         sizes = Counter("{} x {}".format(*(view.size or recipe.size)) for view in recipe.views)
-        kinds = [f"{count} views of {size}" if recipe.more else size for size, count in sizes.items()]
+        kinds = [f"{count} x ({size})" if recipe.more else size for size, count in sizes.items()]
         batches = f"{len(self)} batches of {self.batch_size}, {' and '.join(kinds)} pixels"
         ranks = self._recipe.ranks
         rank = f", rank {ranks.rank} of {ranks.world_size}" if ranks.world_size > 1 else ""

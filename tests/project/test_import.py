@@ -36,6 +36,7 @@ PUBLIC = {
     "SampleError",
     "Stats",
     "TenCrop",
+    "View",
     "Writer",
     "__version__",
     "balanced",
