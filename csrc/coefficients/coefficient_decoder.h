@@ -48,8 +48,7 @@ class CoefficientDecoder : private StripSource {
 
  private:
   int begin(StripWindow*) override { return 1; }
-  bool read(const StripWindow& window, int top, int bottom,
-            std::array<CoefficientRows, kMostComponents>* to) override;
+  bool read(const StripWindow& window, int top, int bottom, std::array<CoefficientRows, kMostComponents>* to) override;
   TileRange mcus_needed(int denominator, Rect region) const;
   bool decode_strips(int denominator, Rect region, RowSink sink);
   Status decode_jpeg(int denominator, Rect region, RowSink sink);

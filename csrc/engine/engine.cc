@@ -67,8 +67,7 @@ bool Engine::wait(const Job& job, std::chrono::milliseconds timeout) {
 
 bool Engine::cancel(Job& job, std::chrono::milliseconds timeout) noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  for (; job.next_ < job.pictures_; ++job.next_)
-    job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
+  for (; job.next_ < job.pictures_; ++job.next_) job.errors_.push_back({job.next_, error(Code::cancelled, "%s", "")});
   queue_.erase(std::remove_if(queue_.begin(), queue_.end(), [&job](const auto& other) { return other.get() == &job; }),
                queue_.end());
   job.finished_.notify_all();  // others may wait for it; where rows are at work, the last of them tells them

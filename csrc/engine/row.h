@@ -79,8 +79,8 @@ class RowWorker {
  public:
   explicit RowWorker(FileCache* files) : files_(files) {}
 
-  // Fills a row of each slot from one picture: tasks[i] is that of slots[i], and all have the picture in common. Stops at
-  // the first row that fails. `stage` is kept up to date. May throw only what allocation throws.
+  // Fills a row of each slot from one picture: tasks[i] is that of slots[i], and all have the picture in common. Stops
+  // at the first row that fails. `stage` is kept up to date. May throw only what allocation throws.
   Status run(const RowTask* tasks, const std::vector<Slot>& slots, RowCounters* counters, StageFlag* stage);
 
   // One row, of a JPEG or KEY.fpc in memory, of task.size bytes; needs no files.

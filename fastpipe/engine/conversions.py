@@ -90,7 +90,7 @@ class _State:
             jpeg = self.convert(row.sample)
             tasks = row.tasks.copy()
             tasks["size"] = len(jpeg)
-            for number, (images, exact, rendering) in enumerate(row.slots):
+            for number, (images, exact, rendering, _) in enumerate(row.slots):
                 task = tasks[number : number + 1]
                 for _, reason in _engine.fill_rows([jpeg], task, images, exact, **asdict(rendering)):
                     return reason

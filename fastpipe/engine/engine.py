@@ -275,7 +275,7 @@ class Engine:
         tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
         out[tasks["out_row"][~there]] = 0
-        return self._begin(plan, tasks, [Slot(out, exact, plan.crops.rendering)], np.flatnonzero(there))
+        return self._begin(plan, tasks, [Slot(out, exact, plan.crops.rendering, out.ndim == 3)], np.flatnonzero(there))
 
     def _begin(
         self,
@@ -303,10 +303,9 @@ class Engine:
         """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
-            out, exact, rendering = slots[0]
+            out, exact, rendering, masks = slots[0]
             more = [(each.images, each.exact, asdict(each.rendering)) for each in slots[1:]]
-            verify, masks = self._verify, out.ndim == 3
-            return _engine.Job(self._engine, tasks.ravel(), out, exact, verify, masks, more, **asdict(rendering))
+            return _engine.Job(self._engine, tasks.ravel(), out, exact, self._verify, masks, more, **asdict(rendering))
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 

@@ -21,11 +21,13 @@ class Slot(NamedTuple):
         images: (N, height, width, 3) uint8, or (N, height, width) for masks, C-contiguous.
         exact: never decode at reduced size.
         rendering: how their pixels are made.
+        masks: they are masks.
     """
 
     images: NDArray[Any]
     exact: bool
     rendering: Rendering
+    masks: bool = False
 
 
 def tasks_of(index: Index, plan: BatchPlan, rows: NDArray[np.int64] | None = None) -> NDArray[np.void]:

@@ -204,7 +204,7 @@ class Loader:
             what = "buckets"
         else:
             sizes = Counter("{} x {}".format(*(view.size or recipe.size)) for view in recipe.views)
-            kinds = [f"{count} views of {size}" if recipe.more else size for size, count in sizes.items()]
+            kinds = [f"{count} x ({size})" if recipe.more else size for size, count in sizes.items()]
             what = f"{' and '.join(kinds)} pixels"
         batches = f"{len(self)} batches of {self.batch_size}, {what}"
         ranks = self._recipe.ranks

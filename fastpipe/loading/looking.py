@@ -30,15 +30,20 @@ class Seen:
 
     Attributes:
         plan: of its rows.
-        images: as the training loop gets them, by view.
+        views: images as the training loop gets them, by view.
         labels: as the training loop gets them.
         fields: the values of fields by key, as the training loop gets them; none if it gets (images, labels).
     """
 
     plan: BatchPlan
-    images: tuple[torch.Tensor, ...]
+    views: tuple[torch.Tensor, ...]
     labels: torch.Tensor
     fields: dict[str, Any]
+
+    @property
+    def images(self) -> torch.Tensor:
+        """Those of the first view."""
+        return self.views[0]
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class _Variant(NamedTuple):
 def _variants(seen: Sequence[Seen], augments: Sequence[Augment | None]) -> Iterator[_Variant]:
     """A column for each epoch, or for each view."""
     for epoch, each in enumerate(seen):
-        for view, (plan, images) in enumerate(zip(each.plan.views, each.images, strict=True)):
+        for view, (plan, images) in enumerate(zip(each.plan.views, each.views, strict=True)):
             name = f"view {view}" if each.plan.more else f"epoch {epoch}"
             yield _Variant(name, plan, _pixels(images, augments[view]), each.labels, each.fields)
 

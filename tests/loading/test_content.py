@@ -28,8 +28,9 @@ def loader_of(dataset: Path | str, batch_size: int = 4, **options: Any) -> fastp
 
 
 def rows_of(batch: Any) -> list[Row]:
-    """Those that count."""
-    pixels = [image.contiguous().numpy().tobytes() for image in batch.images]
+    """Those that count, in all views."""
+    views = batch.images if isinstance(batch.images, list) else [batch.images]
+    pixels = [b"".join(image.contiguous().numpy().tobytes() for image in row) for row in zip(*views, strict=True)]
     return [
         row
         for row, good in zip(zip(batch.ids.tolist(), pixels, strict=True), batch.valid.tolist(), strict=True)
@@ -75,6 +76,7 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return source.parent / "packed"
 
 
+VIEWS = [fastpipe.View(count=2), fastpipe.View(8, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]
 OPTIONS: dict[str, dict[str, Any]] = {
     "samples": {"samples": list(range(1, FLAT_IMAGES, 2))},
     "classes": {"classes": ["cow", "ant"]},
@@ -86,7 +88,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "repeats": {"repeats": 3},
     "long epochs": {"epoch_size": 83},
     "short epochs": {"epoch_size": 17},
+    "views": {"views": VIEWS},
     "all": {
+        "views": VIEWS,
         "samples": np.arange(FLAT_IMAGES) != 5,
         "classes": ["cow", "bee"],
         "limit": 0.9,

@@ -62,8 +62,14 @@ def test_repeats_and_sizes(flat: Path, tmp_path: Path) -> None:
     assert len(names["short"]) == 3
 
 
-def test_mixtures(flat: Path, tmp_path: Path) -> None:
+def test_views(flat: Path, tmp_path: Path) -> None:
     names = run(3, flat, tmp_path)
+    assert len(next(iter(names["two"])).images) == 2
+    assert [each.shape[-1] for each in names["images"]] == [224] * 2 + [96] * 6
+
+
+def test_mixtures(flat: Path, tmp_path: Path) -> None:
+    names = run(4, flat, tmp_path)
     assert len(names["mixed"].classes) == 3
     assert len(names["apart"].classes) == 6
     assert set(torch.cat([batch["source"] for batch in names["heads"]]).tolist()) == {0, 1}
@@ -81,6 +87,17 @@ def test_every_program_and_argument_is_there() -> None:
     assert len(PROGRAMS) == 5
     import fastpipe
 
-    for name in ("samples", "classes", "labels", "limit", "kfold", "weights", "replacement", "repeats", "epoch_size"):
+    for name in (
+        "samples",
+        "classes",
+        "labels",
+        "limit",
+        "kfold",
+        "weights",
+        "replacement",
+        "repeats",
+        "epoch_size",
+        "views",
+    ):
         assert f"`{name}=" in PAGE
         assert name in fastpipe.loader.__kwdefaults__

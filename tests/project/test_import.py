@@ -38,6 +38,7 @@ PUBLIC = {
     "SampleError",
     "Stats",
     "TenCrop",
+    "View",
     "Writer",
     "__version__",
     "balanced",

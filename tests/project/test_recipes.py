@@ -73,7 +73,8 @@ def run(heading: str, names: dict[str, Any], *, first: int = 0, last: int | None
 def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
-    expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Ray Train": 1}
+    expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
+    expected |= {"Ray Train": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -95,6 +96,23 @@ def test_plain_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
     run("Plain PyTorch", names, first=3)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
     assert all(parameter.grad.isfinite().all() for parameter in names["model"].parameters())
+
+
+def test_self_supervised_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SimCLR, and DINO with eight views: an epoch each."""
+    monkeypatch.setitem(SMALLER, r"range\(90\)", "range(1)")
+    monkeypatch.setitem(SMALLER, r"View\(\d+", "View(32")
+    monkeypatch.setitem(SMALLER, r"\b4096\b", "64")
+    network = r"torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(12, \1))"
+    monkeypatch.setitem(SMALLER, r"resnet18\(num_classes=(\d+)\)", network)  # after resnet50's
+    names = run("Self-supervised learning", {}, last=1)
+    assert [tuple(view.shape) for view in names["views"]] == [(BATCH_SIZE, 3, 32, 32)] * 2
+    assert names["loss"].isfinite()
+    names = run("Self-supervised learning", {}, first=1)
+    assert len(names["views"]) == len(names["guesses"]) == 8
+    assert len(names["pairs"]) == 14
+    assert names["loss"].isfinite()
+    assert names["center"].abs().sum() > 0
 
 
 def test_progressive_sizes() -> None:

@@ -43,8 +43,7 @@ class BaselineDecoder : private StripSource {
 
  private:
   int begin(StripWindow* window) override;
-  bool read(const StripWindow& window, int top, int bottom,
-            std::array<CoefficientRows, kMostComponents>* to) override;
+  bool read(const StripWindow& window, int top, int bottom, std::array<CoefficientRows, kMostComponents>* to) override;
   int rows_at_once(const StripWindow& window) const;
   int mcus_read(const StripWindow& window) const;
   bool is_cheaper() const;

@@ -48,7 +48,7 @@ class JpegDecoder {
   std::size_t size_ = 0;
   std::int64_t max_pixels_ = 0;
   Size image_;
-  bool common_ = false;    // header_ is of this image
+  bool common_ = false;        // header_ is of this image
   bool turbo_has_it_ = false;  // turbo_ has read the header and not decoded yet
   enum class Baseline { unknown, open, refuses } state_ = Baseline::unknown;
   ParsedHeader header_;

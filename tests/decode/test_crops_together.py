@@ -1,0 +1,106 @@
+"""Several crops of one picture, decoded together, have the pixels of each crop decoded by itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jpegs import PICTURES, WHOLE_ROWS, by_pillow, encoded, picture, random_region, tiled
+from numpy.typing import NDArray
+
+from fastpipe import _engine
+
+SIZES = ((16, 20), (24, 24), (9, 31), (40, 12))
+
+
+def tasks_of(jpegs: list[bytes], crops: int, rng: np.random.Generator) -> NDArray[np.void]:
+    """(pictures, crops) random crops, of files that lie one behind the other."""
+    tasks = np.zeros((len(jpegs), crops), dtype=_engine.TASK_DTYPE)
+    at = 0
+    for row, jpeg in enumerate(jpegs):
+        width, height = _engine.jpeg_size(jpeg)
+        for crop in range(crops):
+            task = tasks[row, crop]
+            task["offset"], task["size"], task["out_row"] = at, len(jpeg), row
+            task["width"], task["height"], task["flip"] = width, height, rng.integers(2)
+            task["box"] = task["bounds"] = random_region(rng, width, height)
+        at += len(jpeg)
+    return tasks
+
+
+def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exact: bool) -> list[tuple[int, str]]:
+    """One job on one thread."""
+    engine = _engine.Engine([(os.fsencode(shard), shard.stat().st_size)], 1, 1)
+    more: list[tuple[NDArray[np.uint8], bool, dict[str, Any]]] = [(out, exact, {}) for out in outs[1:]]
+    job = _engine.Job(engine, np.ascontiguousarray(tasks).ravel(), outs[0], exact, False, False, more)
+    assert job.wait(60)
+    errors = job.errors()
+    engine.close(60)
+    return errors
+
+
+def room(rows: int) -> list[NDArray[np.uint8]]:
+    return [np.zeros((rows, *size, 3), np.uint8) for size in SIZES]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_crops_together_have_the_pixels_of_crops_apart(exact: bool, tmp_path: Path) -> None:
+    """All layouts and tiles, no markers, pictures that libjpeg decodes, crops that share much and nothing."""
+    rng = np.random.default_rng(3)
+    jpegs = []
+    for seed in range(150):
+        width, height = (int(rng.integers(1, 220)) for _ in range(2))
+        rgb = picture(width, height, PICTURES[seed % 4], seed)
+        source = encoded(rgb, ("444", "422", "420", "440", "gray", "411")[int(rng.integers(6))])
+        tile = int(rng.choice([-1, 0, 8, 16, 48, WHOLE_ROWS]))
+        jpegs.append(source if tile < 0 else tiled(source, tile))
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(jpegs))
+    tasks = tasks_of(jpegs, len(SIZES), rng)
+    together, apart = room(len(jpegs)), room(len(jpegs))
+    assert run(shard, tasks, together, exact) == []
+    for crop, out in enumerate(apart):
+        assert run(shard, tasks[:, crop], [out], exact) == []
+    for mine, alone in zip(together, apart, strict=True):
+        assert np.array_equal(mine, alone)
+
+
+def test_a_picture_that_fails_is_named_once_and_leaves_the_others_alone(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    good = [tiled(encoded(picture(90, 70, seed=seed)), 16) for seed in range(4)]
+    spoilt = [good[0], good[1][:-400] + bytes(400), by_pillow(picture(90, 70), progressive=True), good[3]]
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(spoilt))
+    tasks = tasks_of(good, len(SIZES), rng)
+    tasks["size"] = np.array([len(jpeg) for jpeg in spoilt])[:, None]
+    tasks["offset"] = np.cumsum([0, *(len(jpeg) for jpeg in spoilt[:-1])])[:, None]
+    tasks["box"] = tasks["bounds"] = (0, 0, 90, 70)
+    outs, alone = room(4), room(4)
+    assert [row for row, _ in run(shard, tasks, outs, True)] == [1, 2]
+    for crop, out in enumerate(alone):
+        assert [row for row, _ in run(shard, tasks[:, crop], [out], True)] == [1, 2]
+        assert np.array_equal(out[[0, 3]], outs[crop][[0, 3]])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"offset": 1}, "of one picture"),
+        ({"out_row": 5}, "beyond the images"),
+        ({"png": 1}, "a PNG has one crop"),
+    ],
+)
+def test_tasks_that_do_not_fit_are_refused(change: dict[str, int], words: str, tmp_path: Path) -> None:
+    jpeg = encoded(picture(20, 20))
+    shard = tmp_path / "shard"
+    shard.write_bytes(jpeg)
+    tasks = tasks_of([jpeg], len(SIZES), np.random.default_rng(0))
+    for name, value in change.items():
+        tasks[0, 1][name] = value
+    with pytest.raises(ValueError, match=words):
+        run(shard, tasks, room(1), True)
+    with pytest.raises(ValueError, match="one for each crop"):
+        run(shard, tasks[0, :3], room(1), True)

@@ -1,0 +1,227 @@
+"""fastpipe.loader(views=): several views of each image, each as a loader with that view alone gives it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import FLAT_IMAGES, smooth_noise
+from PIL import Image
+
+import fastpipe
+from fastpipe import View
+from fastpipe.errors import ConfigError, SampleError
+from fastpipe.format.index import Index
+
+LOCAL = fastpipe.RandomResizedCrop(scale=(0.05, 0.14))
+DINO = [View(64, count=2), View(32, crop=LOCAL, count=3)]
+# Of every kind: views of one size each, that may be decoded reduced or not, padded, picked, of other aspect.
+KINDS: list[tuple[View, dict[str, Any]]] = [
+    (View(), {"size": 40}),
+    (View(48, crop=LOCAL, hflip=1.0), {"size": 48, "crop": LOCAL, "hflip": 1.0}),
+    (View(crop=fastpipe.CenterCrop(), hflip=False), {"size": 40, "crop": fastpipe.CenterCrop(), "hflip": False}),
+    (
+        View((30, 70), crop=fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")),
+        {"size": (30, 70), "crop": fastpipe.RandomCrop(padding=40, pad_if_needed=True, padding_mode="reflect")},
+    ),
+    (
+        View(56, crop=fastpipe.RandomResizedCrop(interpolation="bicubic"), augment=fastpipe.Augment.simclr()),
+        {
+            "size": 56,
+            "crop": fastpipe.RandomResizedCrop(interpolation="bicubic"),
+            "augment": fastpipe.Augment.simclr(),
+        },
+    ),
+    (View(crop=fastpipe.Letterbox(interpolation="nearest")), {"crop": fastpipe.Letterbox(interpolation="nearest")}),
+]
+
+
+def loader_of(data: Path, **options: Any) -> fastpipe.Loader:
+    chosen: dict[str, Any] = {"batch_size": 4, "size": 40, "num_workers": 2, "drop_last": False, **options}
+    return fastpipe.loader(data, **chosen)
+
+
+@pytest.fixture(scope="module")
+def source(large: Path) -> Path:
+    """Photos as cameras and programs write them: no markers, progressive, gray, PNG."""
+    folder = large.parent / "unpacked"
+    shutil.copytree(large.parent / "source", folder)
+    photo = smooth_noise(420, 310, seed=9, cell=30)
+    photo.save(folder / "class-0" / "progressive.jpg", progressive=True)
+    photo.convert("L").save(folder / "class-0" / "gray.jpg")
+    photo.save(folder / "class-1" / "other.png")
+    photo.save(folder / "class-1" / "full.jpg", subsampling=0)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["jpeg", "coefficients", "unpacked"])
+def data(request: pytest.FixtureRequest, source: Path) -> Path:
+    if request.param == "unpacked":
+        return source
+    packed = source.parent / f"views-{request.param}"
+    fastpipe.pack(source, packed, storage=request.param, workers=1)
+    return packed
+
+
+def test_each_view_is_bit_identical_to_its_own_loader(data: Path) -> None:
+    """Over two epochs, in the order of the samples, with a last batch that is not full."""
+    options = {"shuffle": False, "seed": 5}
+    with loader_of(data, views=[view for view, _ in KINDS], **options) as loader:
+        batches = [list(loader) for _ in range(2)]
+        seeds = loader.view_seeds
+    assert seeds[0] == 5
+    assert len(set(seeds)) == len(KINDS)
+    for view, (_, alone) in enumerate(KINDS):
+        with loader_of(data, **{**options, **alone, "seed": seeds[view]}) as own:
+            for epoch in batches:
+                for batch, expected in zip(epoch, own, strict=True):
+                    assert isinstance(batch.images, list)
+                    assert torch.equal(batch.images[view], expected.images), f"view {view}"
+                    assert torch.equal(batch.labels, expected.labels)
+                    assert torch.equal(batch.ids, expected.ids)
+
+
+def by_id(batches: Iterator[Any] | Any, view: int | None = None) -> dict[int, bytes]:
+    found = {}
+    for images, _, ids in ((batch.images, batch.labels, batch.ids) for batch in batches):
+        rows = images if view is None else images[view]
+        found.update(
+            {number: row.contiguous().numpy().tobytes() for number, row in zip(ids.tolist(), rows, strict=True)}
+        )
+    return found
+
+
+def test_the_first_view_and_the_order_are_those_of_the_loader_without_views(data: Path) -> None:
+    with loader_of(data, views=DINO) as loader, loader_of(data, size=64) as plain:
+        batches, expected = list(loader), list(plain)
+        seeds = loader.view_seeds
+    for batch, other in zip(batches, expected, strict=True):
+        assert torch.equal(batch.images[0], other.images)
+        assert torch.equal(batch.ids, other.ids)
+    assert [tuple(each.shape[1:]) for each in batches[0].images] == [(3, 64, 64)] * 2 + [(3, 32, 32)] * 3
+    with loader_of(data, size=64, seed=seeds[1]) as other:  # in another order
+        assert by_id(other) == by_id(batches, 1) != by_id(batches, 0)
+
+
+def test_a_photo_is_read_once(data: Path) -> None:
+    with loader_of(data, size=64, shuffle=False) as plain, loader_of(data, views=DINO, shuffle=False) as loader:
+        samples = sum(len(batch.labels) for batch in plain)
+        assert sum(len(batch.labels) for batch in loader) == samples
+        one, all_views = plain.stats(), loader.stats()
+    assert all_views.images_read == one.images_read == samples
+    assert all_views.images_decoded == 5 * samples
+    if "coefficients" not in data.name:  # of which a crop needs a part
+        assert all_views.bytes_read == one.bytes_read
+
+
+def test_threads_and_hashes_change_nothing(data: Path) -> None:
+    def rows(**options: Any) -> list[bytes]:
+        with loader_of(data, views=DINO, **options) as loader:
+            return [each.contiguous().numpy().tobytes() for batch in loader for each in batch.images]
+
+    expected = rows(num_workers=1)
+    assert rows(num_workers=4) == expected
+    if "unpacked" not in data.name:
+        assert rows(verify=True) == expected
+
+
+def test_a_bad_sample_is_replaced_in_all_views(large: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    shutil.copytree(large, bad)
+    index = Index(bad)
+    record = index.records[2]
+    with open(bad / index.shards[int(record["shard"])].name, "r+b") as file:
+        file.seek(int(record["offset"]))
+        file.write(bytes(int(record["size"])))
+    with loader_of(bad, views=DINO, shuffle=False, on_error="replace") as loader:
+        batches = list(loader)
+        ids = torch.cat([batch.ids for batch in batches]).tolist()
+        assert loader.stats().replaced == 1
+        seeds = loader.view_seeds
+    other = ids[2]
+    assert other != 2
+    for view, size, crop in ((0, 64, None), (1, 64, None), (4, 32, LOCAL)):
+        with loader_of(large, shuffle=False, size=size, crop=crop, seed=seeds[view]) as own:
+            assert by_id(own)[other] == batches[0].images[view][2].contiguous().numpy().tobytes()
+    with loader_of(bad, views=2, shuffle=False) as loader, pytest.raises(SampleError, match=str(index.where(2)[1])):
+        list(loader)
+
+
+def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
+    with loader_of(large, views=2, shuffle=False) as loader:
+        assert [tuple(each.shape) for each in next(iter(loader)).images] == [(4, 3, 40, 40)] * 2
+        loader.set_size(24)
+        assert [each.shape[-1] for each in next(iter(loader)).images] == [24, 24]
+    options: dict[str, Any] = {"views": [View(), View(crop=LOCAL)], "size": lambda epoch: 16 + 8 * epoch}
+    with loader_of(large, **options) as loader:
+        assert [{each.shape[-1] for batch in loader for each in batch.images} for _ in range(2)] == [{16}, {24}]
+    with loader_of(large, views=DINO) as loader, pytest.raises(ConfigError, match="sizes of their own"):
+        loader.set_size(24)
+
+
+def test_a_dict_has_the_list_of_views(large: Path) -> None:
+    with loader_of(large, views=DINO, fields=("id", "image", "label")) as loader:
+        batch = next(iter(loader))
+        assert list(batch) == ["id", "image", "label"]
+        assert [each.shape[-1] for each in batch["image"]] == [64, 64, 32, 32, 32]
+
+
+def test_batches_are_never_written_to_again(large: Path) -> None:
+    with loader_of(large, views=DINO, batch_size=2) as loader:
+        kept = [(batch, [each.clone() for each in batch.images]) for _ in range(4) for batch in loader]
+    for batch, copies in kept:
+        assert all(torch.equal(one, other) for one, other in zip(batch.images, copies, strict=True))
+
+
+def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
+    with loader_of(large, views=DINO) as loader:
+        assert fastpipe.preview(loader, tmp_path / "views.png", rows=2) == 2
+    with loader_of(large) as loader:
+        fastpipe.preview(loader, tmp_path / "epochs.png", rows=2)
+    widths = []
+    for name in ("views.png", "epochs.png"):
+        with Image.open(tmp_path / name) as sheet:
+            widths.append(sheet.width)
+    assert round(widths[0] / widths[1], 1) == 0.7  # 2 + 5 columns, and 2 + 8
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"views": 1}, "views: expected 2 to 64, got 1; for one view, leave views out"),
+        ({"views": True}, "expected a number, such as 2, or fastpipe.View objects"),
+        ({"views": [224, 96]}, "got 224 among them"),
+        ({"views": [View(64)]}, "got 1; for one, leave views out"),
+        ({"views": [View(64, count=0), View(32)]}, "count"),
+        ({"views": [View(-1, count=2)]}, "size"),
+        ({"views": [View(64, crop=fastpipe.FiveCrop()), View(32)]}, "FiveCrop makes 5"),
+        ({"views": [View(64, crop="random"), View(32)]}, "fastpipe.RandomResizedCrop"),
+        ({"views": [View(64, hflip=3), View(32)]}, "hflip"),
+        ({"views": [View(64), View(32)], "size": lambda epoch: 32}, "views without a size of their own"),
+        ({"views": 2, "augment": fastpipe.Augment.imagenet(mixup=0.2)}, "mix in the training loop"),
+    ],
+)
+def test_wrong_views(flat: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        loader_of(flat, **options)
+
+
+def test_boxes_are_refused(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    smooth_noise(40, 30, seed=0).save(data, "JPEG")
+    with fastpipe.Writer(tmp_path / "data", fields={"objects": "boxes"}) as writer:
+        writer.add(data.getvalue(), label=0, objects=np.array([[1, 2, 9, 9]], dtype=np.float32))
+    with pytest.raises(ConfigError, match="2 views of each image, but objects can be on one only"):
+        fastpipe.loader(tmp_path / "data", 1, views=2, fields=("image", "objects"))
+
+
+def test_an_epoch_of_views_has_each_sample_once(flat: Path) -> None:
+    with loader_of(flat, views=2) as loader:
+        ids = torch.cat([batch.ids for batch in loader]).tolist()
+    assert sorted(ids) == list(range(FLAT_IMAGES))
