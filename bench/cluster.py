@@ -35,9 +35,10 @@ from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.steps.convert_step import COLUMNS, convert_step
-from fastpipe.packing.steps.job import JOB_FILE, PART_SOURCES, PARTS_FILE, Job, Listed, Part
+from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, PARTS_FILE, Job, Listed, Part
 
 CPUS = (1, 2)
+PART_SAMPLES = PART_BYTES // 100_000  # of a simulated spool
 say = Console(highlight=False, markup=False, emoji=False, soft_wrap=True).print
 
 
@@ -131,8 +132,8 @@ def spool_without_bytes(folder: Path, samples: int, *, tables: bool) -> Job:
     rng = np.random.default_rng(1)
     order = rng.permutation(samples) if tables else np.arange(samples)
     parts = []
-    for number, first in enumerate(range(0, samples, PART_SOURCES)):
-        positions = np.sort(order[first : first + PART_SOURCES])
+    for number, first in enumerate(range(0, samples, PART_SAMPLES)):
+        positions = np.sort(order[first : first + PART_SAMPLES])
         rows = np.zeros(len(positions), COLUMNS)
         rows["position"], rows["line"], rows["note"] = positions, 250, 60
         rows["blob"] = rng.integers(50_000, 150_000, len(rows))
@@ -157,7 +158,7 @@ from fastpipe.packing.steps.job import Job
 from fastpipe.packing.steps.plan_step import plan_step
 started = time.perf_counter()
 plan = plan_step(Job("/photos", Path(sys.argv[1]), PackOptions()))
-ranges = sum(map(len, plan.ranges))
+ranges = len(plan.ranges.rows)
 print(len(plan), ranges, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, time.perf_counter() - started)
 """
 

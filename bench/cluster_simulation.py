@@ -30,7 +30,8 @@ from fastpipe.packing.options import DEFAULT_SHARD_BYTES
 from fastpipe.packing.source.listing import Source
 from fastpipe.packing.steps.convert_step import COLUMNS, Columns
 from fastpipe.packing.steps.job import PART_BYTES
-from fastpipe.packing.steps.plan_step import Range, _add_ranges, cut, most_blocks
+from fastpipe.packing.steps.plan_step import cut, most_blocks
+from fastpipe.packing.steps.ranges import Ranges, ranges_of
 from fastpipe.plan.order import permute
 from fastpipe.remote.objects import REQUEST_BYTES
 
@@ -60,7 +61,7 @@ def drawn_part(number: int, count: int, records: int, *, tables: bool) -> NDArra
     return rows
 
 
-def planned(records: int, *, tables: bool) -> tuple[list[int], list[list[Range]]]:
+def planned(records: int, *, tables: bool) -> tuple[list[int], Ranges]:
     """The plan of a pack, as the step "plan" makes it: where shards end, and the ranges of each."""
     count = PART_BYTES // PHOTO_BYTES
     parts = range(math.ceil(records / count))
@@ -69,25 +70,21 @@ def planned(records: int, *, tables: bool) -> tuple[list[int], list[list[Range]]
         rows = drawn_part(part, count, records, tables=tables)
         blocks[rows["position"]] = rows["blocks"]
     stops, _ = cut(blocks, most_blocks(DEFAULT_SHARD_BYTES))
-    found: list[list[Range]] = [[] for _ in stops]
-    edges = np.array([0, *stops], np.int64)
-    for part in parts:
-        columns = Columns(drawn_part(part, count, records, tables=tables), 300, 300 + count * LINE_BYTES)
-        _add_ranges(found, columns, f"part-{part:06d}-0123456789abcdef.spool", edges)
-    return stops, found
+    at = 300, 300 + count * LINE_BYTES
+    columns = (Columns(drawn_part(part, count, records, tables=tables), *at) for part in parts)
+    return stops, ranges_of(columns, stops)
 
 
 def driver(records: int, *, tables: bool) -> dict[str, Any]:
     """Plans, and says what this took."""
     before, started = _peak_bytes(), time.process_time()
     stops, found = planned(records, tables=tables)
-    plan_bytes = len(json.dumps((stops, found), separators=(",", ":")))
     return {
         "records": records,
         "tables": tables,
         "shards": len(stops),
-        "ranges": sum(map(len, found)),
-        "plan_bytes": plan_bytes,
+        "ranges": len(found.rows),
+        "plan_bytes": found.rows.nbytes + found.ends.nbytes,
         "driver_bytes": _peak_bytes() - before,
         "cpu_s": time.process_time() - started,
     }
@@ -195,7 +192,7 @@ def main() -> None:
 
 
 def _driver_table(most: int) -> Iterator[str]:
-    yield "| records | source | shards | ranges | plan.json, MB | driver's memory for the plan, MB | CPU s |"
+    yield "| records | source | shards | ranges | plan's file, MB | driver's memory for the plan, MB | CPU s |"
     yield "|---|---|---|---|---|---|---|"
     for records, flags in (
         *((count, []) for count in (10**6, 10**7, 10**8, 10**9)),

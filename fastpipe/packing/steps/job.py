@@ -39,7 +39,7 @@ PART_SOURCES = 1 << 16
 
 JOB_FILE = "job.json"
 PARTS_FILE = "parts.json"
-PLAN_FILE = "plan.json"
+PLAN_FILE = "shards.plan"
 PART = "part-"  # names of parts begin so
 
 

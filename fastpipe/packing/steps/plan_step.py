@@ -2,7 +2,8 @@
 
 Note [a plan in columns]
 The driver keeps 4 bytes a sample: the blocks that it takes in a shard, in packing order. Shards are cut by running sums
-of these. The other columns are read part by part, and give the ranges of the spool files that a shard is made of. Only
+of these. The other columns are read part by part, and give the ranges of the spool files that a shard is made of, 28
+bytes each. Only
 fields whose values must agree need the records themselves, one after the other: class names get their numbers in
 packing order, and a sample with another width is rejected.
 """
@@ -23,8 +24,9 @@ from fastpipe.errors import ImageError, PackError
 from fastpipe.format.tar_writer import BLOCK, RECORD, padded
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.spool.record import Record
-from fastpipe.packing.steps.convert_step import Columns, read_columns
+from fastpipe.packing.steps.convert_step import read_columns
 from fastpipe.packing.steps.job import PLAN_FILE, Job, Listed, Part, read_listed, read_parts, read_step
+from fastpipe.packing.steps.ranges import RANGE, Ranges, ranges_of
 from fastpipe.packing.steps.store import SpoolStore
 
 _AGREEING = {"floats", "keypoints", "boxes", "classes"}
@@ -78,14 +80,16 @@ class Plan:
     Attributes:
         stops: (S,) position after the last source of each shard.
         samples: (S,) of each shard.
-        ranges: for each shard.
+        ranges: of each shard.
+        files: the spool file of each part.
         states: of agreements; `state_of` names that before each shard.
         listed: the facts of the sources.
     """
 
     stops: list[int]
     samples: list[int]
-    ranges: list[list[Range]]
+    ranges: Ranges
+    files: list[str]
     states: list[dict[str, Any] | None]
     state_of: list[int]
     listed: Listed
@@ -99,7 +103,8 @@ class Plan:
         kinds, root = self.listed.kinds, self.listed.root
         for number, (stop, samples) in enumerate(zip(self.stops, self.samples, strict=True)):
             state = self.states[self.state_of[number]]
-            yield ShardPlan(number, start, stop, first, samples, tuple(self.ranges[number]), state, kinds, root)
+            runs = tuple(Range(self.files[part], *rest) for part, *rest in self.ranges.of(number).tolist())
+            yield ShardPlan(number, start, stop, first, samples, runs, state, kinds, root)
             start, first = stop, first + samples
 
 
@@ -125,10 +130,11 @@ def plan_step(job: Job) -> Plan:
     else:
         stops, samples = cut(blocks, most)
         state_of = [0] * len(stops)
-    plan = Plan(stops, samples, _ranges(store, parts, stops), states, state_of, listed)
-    said = stops, samples, plan.ranges, states, state_of
-    store.write(PLAN_FILE, [json.dumps(said, separators=(",", ":")).encode()])
-    return plan
+    ranges = ranges_of((read_columns(store, part) for part in parts), stops)
+    facts = {"stops": stops, "samples": samples, "states": states, "state_of": state_of, "ranges": len(ranges.rows)}
+    head = json.dumps(facts, separators=(",", ":")).encode()
+    store.write(PLAN_FILE, [head + b"\n", *(each.view(np.uint8).data for each in (ranges.ends, ranges.rows))])
+    return Plan(stops, samples, ranges, [part.spool_file for part in parts], states, state_of, listed)
 
 
 def read_plan(job: Job) -> Plan:
@@ -138,9 +144,14 @@ def read_plan(job: Job) -> Plan:
         PackError: there is none.
     """
     store = job.store()
-    stops, samples, ranges, states, state_of = json.loads(read_step(store, PLAN_FILE, "plan"))
-    made = [[Range(*each) for each in ours] for ours in ranges]
-    return Plan(stops, samples, made, states, state_of, read_listed(store))
+    said = read_step(store, PLAN_FILE, "plan")
+    head = said.index(b"\n") + 1
+    facts = json.loads(said[:head])
+    stops = facts["stops"]
+    ends = np.frombuffer(said, "<i8", len(stops), head)
+    ranges = Ranges(np.frombuffer(said, RANGE, facts["ranges"], head + ends.nbytes), ends)
+    files = [part.spool_file for part in read_parts(store)]
+    return Plan(stops, facts["samples"], ranges, files, facts["states"], facts["state_of"], read_listed(store))
 
 
 def most_blocks(shard_size: int) -> int:
@@ -194,27 +205,6 @@ def _empty_run(window: NDArray[np.uint32]) -> int:
     """How many samples at its start are rejected."""
     found = np.flatnonzero(window)
     return int(found[0]) if len(found) else len(window)
-
-
-def _ranges(store: SpoolStore, parts: Sequence[Part], stops: Sequence[int]) -> list[list[Range]]:
-    """For each shard the runs of samples in the spool files."""
-    found: list[list[Range]] = [[] for _ in stops]
-    edges = np.array([0, *stops], np.int64)
-    for part in parts:
-        columns = read_columns(store, part)
-        _add_ranges(found, columns, part.spool_file, edges)
-    return found
-
-
-def _add_ranges(found: list[list[Range]], columns: Columns, file: str, edges: NDArray[np.int64]) -> None:
-    rows = columns.rows
-    places = np.searchsorted(rows["position"], edges)
-    lines = columns.records_at + np.concatenate(([0], np.cumsum(rows["line"], dtype=np.int64)))
-    blobs = columns.blobs_at + np.concatenate(([0], np.cumsum(rows["blob"])))
-    for number in np.flatnonzero(np.diff(places)):
-        first, last = places[number], places[number + 1]
-        line_at = int(lines[first])
-        found[number].append(Range(file, line_at, int(lines[last]) - line_at, int(blobs[first])))
 
 
 def _records(store: SpoolStore, part: Part, buffer_bytes: int) -> Iterator[tuple[int, int, int, Record]]:

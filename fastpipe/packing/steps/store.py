@@ -37,7 +37,7 @@ class SpoolStore(ABC):
         """
 
     @abstractmethod
-    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
         """Writes a file.
 
         Raises:
@@ -79,7 +79,7 @@ class _Folder(SpoolStore):
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
-    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
         partial = self._folder / f"{name}.{uuid.uuid4().hex}{PARTIAL}"  # another worker may write the same file
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ class _Bucket(SpoolStore):
             raise FileNotFoundError(2, "no such file", str(self._objects.url / name))
         return bytes(answer.data)
 
-    def write(self, name: str, pieces: Iterable[bytes]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
         with tempfile.TemporaryFile(dir=_local_folder()) as file:  # no name: it goes with a killed worker
             for piece in pieces:
                 file.write(piece)
