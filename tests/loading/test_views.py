@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import FLAT_IMAGES, smooth_noise
+from fake_stream import FakeStream
 from PIL import Image
 
 import fastpipe
@@ -225,3 +227,32 @@ def test_an_epoch_of_views_has_each_sample_once(flat: Path) -> None:
     with loader_of(flat, views=2) as loader:
         ids = torch.cat([batch.ids for batch in loader]).tolist()
     assert sorted(ids) == list(range(FLAT_IMAGES))
+
+
+@pytest.mark.parametrize("storage", ["jpeg", "coefficients"])
+def test_views_of_a_mixture_in_sizes_by_batch(large: Path, flat: Path, tmp_path: Path, storage: str) -> None:
+    """The first view is the loader without views; the second one has the same sizes, and crops of its own."""
+    fastpipe.pack(large.parent / "source", tmp_path / "packed", storage=storage, workers=1)
+    mixture = {tmp_path / "packed": 0.4, flat: 0.6}
+    options: dict[str, Any] = {"size_choices": [24, 32, 40], "epoch_size": 40, "num_workers": 2}
+    with fastpipe.loader(mixture, 4, views=2, **options) as loader, fastpipe.loader(mixture, 4, **options) as plain:
+        for batch, expected in zip(loader, plain, strict=True):
+            first, second = batch.images
+            assert torch.equal(first, expected.images)
+            assert torch.equal(batch.labels, expected.labels)
+            assert second.shape == first.shape
+            assert not torch.equal(second, first)
+
+
+def test_all_views_are_handed_to_the_loops_stream(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = [View(40, count=2, augment=fastpipe.Augment.simclr()), View(24)]
+    with loader_of(flat, views=views) as loader:
+        expected = list(loader)
+    stream = FakeStream()
+    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
+    with loader_of(flat, views=views) as loader:
+        got = list(loader)
+    for number, (batch, other) in enumerate(zip(got, expected, strict=True)):
+        for one, its in zip(batch.images, other.images, strict=True):
+            assert torch.equal(one, its)
+            assert one.untyped_storage().data_ptr() in stream.handed[number]

@@ -25,8 +25,10 @@ def shard_bytes(dataset: Path) -> int:
 
 
 def digest(batch: tuple[Any, Any]) -> str:
-    """Of a batch's images and labels."""
-    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in batch)).hexdigest()
+    """Of a batch's images, of each view, and labels."""
+    images, labels = batch
+    parts = (*(images if isinstance(images, list) else [images]), labels)
+    return hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
 
 
 def digests(loader: Any, epochs: int = 1) -> list[str]:

@@ -24,6 +24,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "short epochs": {"epoch_size": 100},
     "long epochs": {"epoch_size": 650},
     "buckets": {"size": fastpipe.Buckets(area=32 * 32)},
+    "views": {"views": [fastpipe.View(), fastpipe.View(16, crop=fastpipe.RandomResizedCrop(scale=(0.05, 0.14)))]},
 }
 
 
