@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 SAMPLES = 100_000
 KINDS = {

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.plan.batch import Recipe
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.plan.recipe import Recipe
 
 RECIPE = Recipe(batch_size=8, size=(20, 24), crop=RandomResizedCrop(), flip=0.5, shuffle=True, drop_last=False, seed=1)
 

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.engine import Engine, Job
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Resize
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 SIZE = (16, 20)
 

@@ -17,8 +17,9 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
 from fastpipe.verify.verification import verify

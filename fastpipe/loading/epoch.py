@@ -18,7 +18,8 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.row_jobs import RowJobs
-from fastpipe.plan.batch import BatchPlan, EpochPlan, rows_of
+from fastpipe.plan.batch import BatchPlan, rows_of
+from fastpipe.plan.epoch import EpochPlan
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader

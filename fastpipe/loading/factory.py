@@ -29,10 +29,10 @@ from fastpipe.loading.unknown import refuse
 from fastpipe.loading.unpacked import check_unpacked
 from fastpipe.loading.views import View, recipe_of_views
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.plan.batch import Recipe
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import Ranks
+from fastpipe.plan.recipe import Recipe
 from fastpipe.remote.options import remote_options
 from fastpipe.scan.opening import open_data
 

@@ -12,8 +12,8 @@ from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import Recipe
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     from fastpipe.loading.fields import FieldReader, FlipPairs

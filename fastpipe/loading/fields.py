@@ -17,10 +17,11 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.loading.stored_images import StoredImages
-from fastpipe.plan.batch import BatchPlan, Recipe
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.recipe import Recipe
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")

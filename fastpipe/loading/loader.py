@@ -31,9 +31,10 @@ from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
-from fastpipe.plan.batch import EpochPlan, Recipe, batches_per_epoch
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader

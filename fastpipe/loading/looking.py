@@ -18,7 +18,9 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.index import Index
 from fastpipe.loading.row_jobs import RowJobs
-from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader

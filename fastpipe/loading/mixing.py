@@ -14,9 +14,9 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.plan.batch import Recipe
 from fastpipe.plan.content import Content
 from fastpipe.plan.mixture import Mixture, batches_of_mixture
+from fastpipe.plan.recipe import Recipe
 
 _LABELS = ("union", "offset", "own")
 _SIZES = ("smallest", "largest")

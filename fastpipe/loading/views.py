@@ -11,9 +11,9 @@ from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
-from fastpipe.plan.batch import Recipe
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
+from fastpipe.plan.recipe import Recipe
 from fastpipe.plan.views import ViewRecipe, view_seed
 
 MOST_VIEWS = 64

@@ -19,7 +19,8 @@ from fastpipe.format.index import Index
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 from fastpipe.scan.opening import open_data
 from fastpipe.show.sheet import contact_sheet, write_png
 

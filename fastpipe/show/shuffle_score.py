@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import Resize
 from fastpipe.plan.draws import key
+from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import permute
+from fastpipe.plan.recipe import Recipe
 
 # Enough for figures that do not move in the third place; a billion samples would take hours.
 MOST_SAMPLES = 2_000_000

@@ -201,7 +201,8 @@ def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: 
         from fastpipe.engine.engine import Engine
         from fastpipe.errors import EngineError
         from fastpipe.format.index import Index
-        from fastpipe.plan.batch import EpochPlan, Recipe
+        from fastpipe.plan.epoch import EpochPlan
+        from fastpipe.plan.recipe import Recipe
         index = Index(sys.argv[1])
         engine = Engine(index, 2)
         plan = EpochPlan(index, Recipe(8, (64, 64), Resize(), 0.0, True, False, 0), 0).batch(0)

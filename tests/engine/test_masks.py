@@ -21,8 +21,10 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import SampleError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, NO_IMAGE, PNG
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import BatchPlan, EpochPlan, Recipe
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 SIZE = (24, 20)
 CROPS = [RandomResizedCrop(), CenterCrop(resize=30), Resize()]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import Resize
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 SAMPLES = 10**9
 JPEG_BYTES = 110_000
@@ -28,7 +29,8 @@ MEASURE = """
     import torch
     from fastpipe.plan.crops import RandomResizedCrop
     from fastpipe.format.index import Index
-    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.epoch import EpochPlan
+    from fastpipe.plan.recipe import Recipe
 
     def resident_mb():
         with open("/proc/self/statm") as file:
@@ -136,7 +138,8 @@ WEIGHTED = """
     from fastpipe.format.index import Index
     from fastpipe.loading.choice import Choice
     from fastpipe.loading.content_options import content_of
-    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.epoch import EpochPlan
+    from fastpipe.plan.recipe import Recipe
     from fastpipe.plan.crops import RandomResizedCrop
 
     size, batches = int(sys.argv[2]), int(sys.argv[3])
@@ -175,7 +178,8 @@ MIXED = """
     import torch
     from fastpipe.loading.choice import Choice
     from fastpipe.loading.mixing import mixed_index, mixed_recipe
-    from fastpipe.plan.batch import EpochPlan, Recipe
+    from fastpipe.plan.epoch import EpochPlan
+    from fastpipe.plan.recipe import Recipe
     from fastpipe.plan.crops import RandomResizedCrop
     from fastpipe.scan.opening import open_data
 

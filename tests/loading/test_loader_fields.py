@@ -21,8 +21,9 @@ from fastpipe.format.fields import FIELDS_FOLDER, Field
 from fastpipe.format.index import Index
 from fastpipe.loading.field_options import _flip_pairs
 from fastpipe.loading.loader import Loader
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 SIZE = (20, 24)
 PAIRS = [(0, 1), (3, 2)]

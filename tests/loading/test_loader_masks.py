@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import EpochPlan, Recipe
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import Recipe
 
 COUNT, SIZE = 30, (40, 36)
 NAMES = ("id", "image", "mask", "depth", "wide")

@@ -14,7 +14,7 @@ from conftest import FLAT_IMAGES, run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.plan.batch import EpochPlan
+from fastpipe.plan.epoch import EpochPlan
 
 BATCH = 5
 EPOCHS = 3

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
 from fastpipe.plan import content, order
-from fastpipe.plan.batch import EpochPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.draws import Stream, bits, key
+from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.partition import Partition, Ranks
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import BatchPlan, EpochPlan, batches_per_epoch
+from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import CenterCrop, RandomResizedCrop, Resize
+from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.recipe import batches_per_epoch
 
 
 def as_bytes(plan: BatchPlan) -> bytes:

@@ -13,10 +13,11 @@ import fastpipe
 from fastpipe import _engine
 from fastpipe.engine.tasks import tasks_of
 from fastpipe.format.index import Index
-from fastpipe.plan.batch import EpochPlan, Recipe
 from fastpipe.plan.crops import Resize
+from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.order import EpochOrder
 from fastpipe.plan.readahead import RANGE_DTYPE, joined, members
+from fastpipe.plan.recipe import Recipe
 
 
 def plan_of(index: Index, *, shuffle: bool, batch_size: int = 8) -> EpochPlan:
