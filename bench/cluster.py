@@ -12,7 +12,6 @@ have no bytes.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import shutil
@@ -34,7 +33,7 @@ import fastpipe
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.steps.convert_step import COLUMNS, convert_step
+from fastpipe.packing.steps.convert_step import COLUMNS, Columns, convert_step, written
 from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, PARTS_FILE, Job, Listed, Part
 
 CPUS = (1, 2)
@@ -138,10 +137,8 @@ def spool_without_bytes(folder: Path, samples: int, *, tables: bool) -> Job:
         rows["position"], rows["line"], rows["note"] = positions, 250, 60
         rows["blob"] = rng.integers(50_000, 150_000, len(rows))
         rows["blocks"] = rows["blob"] // 512 + 6
-        out = io.BytesIO()
-        np.savez(out, rows=rows, at=np.array([500, 500 + 250 * len(rows)]))
         part = Part(len(rows), int(rows["blob"].sum()), f"part-{number:06d}-0")
-        (spool / part.columns_file).write_bytes(out.getvalue())
+        (spool / part.columns_file).write_bytes(written(Columns(rows, 500, 500 + 250 * len(rows))))
         parts.append(part)
     kind = "parquet" if tables else ""
     listed = Listed("/photos", kind, None, [], [], {}, 0, [], samples, 100_000 * samples, "", "", 0, "", 256_000_000)

@@ -76,7 +76,8 @@ class Hashes {
   bool decode(const ParsedHeader& header, const Bytes& jpeg, int denominator, Rect region, Picture* picture) {
     const std::size_t intervals = header.intervals_of_grid();
     return intervals > 0 && map_.find(jpeg.data() + header.bytes, jpeg.size() - header.bytes, intervals) &&
-           decoder_.decode(header, denominator, map_, jpeg.data() + jpeg.size(), region, {picture, take});
+           decoder_.open(header, map_, jpeg.data() + jpeg.size()) &&
+           decoder_.decode(denominator, region, {picture, take});
   }
 
   void print_packed(bool known, const ParsedHeader& header, const Bytes& jpeg, int tile_width) {

@@ -56,6 +56,17 @@ void lie_about_crop(Random* random, RowTask* task) {
   }
 }
 
+void crop(Random* random, RowTask* task) {
+  part(random, task->width, &task->bounds[0], &task->bounds[2]);
+  part(random, task->height, &task->bounds[1], &task->bounds[3]);
+  for (int i = 0; i < 2; ++i) {
+    const double taken = random->one_in(2) ? 1 : 0.02 + 0.98 * random->fraction();
+    task->box[2 + i] = task->bounds[2 + i] * taken;
+    task->box[i] = task->bounds[i] + (task->bounds[2 + i] - task->box[2 + i]) * random->fraction();
+  }
+  task->flip = random->one_in(2);
+}
+
 RowTask make_task(Random* random, const Bytes& input, Size size) {
   if (random->one_in(16)) size = {random->below(300), random->below(300)};
   RowTask task = {};
@@ -63,14 +74,7 @@ RowTask make_task(Random* random, const Bytes& input, Size size) {
   task.size = static_cast<std::uint32_t>(input.size());
   task.width = static_cast<std::uint16_t>(size.width);
   task.height = static_cast<std::uint16_t>(size.height);
-  part(random, size.width, &task.bounds[0], &task.bounds[2]);
-  part(random, size.height, &task.bounds[1], &task.bounds[3]);
-  for (int i = 0; i < 2; ++i) {
-    const double taken = random->one_in(2) ? 1 : 0.02 + 0.98 * random->fraction();
-    task.box[2 + i] = task.bounds[2 + i] * taken;
-    task.box[i] = task.bounds[i] + (task.bounds[2 + i] - task.box[2 + i]) * random->fraction();
-  }
-  task.flip = random->one_in(2);
+  crop(random, &task);
   if (random->one_in(12)) lie_about_place(random, &task);
   if (random->one_in(24)) lie_about_crop(random, &task);
   return task;
@@ -122,24 +126,30 @@ void RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
   fill(random, task, kinds[random->below(std::size(kinds))], tally);
 }
 
-void RowTarget::fill(Random* random, RowTask task, RowKind kind, Tally* tally) {
-  const bool exact = random->one_in(3);
-  Size out;
-  out.width = 1 + random->below(kMostOut);
-  out.height = 1 + random->below(kMostOut);
-  // Of its very size, so that a sanitizer sees a byte beyond it.
-  Bytes slot(static_cast<std::size_t>(out.width) * static_cast<std::size_t>(out.height) *
-             static_cast<std::size_t>(pixel_bytes(kind)));
+// As one crop, or as several of the same picture, each with a slot of its own.
+void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
+  const std::size_t crops =
+      kind == RowKind::rgb && random->one_in(4) ? 2 + static_cast<std::size_t>(random->below(3)) : 1;
+  std::vector<RowTask> tasks(crops, task);
+  std::vector<Slot> slots(crops);
+  std::vector<Bytes> memory(crops);
+  for (std::size_t i = 0; i < crops; ++i) {
+    if (i > 0) crop(random, &tasks[i]);
+    slots[i].options = {random->one_in(3), false, kind};  // a hash would keep all damage from the decoders
+    slots[i].options.resampling = {static_cast<Interpolation>(random->below(3)), !random->one_in(4)};
+    if (random->one_in(3)) {
+      slots[i].options.padding.mode = static_cast<PaddingMode>(random->below(5));
+      for (int k = 0; k < 2; ++k) tasks[i].box[k] += tasks[i].bounds[2 + k] * (3 * random->fraction() - 1.5);
+    }
+    slots[i].size = {1 + random->below(kMostOut), 1 + random->below(kMostOut)};
+    // Of its very size, so that a sanitizer sees a byte beyond it.
+    memory[i].resize(static_cast<std::size_t>(slots[i].size.width) * static_cast<std::size_t>(slots[i].size.height) *
+                     static_cast<std::size_t>(pixel_bytes(kind)));
+    slots[i].images = memory[i].data();
+  }
   RowCounters counters;
   StageFlag stage;
-  RowOptions options = {exact, false, kind};  // a hash would keep all damage from the decoders
-  options.resampling = {static_cast<Interpolation>(random->below(3)), !random->one_in(4)};
-  if (random->one_in(3)) {
-    options.padding.mode = static_cast<PaddingMode>(random->below(5));
-    for (int i = 0; i < 2; ++i) task.box[i] += task.bounds[2 + i] * (3 * random->fraction() - 1.5);
-  }
-  const PixelSpan row = {slot.data(), out, std::ptrdiff_t{pixel_bytes(kind)} * out.width};
-  const Status status = worker_->run(task, options, row, &counters, &stage);
+  const Status status = worker_->run(tasks.data(), slots, &counters, &stage);
   tally->rows += status.ok() ? 1 : 0;
 }
 

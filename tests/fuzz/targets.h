@@ -41,7 +41,7 @@ class RowTarget {
 
  private:
   void put(const Bytes& input);
-  void fill(Random* random, fastpipe::RowTask task, fastpipe::RowKind kind, Tally* tally);
+  void fill(Random* random, const fastpipe::RowTask& task, fastpipe::RowKind kind, Tally* tally);
 
   int fd_ = -1;
   std::unique_ptr<fastpipe::FileCache> files_;

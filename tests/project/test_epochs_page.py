@@ -76,7 +76,7 @@ def test_mixtures(flat: Path, tmp_path: Path) -> None:
 
 
 def test_buckets(flat: Path, tmp_path: Path) -> None:
-    names = run(4, flat, tmp_path)
+    names = run(5, flat, tmp_path)
     assert names["only"].shape == (1, *names["images"].shape[2:])
     assert names["only"].sum() == names["sizes"].prod(dim=1).sum()
     assert names["large"].look.recipe.crop.fill == (124, 116, 104)
@@ -84,7 +84,7 @@ def test_buckets(flat: Path, tmp_path: Path) -> None:
 
 
 def test_every_program_and_argument_is_there() -> None:
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6
     import fastpipe
 
     for name in (

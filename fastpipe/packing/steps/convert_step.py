@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import platform
+import struct
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError
@@ -27,6 +28,8 @@ from fastpipe.packing.steps.store import SpoolStore
 # A row a sample, in the order of the spool file: its position in packing order; the blocks that it takes in a shard, 0
 # where it is rejected; the bytes of its KEY.json, of its record's line and of its blob.
 COLUMNS = np.dtype([("position", "<i8"), ("blocks", "<u4"), ("note", "<u4"), ("line", "<u4"), ("blob", "<i8")])
+_HASH_BYTES = 8
+_AT = struct.Struct("<qq")
 
 
 class Converted(NamedTuple):
@@ -87,9 +90,7 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Converted:
     store.write(part.spool_file, pieces)
     sizes = zip(done, lines, strict=True)
     rows = np.array([(*facts, line, record.blob_bytes) for (facts, record, _), line in sizes], COLUMNS)
-    out = io.BytesIO()
-    np.savez(out, rows=rows, at=np.array([records_at, blobs_at], np.int64))
-    store.write(part.columns_file, [out.getvalue()])
+    store.write(part.columns_file, [written(Columns(rows, records_at, blobs_at))])
     return Converted(len(samples), rejected)
 
 
@@ -107,14 +108,16 @@ def read_columns(store: SpoolStore, part: Part) -> Columns:
             f"part {number} is not converted: there is no {problem.filename}. Run --step convert for all parts, then "
             "--step plan"
         ) from None
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as found:
-            rows, (records_at, blobs_at) = found["rows"], found["at"]
-        if rows.dtype != COLUMNS or len(rows) != part.files:
-            raise ValueError("another layout")
-    except (ValueError, KeyError, OSError, EOFError) as problem:
+    body = data[_HASH_BYTES:]
+    if data[:_HASH_BYTES] != xxhash.xxh3_64_digest(body) or len(body) != _AT.size + part.files * COLUMNS.itemsize:
         raise PackError(
-            f"{part.columns_file} in the spool has changed since it was written ({problem}). Remove it, then run the "
-            "same command again: it is made anew"
-        ) from problem
-    return Columns(rows, int(records_at), int(blobs_at))
+            f"{part.columns_file} in the spool has changed since it was written. Remove it, then run the same command "
+            "again: it is made anew"
+        )
+    return Columns(np.frombuffer(body, COLUMNS, offset=_AT.size), *_AT.unpack_from(body))
+
+
+def written(columns: Columns) -> bytes:
+    """A part's columns as they lie in its file: a hash of all else, where records and blobs begin, the rows."""
+    body = _AT.pack(columns.records_at, columns.blobs_at) + columns.rows.tobytes()
+    return xxhash.xxh3_64_digest(body) + body

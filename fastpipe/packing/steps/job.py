@@ -119,7 +119,7 @@ class Part(NamedTuple):
     @property
     def columns_file(self) -> str:
         """The sizes of its samples; written last."""
-        return f"{self.name}.npz"
+        return f"{self.name}.columns"
 
 
 @dataclass(frozen=True)

@@ -232,8 +232,8 @@ def record_of_line(line: bytes, file: str) -> Record:
         return Record.of_line(line)
     except (TypeError, ValueError, RecursionError) as problem:
         raise PackError(
-            f"{file} in the spool has changed since it was written: {problem}. Remove it and the .npz of the same "
-            "name, then run the same command again: it is made anew"
+            f"{file} in the spool has changed since it was written: {problem}. Remove it and the .columns of the "
+            "same name, then run the same command again: it is made anew"
         ) from problem
 
 
