@@ -64,7 +64,7 @@ def test_every_file_is_that_of_one_machine(ray_cluster: Any, made: dict[str, Pat
     assert times[0] >= times[1]  # that of its own listing
 
 
-@pytest.mark.parametrize("kind", ["folder", "parquet"])
+@pytest.mark.parametrize("kind", MAKERS)
 def test_every_object_in_a_bucket_is_that_of_one_machine(
     ray_cluster: Any, made: dict[str, Path], bucket: Bucket, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
