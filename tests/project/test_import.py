@@ -71,9 +71,13 @@ print("modules", *(heavy & sys.modules.keys()))
 """
 
 # CPU time, which other programs do not stretch. It is compared with `import torch`: 1 to 2 s.
+# Python's collector looks at all objects, torch's too, each time their number has grown by a quarter: 0.09 s wherever
+# in a program that happens. It is not what the import costs.
 SECONDS = """
+import gc
 import time
 import numpy, torch
+gc.disable()
 started = time.process_time()
 import fastpipe
 for name in set(fastpipe.__all__) - {"Writer", "pack"}:  # these need OpenCV and Pillow
