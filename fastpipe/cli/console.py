@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from fastpipe.cli.interrupts import raise_at_ctrl_c
+from fastpipe.cluster import executor
 from fastpipe.errors import ConfigError, FastpipeError, readable
 from fastpipe.format.folder import Place, Url
 from fastpipe.remote.urls import place_of
@@ -46,8 +47,8 @@ Address = Annotated[
 class On(StrEnum):
     """What the work runs on."""
 
-    THREADS = "threads"
-    RAY = "ray"
+    THREADS = executor.THREADS
+    RAY = executor.RAY
 
 
 def place(data: str) -> Place:

@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fastpipe.checks import choice
-from fastpipe.errors import ConfigError
+from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing import job
 from fastpipe.packing.job import PackProgress, Summary
@@ -15,8 +14,6 @@ from fastpipe.packing.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_o
 from fastpipe.packing.output.destination import destination_of
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.source.files import source_path
-
-EXECUTORS = ("threads", "ray")
 
 
 def pack(
@@ -47,7 +44,7 @@ def pack(
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
     spool: str | os.PathLike[str] | None = None,
-    executor: str = "threads",
+    executor: str = THREADS,
     address: str | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> Summary:
@@ -104,9 +101,7 @@ def pack(
         PackError: the source or destination cannot be used, or the disk refuses.
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
     """
-    on_ray = choice("--on", executor, EXECUTORS) == "ray"
-    if address is not None and not on_ray:
-        raise ConfigError(f'--address {address}: there is a cluster only with --on ray (executor="ray")')
+    in_tasks = on_ray(executor, address)
     options = pack_options(
         workers=workers,
         max_size=max_size,
@@ -134,7 +129,7 @@ def pack(
         spool=spool,
     )
     source, destination = source_path(src, options.source.remote), destination_of(dst)
-    if on_ray:
+    if in_tasks:
         from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
 
         return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)

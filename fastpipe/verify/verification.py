@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fastpipe.checks import choice, whole
+from fastpipe.checks import whole
+from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import INDEX_FILE
@@ -21,8 +22,6 @@ from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.on_ray import Seen, check_on_ray
 from fastpipe.verify.shard_facts import Description, describe
-
-THREADS, RAY = "threads", "ray"
 
 
 def verify(
@@ -53,9 +52,8 @@ def verify(
         ConfigError: an argument is wrong, or Ray is not installed.
         ClusterError: the cluster cannot be reached, or a task fails on its machines again and again.
     """
-    if choice("--on", executor, (THREADS, RAY)) != RAY and address is not None:
-        raise ConfigError(f"--address {address}: there is a cluster only with --on ray")
-    if quick and executor == RAY:
+    in_tasks = on_ray(executor, address)
+    if quick and in_tasks:
         raise ConfigError("--quick reads no shard, so there is nothing for a cluster to do; leave out --on ray")
     threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
     started = time.monotonic()
@@ -75,7 +73,7 @@ def verify(
             on_progress(replace(now, findings=now.findings + before))
 
         found: ShardFindings
-        if executor == RAY:
+        if in_tasks:
             seen = Seen.of(folder, url)
             found = check_on_ray(
                 said.shards, index, seen, whole_index=whole_index, workers=workers, address=address, on_progress=tell

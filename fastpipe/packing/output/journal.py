@@ -111,6 +111,11 @@ class ShardEntry:
     agreed: dict[str, Any] = field(default_factory=dict)
 
 
+def entry_name(number: int) -> str:
+    """The file of the journal that says that a shard is finished."""
+    return f"shard-{number:06d}.json"
+
+
 class Journal:
     """The work folder of one pack, locked while the pack runs.
 
@@ -256,7 +261,7 @@ class Journal:
         return os.stat(self.destination / name).st_size
 
     def _entry_file(self, number: int) -> Path:
-        return self.folder / f"shard-{number:06d}.json"
+        return self.folder / entry_name(number)
 
     def _records_file(self, number: int) -> Path:
         return self.folder / f"shard-{number:06d}.npy"

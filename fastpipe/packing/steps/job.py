@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -105,6 +105,10 @@ class Part(NamedTuple):
     def files_of_it(self) -> tuple[str, str, str]:
         """The names of its files."""
         return self.sources_file, self.spool_file, self.columns_file
+
+    def is_converted(self, there: Container[str]) -> bool:
+        """Whether its samples and their sizes are among the files of the spool."""
+        return self.columns_file in there and self.spool_file in there
 
     @property
     def sources_file(self) -> str:

@@ -102,7 +102,7 @@ class _Tasks:
         """Converts what is not converted; returns how many files that was."""
         store = self._job.store()
         parts, there = read_parts(store), store.sizes()
-        left = [part for part in parts if part.columns_file not in there or part.spool_file not in there]
+        left = [part for part in parts if not part.is_converted(there)]
         files = sum(part.files for part in left)
         done, done_bytes = listed.files - files, listed.size_bytes - sum(part.size_bytes for part in left)
         memory = _MEMORY + round(_CONVERTED * max((part.size_bytes for part in left), default=0))

@@ -12,6 +12,7 @@ from fastpipe.format.layout import WORK_FOLDER, shard_name
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import pack_options
 from fastpipe.packing.output.destination import check_apart, destination_of
+from fastpipe.packing.output.journal import entry_name
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
@@ -75,7 +76,7 @@ def _convert(job: Job, share: tuple[int, int]) -> str:
     store = job.store()
     parts, there = read_parts(store), store.sizes()
     ours = _shared(parts, share)
-    left = [part for part in ours if part.columns_file not in there or part.spool_file not in there]
+    left = [part for part in ours if not part.is_converted(there)]
     workers = job.options.workers or granted_cpus()
     made = [convert_step(job, part, workers) for part in left]
     files, rejected = sum(each.files for each in made), sum(each.rejected for each in made)
@@ -87,9 +88,7 @@ def _assemble(job: Job, share: tuple[int, int]) -> str:
     journal: Place = job.destination / WORK_FOLDER
     entries, shards = store_of(journal, remote).sizes(), store_of(job.destination, remote).sizes()
     ours = _shared(list(read_plan(job).shards()), share)
-    left = [
-        each for each in ours if shard_name(each.number) not in shards or f"shard-{each.number:06d}.json" not in entries
-    ]
+    left = [each for each in ours if shard_name(each.number) not in shards or entry_name(each.number) not in entries]
     samples = sum(assemble_step(job, each).samples for each in left)
     return f"made {len(left):,} shards of {samples:,} samples; {len(ours) - len(left)} of {len(ours)} were there"
 
