@@ -187,6 +187,14 @@ def test_simd_that_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "could not be measured" in check_of("libjpeg-turbo").found
 
 
+def test_simd_is_measured_beside_a_busy_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([1.7, 1.0, 1.0, 1.7, 1.7, 1.7, 1.0, 1.0])  # as is, without, as is, without, ...
+    monkeypatch.setattr(jpeg_simd, "_timed", lambda jpeg, extra: (next(seconds), None))
+    measured = jpeg_simd.jpeg_simd.__wrapped__()
+    assert measured is not None
+    assert measured.ratio == 1
+
+
 def test_a_dataset_is_looked_at(flat: Path) -> None:
     checks = {check.name: check for check in examine(flat)}
     assert checks["dataset"].found == "37 samples in 1 shard; the index and all sizes are unchanged"
