@@ -33,7 +33,7 @@ import fastpipe
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.steps.convert_step import COLUMNS, Columns, convert_step, written
+from fastpipe.packing.steps.convert_step import COLUMNS, convert_step, written
 from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, PARTS_FILE, Job, Listed, Part
 
 CPUS = (1, 2)
@@ -138,7 +138,7 @@ def spool_without_bytes(folder: Path, samples: int, *, tables: bool) -> Job:
         rows["blob"] = rng.integers(50_000, 150_000, len(rows))
         rows["blocks"] = rows["blob"] // 512 + 6
         part = Part(len(rows), int(rows["blob"].sum()), f"part-{number:06d}-0")
-        (spool / part.columns_file).write_bytes(written(Columns(rows, 500, 500 + 250 * len(rows))))
+        (spool / part.columns_file).write_bytes(written(rows))
         parts.append(part)
     kind = "parquet" if tables else ""
     listed = Listed("/photos", kind, None, [], [], {}, 0, [], samples, 100_000 * samples, "", "", 0, "", 256_000_000)

@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from fastpipe.format.tar_writer import BLOCK
 from fastpipe.packing.options import DEFAULT_SHARD_BYTES
 from fastpipe.packing.source.listing import Source
-from fastpipe.packing.steps.convert_step import COLUMNS, Columns
+from fastpipe.packing.steps.convert_step import COLUMNS
+from fastpipe.packing.steps.cut import cut, most_blocks
 from fastpipe.packing.steps.job import PART_BYTES
-from fastpipe.packing.steps.plan_step import cut, most_blocks
 from fastpipe.packing.steps.ranges import Ranges, ranges_of
 from fastpipe.plan.order import permute
 from fastpipe.remote.objects import REQUEST_BYTES
@@ -70,8 +70,7 @@ def planned(records: int, *, tables: bool) -> tuple[list[int], Ranges]:
         rows = drawn_part(part, count, records, tables=tables)
         blocks[rows["position"]] = rows["blocks"]
     stops, _ = cut(blocks, most_blocks(DEFAULT_SHARD_BYTES))
-    at = 300, 300 + count * LINE_BYTES
-    columns = (Columns(drawn_part(part, count, records, tables=tables), *at) for part in parts)
+    columns = (drawn_part(part, count, records, tables=tables) for part in parts)
     return stops, ranges_of(columns, stops)
 
 

@@ -21,7 +21,7 @@ from fastpipe.packing.steps import on_ray
 from fastpipe.packing.steps.assemble_step import Assembled, assemble_step
 from fastpipe.packing.steps.convert_step import Converted, convert_step
 from fastpipe.packing.steps.job import Job, Part
-from fastpipe.packing.steps.plan_step import ShardPlan
+from fastpipe.packing.steps.shard_plan import ShardPlan
 
 _SLOW_S = 0.1
 

@@ -1,4 +1,4 @@
-"""Sources of three kinds for packs on a cluster, each with what can go wrong: rejected files, values that disagree."""
+"""Sources of four kinds for packs on a cluster, each with what can go wrong: rejected files, values that disagree."""
 
 from __future__ import annotations
 
@@ -60,9 +60,25 @@ def parquet(root: Path, images: int = 19) -> Path:
     return root
 
 
+def metadata(root: Path, images: int = 17) -> Path:
+    """Images with metadata.jsonl: numbers, of which one row has too few, and lists of names."""
+    photos = sorted(write_large_folder(root, images=images).glob("*/*.jpg"))
+    rows = [
+        {
+            "file_name": str(photo.relative_to(root)),
+            "vector": [0.5, at] if at != 6 else [1.0],
+            "tags": [f"tag {at % 5}", f"of {at // 4} {'x' * 200}"],
+        }
+        for at, photo in enumerate(photos)
+    ]
+    (root / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return root
+
+
 FIELDS: dict[str, Any] = {
     "folder": None,
     "tar": None,
+    "metadata": {"vector": "vector:floats", "tags": "tags:classes"},
     "parquet": {"caption": "caption", "tags": "tags:classes", "vector": "vector:floats"},
 }
-MAKERS = {"folder": folder, "tar": tar, "parquet": parquet}
+MAKERS = {"folder": folder, "tar": tar, "metadata": metadata, "parquet": parquet}

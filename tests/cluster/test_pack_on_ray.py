@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from cli_run import failed, fp
 from cluster import counted
-from cluster.sources import FIELDS, MAKERS, PART_BYTES, SHARD_BYTES, folder
+from cluster.sources import FIELDS, MAKERS, PART_BYTES, PHOTO_BYTES, SHARD_BYTES, folder
 from pack_sources import digests, files
 from remote.s3 import Bucket
 from rich.console import Console
@@ -31,11 +31,17 @@ from fastpipe.packing.steps import on_ray
 from fastpipe.packing.steps.on_ray import pack_on_ray
 
 
-def packed_on_ray(source: object, destination: object, on_progress: Any = lambda _: None, **options: Any) -> Summary:
+def packed_on_ray(
+    source: object,
+    destination: object,
+    on_progress: Any = lambda _: None,
+    part_bytes: int = PART_BYTES,
+    **options: Any,
+) -> Summary:
     """With small parts and shards."""
     how = pack_options(**{"shard_size": SHARD_BYTES, **options})
     places = source_path(str(source), how.source.remote), destination_of(str(destination))
-    return pack_on_ray(*places, how, part_bytes=PART_BYTES, on_progress=on_progress)
+    return pack_on_ray(*places, how, part_bytes=part_bytes, on_progress=on_progress)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +98,15 @@ def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
 
 def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
     told: list[PackProgress] = []
-    packed_on_ray(made["folder"], tmp_path / "packed", told.append)
+    packed_on_ray(made["folder"], tmp_path / "packed", told.append, part_bytes=PHOTO_BYTES)
     converting = [now for now in told if now.step == "converting"]
     assembling = [now for now in told if now.step == "assembling"]
     assert [now.tasks for now in converting] == list(range(len(converting)))
     assert converting[-1].files == converting[-1].total_files == 24
     assert converting[-1].rejected == 2
     assert assembling[-1].files == 24
-    assert assembling[-1].tasks == assembling[-1].total_tasks == len(assembling)
+    assert assembling[-1].tasks == assembling[-1].total_tasks == 8
+    assert len(assembling) < 8, "the first shards are made before the last photos are converted"
     assert {now.workers for now in told} == {2}
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastpipe.format import tar_writer as tar
-from fastpipe.packing.steps import plan_step
-from fastpipe.packing.steps.plan_step import cut, most_blocks
+from fastpipe.packing.steps import cut as cutting
+from fastpipe.packing.steps.cut import cut, most_blocks
 
 
 def one_by_one(blocks: list[int], shard_size: int) -> tuple[list[int], list[int]]:
@@ -41,14 +41,14 @@ def one_by_one(blocks: list[int], shard_size: int) -> tuple[list[int], list[int]
 )
 def test_shards_are_cut_as_if_samples_came_one_by_one(blocks: list[int], shard_size: int, window: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_step, "_WINDOW", window)
+        patch.setattr(cutting, "_WINDOW", window)
         assert cut(np.array(blocks, np.uint32), most_blocks(shard_size)) == one_by_one(blocks, shard_size)
 
 
 MEMORY = """
 import resource, sys
 import numpy as np
-from fastpipe.packing.steps.plan_step import cut, most_blocks
+from fastpipe.packing.steps.cut import cut, most_blocks
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

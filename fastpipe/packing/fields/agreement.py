@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -38,12 +39,12 @@ class Agreement:
 
     Args:
         fields: name -> kind.
-        agreed: what an earlier run had come to.
+        agreed: what an earlier run had come to; it stays as it is.
     """
 
     def __init__(self, fields: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
         self.kinds = {check_name(name): kind for name, kind in fields.items()}
-        self._agreed = {name: Agreed(**(agreed or {}).get(name, {})) for name in fields}
+        self._agreed = {name: Agreed(**deepcopy((agreed or {}).get(name, {}))) for name in fields}
         self._numbers = {
             name: {each: number for number, each in enumerate(one.names)} for name, one in self._agreed.items()
         }

@@ -64,27 +64,14 @@ def write_spool_file(
     Raises:
         PackError: the disk refuses.
     """
-    with whole_file(file, file.parent) as out:
-        for piece in spool_pieces(made_with, archive, first, state, samples)[0]:
-            out.write(piece)
-
-
-def spool_pieces(
-    made_with: str, archive: str, first: int, state: str, samples: list[tuple[Record, bytes]]
-) -> tuple[Iterator[bytes], int, int, list[int]]:
-    """The bytes of a spool file; for the rest see `write_spool_file`.
-
-    Returns:
-        Its bytes, where its records begin, where its blobs begin, and the size of each record's line.
-    """
     samples.sort(key=lambda sample: sample[0].place)
-    each = [record.line() for record, _ in samples]
-    lines = b"".join(each)
+    lines = b"".join(record.line() for record, _ in samples)
     blobs_bytes = sum(record.blob_bytes for record, _ in samples)
     facts = len(lines), xxhash.xxh3_64_hexdigest(lines), blobs_bytes
     head = json.dumps(Head(_FORMAT, made_with, archive, first, len(samples), state, *facts)).encode() + b"\n"
-    pieces = chain((head, lines), (blob for _, blob in samples))
-    return pieces, len(head), len(head) + len(lines), [len(line) for line in each]
+    with whole_file(file, file.parent) as out:
+        for piece in chain((head, lines), (blob for _, blob in samples)):
+            out.write(piece)
 
 
 class SpoolFile:

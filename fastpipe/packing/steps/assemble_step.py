@@ -14,7 +14,8 @@ from fastpipe.packing.source.files import source_path
 from fastpipe.packing.spool.record import Record
 from fastpipe.packing.spool.spool_file import Blob, Window
 from fastpipe.packing.steps.job import Job
-from fastpipe.packing.steps.plan_step import Range, ShardPlan, record_of_line
+from fastpipe.packing.steps.records import record_of_line
+from fastpipe.packing.steps.shard_plan import Range, ShardPlan
 from fastpipe.packing.steps.store import SpoolStore
 
 _BUFFERS_BYTES = 32 << 20  # of all ranges that are read, each of them within these bounds
@@ -43,7 +44,7 @@ def assemble_step(job: Job, shard: ShardPlan) -> Assembled:
             job.options.shard_size,
             fail_fast=job.options.fail_fast,
             kinds=shard.kinds,
-            sources=lambda _start, _stop: "",
+            sources=lambda _start, _stop: shard.sources,
             root=source_path(shard.root, remote),
             begins=Begins(shard.number, shard.first_sample, shard.start, shard.agreed),
         )

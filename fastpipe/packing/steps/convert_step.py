@@ -1,9 +1,13 @@
-"""The step "convert": a part of the sources -> a spool file, sorted by packing order, and columns with sizes."""
+"""The step "convert": a part of the sources -> a spool file, sorted by packing order, and columns with sizes.
+
+A spool file of a part has the blobs of its samples, and then their records, a line each. So blobs are written as they
+are made, and need no memory; the columns say where all is.
+"""
 
 from __future__ import annotations
 
 import platform
-import struct
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -19,17 +23,15 @@ from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.shard_series import cannot_be_packed
 from fastpipe.packing.source.listing import packing_order
 from fastpipe.packing.spool.record import Record, record_of
-from fastpipe.packing.spool.spool_file import spool_pieces
 from fastpipe.packing.spooled import in_any_order
 from fastpipe.packing.steps.job import Job, Part, read_listed
-from fastpipe.packing.steps.listing_step import read_sources
+from fastpipe.packing.steps.listing_step import PartSources, read_sources
 from fastpipe.packing.steps.store import SpoolStore
 
 # A row a sample, in the order of the spool file: its position in packing order; the blocks that it takes in a shard, 0
 # where it is rejected; the bytes of its KEY.json, of its record's line and of its blob.
 COLUMNS = np.dtype([("position", "<i8"), ("blocks", "<u4"), ("note", "<u4"), ("line", "<u4"), ("blob", "<i8")])
 _HASH_BYTES = 8
-_AT = struct.Struct("<qq")
 
 
 class Converted(NamedTuple):
@@ -37,19 +39,6 @@ class Converted(NamedTuple):
 
     files: int
     rejected: int
-
-
-class Columns(NamedTuple):
-    """The sizes of a part's samples.
-
-    Attributes:
-        rows: of COLUMNS.
-        records_at, blobs_at: where the records and the blobs begin in the spool file.
-    """
-
-    rows: NDArray[np.void]
-    records_at: int
-    blobs_at: int
 
 
 def convert_step(job: Job, part: Part, workers: int = 1) -> Converted:
@@ -67,35 +56,57 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Converted:
             f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
             "options, install the same versions on all machines, and begin with --step list"
         )
-    listing, positions = read_sources(store, listed, part, job)
+    sources = read_sources(store, listed, part, job)
+    samples: Iterable[_Sample] = _converted(sources, job, workers)
+    if listed.kind:
+        samples = sorted(samples, key=lambda sample: sample.position)
+    rows: list[tuple[int, ...]] = []
+    rejected = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal rejected
+        lines = []
+        for position, record, blob, blocks, note_bytes in samples:
+            lines.append(record.line())
+            rows.append((position, blocks, note_bytes, len(lines[-1]), len(blob)))
+            rejected += record.reason is not None
+            yield blob
+        yield b"".join(lines)
+
+    store.write(part.spool_file, pieces(), synced=False)  # its hashes tell what a machine that failed has lost
+    store.write(part.columns_file, [written(np.array(rows, COLUMNS))])
+    return Converted(len(rows), rejected)
+
+
+class _Sample(NamedTuple):
+    """A converted one; blocks and bytes of KEY.json are 0 where it is rejected."""
+
+    position: int
+    record: Record
+    blob: bytes
+    blocks: int = 0
+    note_bytes: int = 0
+
+
+def _converted(sources: PartSources, job: Job, workers: int) -> Iterator[_Sample]:
+    """The samples of a part, in the order in which they are read best."""
+    listing, positions = sources
     place = packing_order(job.options.seed, shuffle=job.options.shuffle)
     kinds = list(listing.kinds.values())
-    done: list[tuple[tuple[int, int, int], Record, bytes]] = []
-    rejected = 0
     with closing(in_any_order(listing, listing.sources, job.options.encode, workers)) as pictures:
         for at, source, outcome in pictures:
             record, blob = record_of(place(source), source.label, source.size_bytes, outcome, kinds)
-            blocks = note = 0
             if isinstance(outcome, str):
-                rejected += 1
                 if job.options.fail_fast:
                     raise cannot_be_packed(listing.root / source.path, outcome)
-            else:
-                stored = StoredSample(sample_key(0), outcome, source.label, source.path, listing.kinds)
-                blocks, note = stored.size_bytes // BLOCK, stored.note_bytes
-            done.append(((positions[at], blocks, note), record, blob))
-    done.sort(key=lambda each: each[0])
-    samples = [(record, blob) for _, record, blob in done]
-    pieces, records_at, blobs_at, lines = spool_pieces(listed.made_with, part.name, positions[0], "", samples)
-    store.write(part.spool_file, pieces)
-    sizes = zip(done, lines, strict=True)
-    rows = np.array([(*facts, line, record.blob_bytes) for (facts, record, _), line in sizes], COLUMNS)
-    store.write(part.columns_file, [written(Columns(rows, records_at, blobs_at))])
-    return Converted(len(samples), rejected)
+                yield _Sample(positions[at], record, blob)
+                continue
+            stored = StoredSample(sample_key(0), outcome, source.label, source.path, listing.kinds)
+            yield _Sample(positions[at], record, blob, stored.size_bytes // BLOCK, stored.note_bytes)
 
 
-def read_columns(store: SpoolStore, part: Part) -> Columns:
-    """The columns of a part.
+def read_columns(store: SpoolStore, part: Part) -> NDArray[np.void]:
+    """The columns of a part: rows of COLUMNS.
 
     Raises:
         PackError: it is not converted, or the file has changed.
@@ -103,21 +114,20 @@ def read_columns(store: SpoolStore, part: Part) -> Columns:
     try:
         data = store.read(part.columns_file)
     except FileNotFoundError as problem:
-        number = int(part.name.split("-")[1])
         raise PackError(
-            f"part {number} is not converted: there is no {problem.filename}. Run --step convert for all parts, then "
-            "--step plan"
+            f"part {part.number} is not converted: there is no {problem.filename}. Run --step convert for all parts, "
+            "then --step plan"
         ) from None
     body = data[_HASH_BYTES:]
-    if data[:_HASH_BYTES] != xxhash.xxh3_64_digest(body) or len(body) != _AT.size + part.files * COLUMNS.itemsize:
+    if data[:_HASH_BYTES] != xxhash.xxh3_64_digest(body) or len(body) != part.files * COLUMNS.itemsize:
         raise PackError(
             f"{part.columns_file} in the spool has changed since it was written. Remove it, then run the same command "
             "again: it is made anew"
         )
-    return Columns(np.frombuffer(body, COLUMNS, offset=_AT.size), *_AT.unpack_from(body))
+    return np.frombuffer(body, COLUMNS)
 
 
-def written(columns: Columns) -> bytes:
-    """A part's columns as they lie in its file: a hash of all else, where records and blobs begin, the rows."""
-    body = _AT.pack(columns.records_at, columns.blobs_at) + columns.rows.tobytes()
+def written(columns: NDArray[np.void]) -> bytes:
+    """A part's columns as they lie in its file: behind their hash."""
+    body = columns.tobytes()
     return xxhash.xxh3_64_digest(body) + body

@@ -16,8 +16,9 @@ from fastpipe.packing.output.destination import open_journal, plan_run
 from fastpipe.packing.output.journal import Journal, Tally
 from fastpipe.packing.output.publish import publish_dataset
 from fastpipe.packing.shard_series import disk_errors
-from fastpipe.packing.steps.job import PART, Job, Listed, read_parts
-from fastpipe.packing.steps.plan_step import Plan, rejected_sources
+from fastpipe.packing.steps.job import PART, Job
+from fastpipe.packing.steps.records import rejected_sources
+from fastpipe.packing.steps.sources import Sources
 
 
 @contextmanager
@@ -28,12 +29,14 @@ def opened(job: Job) -> Iterator[Journal]:
         yield journal
 
 
-def begin(job: Job, journal: Journal, listed: Listed) -> Index | None:
+def begin(job: Job, journal: Journal, sources: Sources) -> Index | None:
     """Decides what there is to do; see `plan_run`.
 
     Returns:
         The dataset, if it is there and whole.
     """
+
+    listed = sources.listed
 
     def unchanged(index: Index) -> bool:
         state = journal.recorded_state()
@@ -44,7 +47,7 @@ def begin(job: Job, journal: Journal, listed: Listed) -> Index | None:
     options = job.options
     how: dict[str, Any] = {"overwrite": options.overwrite, "fail_fast": options.fail_fast, "unchanged": unchanged}
     try:
-        done = plan_run(journal, listed, options.shaping(listed.kinds), **how)
+        done = plan_run(journal, sources, options.shaping(listed.kinds), **how)
     except PackError:
         if journal.read_plan() is None:  # nothing of ours is left where a pack may not write
             remove_spool(job)
@@ -56,13 +59,15 @@ def begin(job: Job, journal: Journal, listed: Listed) -> Index | None:
         return done
     journal.make_way()
     store = job.store()
-    ours = {name for part in read_parts(store) for name in part.files_of_it()}
+    ours = {name for part in sources.parts for name in part.files_of_it()}
     store.remove([name for name in store.sizes() if name.startswith(PART) and name not in ours])
     return None
 
 
-def publish(job: Job, journal: Journal, plan: Plan, on_upload: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Makes a dataset of the finished shards.
+def publish(
+    job: Job, journal: Journal, sources: Sources, count: int, on_upload: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Makes a dataset of the finished shards, of which there are to be `count`.
 
     Returns:
         The content of dataset.json, and what became of the sources.
@@ -70,20 +75,19 @@ def publish(job: Job, journal: Journal, plan: Plan, on_upload: Callable[[], None
     Raises:
         PackError: a shard is missing.
     """
-    listed = plan.listed
+    listed = sources.listed
     journal.take_stock()
     shards = journal.finished()
-    if len(shards) < len(plan):
+    if len(shards) < count:
         raise PackError(
-            f"shard {len(shards)} of {len(plan)} is not finished. Run --step assemble for all parts again, then --step "
+            f"shard {len(shards)} of {count} is not finished. Run --step assemble for all parts again, then --step "
             "publish; shards that are there are not made again"
         )
     tally = Tally()
     for shard in shards:
         tally.add(shard.tally)
     if not shards:
-        store = job.store()
-        tally.rejected += rejected_sources(store, read_parts(store), 1)
+        tally.rejected += rejected_sources(job.store(), sources.parts, 1)
         raise nothing_packed(listed.root, listed.files, listed.stray, tally)
     fields = Agreement(listed.kinds, shards[-1].agreed).fields()
     info = publish_dataset(journal, shards, listed.origin(), tally, job.options.shaping(listed.kinds), fields)

@@ -111,6 +111,11 @@ class Part(NamedTuple):
         return self.columns_file in there and self.spool_file in there
 
     @property
+    def number(self) -> int:
+        """Of the part, from 0 on."""
+        return int(self.name.split("-")[1])
+
+    @property
     def sources_file(self) -> str:
         """Its sources."""
         return f"{self.name}.sources"
@@ -171,18 +176,6 @@ class Listed:
     def kinds(self) -> dict[str, str]:
         """Name -> kind of the fields."""
         return {name: kind for name, kind, *_ in self.of_fields}
-
-    def resolved_root(self) -> str:
-        """See Listing."""
-        return self.root
-
-    def digest(self) -> str:
-        """See Listing."""
-        return self.content
-
-    def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
-        """See Listing; of all sources only."""
-        return self.state if (start, stop) == (0, None) else "not known"
 
     def origin(self) -> Origin:
         """For dataset.json."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
@@ -17,12 +19,14 @@ from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
-from fastpipe.packing.steps.job import PART_BYTES, Job, Listed, Part, read_parts
+from fastpipe.packing.steps.job import PART_BYTES, Job, Part, read_parts
 from fastpipe.packing.steps.listing_step import list_step
-from fastpipe.packing.steps.plan_step import Plan, ShardPlan, plan_step
+from fastpipe.packing.steps.rolling_plan import rolling_plan
+from fastpipe.packing.steps.shard_plan import ShardPlan
+from fastpipe.packing.steps.sources import Sources
 
-_MEMORY = 256 << 20  # of a worker, besides what it converts
-_CONVERTED = 1.5  # a part in memory, as a multiple of its sources: coefficients are larger
+_MEMORY = 256 << 20  # of a worker
+_CONVERTED = 1.5  # a part of a table, which is sorted in memory, as a multiple of its sources: coefficients are larger
 
 Progress = Callable[[PackProgress], None]
 
@@ -57,25 +61,43 @@ def pack_on_ray(
     job = Job.of(source, destination, options, part_bytes)
     with session(address, workers=options.workers) as cluster, opened(job) as journal:
         tasks = _Tasks(job, journal, cluster.cpus, on_progress)
-        listed = tasks.list()
-        done = begin(job, journal, listed)
+        sources = tasks.list()
+        listed = sources.listed
+        done = begin(job, journal, sources)
         if done is not None:
             seconds = time.monotonic() - started
             return Summary(done.info, Tally(), 0, seconds, listed.stray, listed.dropped, already_packed=True)
-        files = tasks.convert(listed)
-        plan = plan_step(job)
-        resumed = tasks.assemble(plan)
-        made = publish(job, journal, plan, lambda: tasks.tell("uploading", listed.files, listed.size_bytes))
+        tasks.make(sources)
+        made = publish(
+            job, journal, sources, tasks.shards, lambda: tasks.tell("uploading", listed.files, listed.size_bytes)
+        )
     return Summary(
         made["info"],
         made["tally"],
-        files,
+        tasks.files,
         time.monotonic() - started,
         listed.stray,
         listed.dropped,
-        resumed,
+        tasks.resumed,
         uploaded_bytes=journal.uploaded_bytes,
     )
+
+
+class _Waiting:
+    """Items of tasks, shards before parts. Between two calls there may come more."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self.parts, self.shards = deque(parts), deque[ShardPlan]()
+
+    def __iter__(self) -> _Waiting:
+        return self
+
+    def __next__(self) -> Part | ShardPlan:
+        if self.shards:
+            return self.shards.popleft()
+        if self.parts:
+            return self.parts.popleft()
+        raise StopIteration
 
 
 class _Tasks:
@@ -86,58 +108,86 @@ class _Tasks:
         journal: of its destination.
         workers: how many can run at a time.
         on_progress: gets the progress.
+
+    Attributes:
+        files: that this run has converted.
+        shards: of the dataset.
+        resumed: of these, the shards that were there.
     """
 
     def __init__(self, job: Job, journal: Journal, workers: int, on_progress: Progress) -> None:
         self._job, self._journal, self._workers, self._on_progress = job, journal, workers, on_progress
         self._files = self._bytes = self._rejected = 0  # all of them, and rejected ones
+        self.files = self.shards = self.resumed = 0
 
-    def list(self) -> Listed:
+    def list(self) -> Sources:
         """Lists the sources, in a task: the list may be larger than this machine's memory."""
         ((_, listed),) = run_tasks(partial(list_step, self._job), [0], name=lambda _: "list")
         self._files, self._bytes = listed.files, listed.size_bytes
-        return listed
+        return Sources(listed, read_parts(self._job.store()))
 
-    def convert(self, listed: Listed) -> int:
-        """Converts what is not converted; returns how many files that was."""
+    def make(self, sources: Sources) -> None:
+        """Converts what is not converted, and makes the shards that are not there. Note [a rolling plan]"""
         store = self._job.store()
-        parts, there = read_parts(store), store.sizes()
-        left = [part for part in parts if not part.is_converted(there)]
-        files = sum(part.files for part in left)
-        done, done_bytes = listed.files - files, listed.size_bytes - sum(part.size_bytes for part in left)
-        memory = _MEMORY + round(_CONVERTED * max((part.size_bytes for part in left), default=0))
-
-        def name(part: Part) -> str:
-            return f"convert {part.name.split('-')[1]}"
-
-        self.tell("converting", done, done_bytes, 0, len(left))
-        for number, (part, made) in enumerate(
-            run_tasks(partial(convert_step, self._job), left, name=name, memory=memory), start=1
-        ):
-            done, done_bytes = done + part.files, done_bytes + part.size_bytes
-            self._rejected += made.rejected
-            self.tell("converting", done, done_bytes, number, len(left))
-        return files
-
-    def assemble(self, plan: Plan) -> int:
-        """Makes the shards that are not there; returns how many there were."""
         self._journal.take_stock()
-        left = [shard for shard in plan.shards() if self._journal.entry(shard.number) is None]
-        files = plan.listed.files - sum(shard.stop - shard.start for shard in left)
-        share = plan.listed.size_bytes / max(plan.listed.files, 1)
+        done = self._journal.finished()
+        plan, there = rolling_plan(self._job, sources, done), store.sizes()
+        self.shards = self.resumed = len(done)
+        needed = plan.needed()
+        left = [part for part in needed if not part.is_converted(there)]
+        self.files = sum(part.files for part in left)
+        waiting = _Waiting(left)
+        assembled = done[-1].next_source if done else 0
 
-        def name(shard: ShardPlan) -> str:
-            return f"assemble {shard.number:06d}"
+        def assemble(shards: Sequence[ShardPlan]) -> int:
+            """Hands over shards; returns the files of those that are there."""
+            files = 0
+            for shard in shards:
+                self.shards += 1
+                if self._journal.entry(shard.number) is None:
+                    waiting.shards.append(shard)
+                    continue
+                self.resumed += 1
+                files += shard.stop - shard.start
+                plan.finished(shard)
+            return files
 
-        for number, (shard, _) in enumerate(
-            run_tasks(partial(assemble_step, self._job), left, name=name, memory=_MEMORY), start=1
-        ):
-            files += shard.stop - shard.start
-            self.tell("assembling", files, round(files * share), number, len(left))
-        return len(plan) - len(left)
+        for part in needed:
+            if part.is_converted(there):
+                assembled += assemble(plan.converted(part))
+        files, size_bytes = self._files - self.files, self._bytes - sum(part.size_bytes for part in left)
+        share = self._bytes / max(self._files, 1)
+        parts = shards = 0
+        memory = _MEMORY
+        if sources.listed.kind:
+            memory += round(_CONVERTED * max((part.size_bytes for part in left), default=0))
+        self.tell("converting", files, size_bytes, 0, len(left))
+        do = partial(_do, convert_step, assemble_step, self._job)
+        for item, made in run_tasks(do, waiting, name=_name, memory=memory):
+            if isinstance(item, Part):
+                assembled += assemble(plan.converted(item))
+                parts, files, size_bytes = parts + 1, files + item.files, size_bytes + item.size_bytes
+                self._rejected += made.rejected
+                self.tell("converting", files, size_bytes, parts, len(left))
+                continue
+            store.remove([part.spool_file for part in plan.finished(item)])
+            shards, assembled = shards + 1, assembled + item.stop - item.start
+            if parts == len(left):
+                self.tell("assembling", assembled, round(assembled * share), shards, self.shards - self.resumed)
 
     def tell(self, step: str, files: int, size_bytes: int, tasks: int = 0, total_tasks: int = 0) -> None:
         """Tells how far the pack is."""
         uploaded = self._journal.uploaded_bytes
         so_far = files, self._files, size_bytes, self._bytes, self._rejected, step, uploaded
         self._on_progress(PackProgress(*so_far, tasks, total_tasks, self._workers))
+
+
+def _do(
+    convert: Callable[[Job, Part], Any], assemble: Callable[[Job, ShardPlan], Any], job: Job, item: Part | ShardPlan
+) -> Any:
+    """A task."""
+    return convert(job, item) if isinstance(item, Part) else assemble(job, item)
+
+
+def _name(item: Part | ShardPlan) -> str:
+    return f"{'convert' if isinstance(item, Part) else 'assemble'} {item.number:06d}"

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.packing.steps.convert_step import Columns
-
 # A run of samples in a spool file: number of its part; where its records begin, their bytes; where its blobs begin.
 RANGE = np.dtype([("part", "<u4"), ("line_at", "<i8"), ("line_bytes", "<i8"), ("blob_at", "<i8")])
 
@@ -30,14 +28,15 @@ class Ranges(NamedTuple):
         return self.rows[self.ends[shard - 1] if shard else 0 : self.ends[shard]]
 
 
-def ranges_of(parts: Iterable[Columns], stops: Sequence[int]) -> Ranges:
+def ranges_of(parts: Iterable[NDArray[np.void]], stops: Sequence[int], start: int = 0) -> Ranges:
     """Finds the runs.
 
     Args:
         parts: the columns of all parts, in order.
         stops: for each shard the position after its last sample.
+        start: position of the first sample of the first shard.
     """
-    edges = np.array([0, *stops], np.int64)
+    edges = np.array([start, *stops], np.int64)
     found = [_runs(number, columns, edges) for number, columns in enumerate(parts)]
     counts = np.zeros(len(stops), np.int64)
     for shards, _ in found:
@@ -51,12 +50,11 @@ def ranges_of(parts: Iterable[Columns], stops: Sequence[int]) -> Ranges:
     return Ranges(rows, ends)
 
 
-def _runs(part: int, columns: Columns, edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
+def _runs(part: int, columns: NDArray[np.void], edges: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
     """The shards that have samples of a part, and their runs in it."""
-    rows = columns.rows
-    places = np.searchsorted(rows["position"], edges)
-    lines = columns.records_at + np.concatenate(([0], np.cumsum(rows["line"], dtype=np.int64)))
-    blobs = columns.blobs_at + np.concatenate(([0], np.cumsum(rows["blob"])))
+    places = np.searchsorted(columns["position"], edges)
+    blobs = np.concatenate(([0], np.cumsum(columns["blob"])))
+    lines = np.concatenate((blobs[-1:], blobs[-1] + np.cumsum(columns["line"], dtype=np.int64)))
     shards = np.flatnonzero(np.diff(places))
     first, last = places[shards], places[shards + 1]
     runs = np.empty(len(shards), RANGE)

@@ -20,6 +20,7 @@ from fastpipe.packing.steps.dataset import begin, opened, publish
 from fastpipe.packing.steps.job import PART_BYTES, Job, read_parts
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import plan_step, read_plan
+from fastpipe.packing.steps.sources import Sources
 from fastpipe.packing.steps.store import store_of
 
 _PARTED = ("convert", "assemble")
@@ -58,7 +59,8 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
         return f"planned {len(plan):,} shards of {sum(plan.samples):,} samples; next: --step assemble"
     if step == "publish":
         with opened(job) as journal:
-            info = publish(job, journal, read_plan(job))["info"]
+            plan = read_plan(job)
+            info = publish(job, journal, plan.sources, len(plan))["info"]
         return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
     return _convert(job, share) if step == "convert" else _assemble(job, share)
 
@@ -66,9 +68,10 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
 def _list(job: Job) -> str:
     with opened(job) as journal:
         listed = list_step(job)
-        if begin(job, journal, listed) is not None:
+        sources = Sources(listed, read_parts(job.store()))
+        if begin(job, journal, sources) is not None:
             return f"{job.destination} is already packed from these sources with these options; nothing to do"
-    parts = len(read_parts(job.store()))
+    parts = len(sources.parts)
     return f"listed {listed.files:,} files in {parts:,} pieces; next: --step convert, in at most so many parts"
 
 

@@ -37,8 +37,13 @@ class SpoolStore(ABC):
         """
 
     @abstractmethod
-    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview], *, synced: bool = True) -> None:
         """Writes a file.
+
+        Args:
+            name: of it.
+            pieces: its bytes.
+            synced: they are on the disk when it has its name, and outlive a failure of the machine.
 
         Raises:
             PackError: the disk or server refuses.
@@ -79,20 +84,23 @@ class _Folder(SpoolStore):
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
-    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview], *, synced: bool = True) -> None:
         partial = self._folder / f"{name}.{uuid.uuid4().hex}{PARTIAL}"  # another worker may write the same file
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with open(partial, "wb", opener=no_link) as file:
                 for piece in pieces:
                     file.write(piece)
-                file.flush()
-                os.fsync(file.fileno())
-            publish(partial, self._folder / name)
-        except OSError as problem:
+                if synced:
+                    file.flush()
+                    os.fsync(file.fileno())
+            (publish if synced else os.replace)(partial, self._folder / name)
+        except BaseException as problem:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise cannot_write(self._folder / name, problem) from problem
+            if isinstance(problem, OSError):
+                raise cannot_write(self._folder / name, problem) from problem
+            raise
 
     def remove(self, names: Iterable[str]) -> None:
         for name in names:
@@ -127,7 +135,7 @@ class _Bucket(SpoolStore):
             raise FileNotFoundError(2, "no such file", str(self._objects.url / name))
         return bytes(answer.data)
 
-    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
+    def write(self, name: str, pieces: Iterable[bytes | memoryview], *, synced: bool = True) -> None:
         with tempfile.TemporaryFile(dir=_local_folder()) as file:  # no name: it goes with a killed worker
             for piece in pieces:
                 file.write(piece)
