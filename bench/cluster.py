@@ -1,43 +1,34 @@
-"""Photos -> what packing on Ray costs beside threads, how it scales, and the memory of the driver.
+"""Photos -> what packing on Ray costs beside threads, and how it scales.
 
     python -m bench.cluster PHOTOS [--photos 20000] [--repeats 3] [--work FOLDER]
 
 PHOTOS are repeated to so many files by hard links. Each pack is made with one and with two CPUs, in threads and on a
 Ray cluster of this machine, one after the other, so many times; the medians are printed. CPU seconds are those of this
 process and all of its descendants: Ray's daemons and workers count. The start of Ray, up to workers that have imported
-fastpipe, is told apart. The memory is that of a process that plans 10,000,000 samples, whose sizes are drawn and which
-have no bytes.
+fastpipe, is told apart.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import psutil
 from rich.console import Console
 
 import fastpipe
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.steps.convert_step import COLUMNS, convert_step, written
-from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, PARTS_FILE, Job, Listed, Part
+from fastpipe.packing.steps.convert_step import convert_step
 
 CPUS = (1, 2)
-PART_SAMPLES = PART_BYTES // 100_000  # of a simulated spool
 say = Console(highlight=False, markup=False, emoji=False, soft_wrap=True).print
 
 
@@ -117,79 +108,15 @@ def compare(source: Path, photos: int, repeats: int, work: Path) -> None:
         say(f"ray on {cpus} CPUs beside threads: {wall:+.1%} time, {used:+.1%} CPU time (bar: +15 %)")
 
 
-def spool_without_bytes(folder: Path, samples: int, *, tables: bool) -> Job:
-    """The spool of a pack that has converted so many samples of 50 to 150 kB, without its spool files.
-
-    Args:
-        folder: of the pack.
-        samples: of it.
-        tables: the rows of a part lie anywhere in packing order.
-    """
-    job = Job("/photos", folder, PackOptions())
-    spool = folder / ".pack" / "spool"
-    spool.mkdir(parents=True)
-    rng = np.random.default_rng(1)
-    order = rng.permutation(samples) if tables else np.arange(samples)
-    parts = []
-    for number, first in enumerate(range(0, samples, PART_SAMPLES)):
-        positions = np.sort(order[first : first + PART_SAMPLES])
-        rows = np.zeros(len(positions), COLUMNS)
-        rows["position"], rows["line"], rows["note"] = positions, 250, 60
-        rows["blob"] = rng.integers(50_000, 150_000, len(rows))
-        rows["blocks"] = rows["blob"] // 512 + 6
-        part = Part(len(rows), int(rows["blob"].sum()), f"part-{number:06d}-0")
-        (spool / part.columns_file).write_bytes(written(rows))
-        parts.append(part)
-    kind = "parquet" if tables else ""
-    listed = Listed("/photos", kind, None, [], [], {}, 0, [], samples, 100_000 * samples, "", "", 0, "", 256_000_000)
-    (spool / JOB_FILE).write_text(json.dumps(asdict(listed)))
-    (spool / PARTS_FILE).write_text(json.dumps(parts))
-    return job
-
-
-PLANNING = """
-import resource, sys, time
-from pathlib import Path
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.steps.job import Job
-from fastpipe.packing.steps.plan_step import plan_step
-started = time.perf_counter()
-plan = plan_step(Job("/photos", Path(sys.argv[1]), PackOptions()))
-ranges = len(plan.ranges.rows)
-print(len(plan), ranges, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, time.perf_counter() - started)
-"""
-
-
-def planned(folder: Path, samples: int, *, tables: bool) -> tuple[int, int, int, float]:
-    """Shards, ranges of spool files, bytes of memory at most, and seconds of a plan, in a process of its own."""
-    spool_without_bytes(folder, samples, tables=tables)
-    ran = subprocess.run([sys.executable, "-c", PLANNING, folder], capture_output=True, text=True, check=True)
-    shutil.rmtree(folder)
-    shards, ranges, peak_bytes, seconds = ran.stdout.split()
-    return int(shards), int(ranges), int(peak_bytes), float(seconds)
-
-
-def memory(samples: int, work: Path) -> None:
-    """Prints what a plan takes."""
-    for kind, tables in (("folders and tars", False), ("tables", True)):
-        shards, ranges, peak_bytes, seconds = planned(work / "plan", samples, tables=tables)
-        say(
-            f"plan of {samples:,} samples of {kind}: {shards:,} shards of {ranges:,} ranges, {seconds:.1f} s, "
-            f"{peak_bytes / 1e6:,.0f} MB of memory (bar: 1,000 MB)"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
     parser.add_argument("--photos", dest="count", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--work", type=Path, help="a folder on the disk of PHOTOS, because of the links")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=asked.work) as folder:
         work = Path(folder)
-        memory(asked.samples, work)
         compare(repeated(asked.photos, asked.count, work / "source"), asked.count, asked.repeats, work)
 
 

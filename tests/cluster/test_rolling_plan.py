@@ -50,6 +50,7 @@ def test_shards_are_those_of_the_whole_plan(tmp_path: Path, kind: str) -> None:
         chance.shuffle(needed)
         made = [shard for part in needed for shard in rolling.converted(part)]
         assert made == shards[done:]
+        assert rolling.shards == len(shards)
 
 
 @pytest.mark.parametrize("kind", RUNS)
@@ -80,8 +81,8 @@ def test_rows_of_tables_wait_for_all_parts(tmp_path: Path) -> None:
     job, plan = converted("parquet", tmp_path)
     rolling = rolling_plan(job, plan.sources, [])
     *parts, last = rolling.needed()
-    assert not any(rolling.converted(part) for part in parts)
-    made = rolling.converted(last)
+    assert not any(list(rolling.converted(part)) for part in parts)
+    made = list(rolling.converted(last))
     assert made == list(plan.shards())
     assert not any(rolling.finished(shard) for shard in made)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,9 +20,9 @@ from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
 from fastpipe.packing.steps.job import PART_BYTES, Job, Part, read_parts
 from fastpipe.packing.steps.listing_step import list_step
-from fastpipe.packing.steps.rolling_plan import rolling_plan
 from fastpipe.packing.steps.shard_plan import ShardPlan
 from fastpipe.packing.steps.sources import Sources
+from fastpipe.packing.steps.work import Work
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 1.5  # a part of a table, which is sorted in memory, as a multiple of its sources: coefficients are larger
@@ -67,37 +66,20 @@ def pack_on_ray(
         if done is not None:
             seconds = time.monotonic() - started
             return Summary(done.info, Tally(), 0, seconds, listed.stray, listed.dropped, already_packed=True)
-        tasks.make(sources)
+        work = tasks.run(sources)
         made = publish(
-            job, journal, sources, tasks.shards, lambda: tasks.tell("uploading", listed.files, listed.size_bytes)
+            job, journal, sources, work.shards, lambda: tasks.tell("uploading", listed.files, listed.size_bytes)
         )
     return Summary(
         made["info"],
         made["tally"],
-        tasks.files,
+        sum(part.files for part in work.parts),
         time.monotonic() - started,
         listed.stray,
         listed.dropped,
-        tasks.resumed,
+        work.resumed,
         uploaded_bytes=journal.uploaded_bytes,
     )
-
-
-class _Waiting:
-    """Items of tasks, shards before parts. Between two calls there may come more."""
-
-    def __init__(self, parts: Iterable[Part]) -> None:
-        self.parts, self.shards = deque(parts), deque[ShardPlan]()
-
-    def __iter__(self) -> _Waiting:
-        return self
-
-    def __next__(self) -> Part | ShardPlan:
-        if self.shards:
-            return self.shards.popleft()
-        if self.parts:
-            return self.parts.popleft()
-        raise StopIteration
 
 
 class _Tasks:
@@ -108,17 +90,11 @@ class _Tasks:
         journal: of its destination.
         workers: how many can run at a time.
         on_progress: gets the progress.
-
-    Attributes:
-        files: that this run has converted.
-        shards: of the dataset.
-        resumed: of these, the shards that were there.
     """
 
     def __init__(self, job: Job, journal: Journal, workers: int, on_progress: Progress) -> None:
         self._job, self._journal, self._workers, self._on_progress = job, journal, workers, on_progress
         self._files = self._bytes = self._rejected = 0  # all of them, and rejected ones
-        self.files = self.shards = self.resumed = 0
 
     def list(self) -> Sources:
         """Lists the sources, in a task: the list may be larger than this machine's memory."""
@@ -126,54 +102,28 @@ class _Tasks:
         self._files, self._bytes = listed.files, listed.size_bytes
         return Sources(listed, read_parts(self._job.store()))
 
-    def make(self, sources: Sources) -> None:
+    def run(self, sources: Sources) -> Work:
         """Converts what is not converted, and makes the shards that are not there. Note [a rolling plan]"""
-        store = self._job.store()
         self._journal.take_stock()
-        done = self._journal.finished()
-        plan, there = rolling_plan(self._job, sources, done), store.sizes()
-        self.shards = self.resumed = len(done)
-        needed = plan.needed()
-        left = [part for part in needed if not part.is_converted(there)]
-        self.files = sum(part.files for part in left)
-        waiting = _Waiting(left)
-        assembled = done[-1].next_source if done else 0
-
-        def assemble(shards: Sequence[ShardPlan]) -> int:
-            """Hands over shards; returns the files of those that are there."""
-            files = 0
-            for shard in shards:
-                self.shards += 1
-                if self._journal.entry(shard.number) is None:
-                    waiting.shards.append(shard)
-                    continue
-                self.resumed += 1
-                files += shard.stop - shard.start
-                plan.finished(shard)
-            return files
-
-        for part in needed:
-            if part.is_converted(there):
-                assembled += assemble(plan.converted(part))
-        files, size_bytes = self._files - self.files, self._bytes - sum(part.size_bytes for part in left)
+        work = Work(self._job, self._journal, sources)
+        files = self._files - sum(part.files for part in work.parts)
+        size_bytes = self._bytes - sum(part.size_bytes for part in work.parts)
         share = self._bytes / max(self._files, 1)
-        parts = shards = 0
-        memory = _MEMORY
+        memory, parts = _MEMORY, 0
         if sources.listed.kind:
-            memory += round(_CONVERTED * max((part.size_bytes for part in left), default=0))
-        self.tell("converting", files, size_bytes, 0, len(left))
+            memory += round(_CONVERTED * max((part.size_bytes for part in work.parts), default=0))
+        self.tell("converting", files, size_bytes, 0, len(work.parts))
         do = partial(_do, convert_step, assemble_step, self._job)
-        for item, made in run_tasks(do, waiting, name=_name, memory=memory):
+        for ended, (item, made) in enumerate(run_tasks(do, work, name=_name, memory=memory), start=1):
+            work.done(item)
             if isinstance(item, Part):
-                assembled += assemble(plan.converted(item))
                 parts, files, size_bytes = parts + 1, files + item.files, size_bytes + item.size_bytes
                 self._rejected += made.rejected
-                self.tell("converting", files, size_bytes, parts, len(left))
-                continue
-            store.remove([part.spool_file for part in plan.finished(item)])
-            shards, assembled = shards + 1, assembled + item.stop - item.start
-            if parts == len(left):
-                self.tell("assembling", assembled, round(assembled * share), shards, self.shards - self.resumed)
+                self.tell("converting", files, size_bytes, parts, len(work.parts))
+            elif parts == len(work.parts):
+                at = ended - parts, work.shards - work.resumed
+                self.tell("assembling", work.assembled, round(work.assembled * share), *at)
+        return work
 
     def tell(self, step: str, files: int, size_bytes: int, tasks: int = 0, total_tasks: int = 0) -> None:
         """Tells how far the pack is."""

@@ -35,12 +35,18 @@ from fastpipe.packing.steps.sources import Sources
 
 
 class RollingPlan(Protocol):
-    """Says what can be assembled, and what is no longer needed."""
+    """Says what can be assembled, and what is no longer needed.
+
+    Attributes:
+        shards: that are planned or were finished before.
+    """
+
+    shards: int
 
     def needed(self) -> Sequence[Part]:
         """The parts that the shards are made of which are not finished."""
 
-    def converted(self, part: Part) -> list[ShardPlan]:
+    def converted(self, part: Part) -> Iterable[ShardPlan]:
         """Takes note that one of these is there; returns the shards that can be made now."""
 
     def finished(self, shard: ShardPlan) -> list[Part]:
@@ -64,13 +70,18 @@ class _AtOnce:
     def __init__(self, job: Job, sources: Sources) -> None:
         self._job, self._parts = job, sources.parts
         self._left = {part.name for part in sources.parts}
+        self.shards = 0
 
     def needed(self) -> Sequence[Part]:
         return self._parts
 
-    def converted(self, part: Part) -> list[ShardPlan]:
+    def converted(self, part: Part) -> Iterable[ShardPlan]:
         self._left.discard(part.name)
-        return [] if self._left else list(plan_step(self._job).shards())
+        if self._left:
+            return []
+        plan = plan_step(self._job)
+        self.shards = len(plan)
+        return plan.shards()
 
     def finished(self, shard: ShardPlan) -> list[Part]:
         return []
@@ -86,8 +97,8 @@ class _InRuns:
         state = done[-1].agreed if done else None
         # Of the samples of all parts so far, and of those before the next shard.
         self._agreed = (Agreement(kinds, state), Agreement(kinds, state)) if must_agree(kinds) else None
-        # Of the next shard: its number, the position of its first source, and the number of its first sample.
-        self._number, self._start = len(done), done[-1].next_source if done else 0
+        # The next shard: its number, and so how many there are; the position of its first source, and its first sample.
+        self.shards, self._start = len(done), done[-1].next_source if done else 0
         self._first_sample = sum(entry.samples for entry in done)
         self._blocks = np.zeros(0, np.uint32)  # from there on
         self._first = self._next = int(np.searchsorted(sources.ends, self._start, side="right"))
@@ -143,10 +154,10 @@ class _InRuns:
         for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
             runs = tuple(Range(files[part], *rest) for part, *rest in ranges.of(at).tolist())
             state = self._sources.digest_with_times(start, stop + 1)
-            facts = self._number, start, stop, self._first_sample, samples[at], runs, states[at], *of, state
+            facts = self.shards, start, stop, self._first_sample, samples[at], runs, states[at], *of, state
             shards.append(ShardPlan(*facts))
-            self._unfinished[self._number] = start
-            self._number, self._first_sample = self._number + 1, self._first_sample + samples[at]
+            self._unfinished[self.shards] = start
+            self.shards, self._first_sample = self.shards + 1, self._first_sample + samples[at]
         self._blocks = self._blocks[lengths[whole - 1] :]
         self._start = stops[-1]
         self._open = [each for each in self._open if self._sources.ends[each[0].number] > self._start]
