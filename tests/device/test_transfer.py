@@ -264,14 +264,17 @@ def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
     stream.step_s = 0.02
     with fastpipe.loader(flat, 1, size=8, num_workers=2, prefetch_factor=4) as loader:
         started = time.monotonic()
+        host_s = 0.0
         for _ in range(3):
             for _ in loader:
+                began = time.monotonic()
                 time.sleep(0.002)
+                host_s += time.monotonic() - began  # more than that on a busy machine
         took = time.monotonic() - started
         stats = loader.stats()
     steps = 3 * FLAT_IMAGES
     assert took >= 0.02 * (steps - 5), "the device was busy all the time"
-    assert stats.held_s > 0.7 * took
+    assert stats.held_s > 0.8 * (took - host_s)
     assert stats.step_s > 0.8 * took
     assert stats.load_ratio < 0.1
     assert not [record for record in caplog.records if "waited for data" in record.message]

@@ -7,8 +7,9 @@ they are. *Assemble* makes one shard of them. *Publish* strings records and fiel
 Each step is a pure function of the job and the number of its part: its bytes do not depend on who runs it, when and how
 often. A file is whole or not there, so what is there need not be made again.
 
-Parts are runs in packing order, so a shard needs one or two spool files. Rows of tables can only be read in the order
-of their files: there a shard needs a range of each spool file, and the ranges are merged.
+Parts are runs in packing order, so a shard needs one or two spool files, and can be made as soon as these are there:
+Note [a rolling plan]. Rows of tables can only be read in the order of their files: there a shard needs a range of each
+spool file, and the ranges are merged.
 """
 
 from __future__ import annotations
