@@ -274,7 +274,7 @@ def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
         stats = loader.stats()
     steps = 3 * FLAT_IMAGES
     assert took >= 0.02 * (steps - 5), "the device was busy all the time"
-    assert stats.held_s > 0.8 * (took - host_s)
+    assert stats.held_s > 0.7 * (took - host_s - stats.load_s)
     assert stats.step_s > 0.8 * took
     assert stats.load_ratio < 0.1
     assert not [record for record in caplog.records if "waited for data" in record.message]
