@@ -1,11 +1,12 @@
 """Turns a folder of photos into a Markdown table: where the time of a training crop goes, by part and storage.
 
-    python -m bench.profile_crop PHOTOS [--seconds 10] [--symbols]
+    python -m bench.profile_crop PHOTOS [--seconds 10] [--symbols] [--views]
 
 The folder is packed with `--storage jpeg` and with `--storage coefficients`. `perf` (Debian: linux-perf) samples the
 engine's one thread while it makes random-resized crops of 224 x 224 at full size. The samples count by function, and
 their sum is scaled to the CPU time that the kernel counted for that thread. Turns of both storages follow each other;
-figures are medians of three turns. `--symbols` adds the functions of each part.
+figures are medians of three turns. `--symbols` adds the functions of each part. `--views`: instead of a crop, the eight
+views of a photo that `bench.views` measures.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import fastpipe
+from bench.views import KINDS
+from fastpipe import RandomResizedCrop, View
 from fastpipe.engine.engine import engine_facts
 
 STORAGES = ("jpeg", "coefficients")
@@ -99,7 +103,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, metavar="PHOTOS")
     parser.add_argument("--seconds", type=float, default=10, help="of sampling, a storage (default 10)")
     parser.add_argument("--symbols", action="store_true", help="list the functions of each part, too")
+    parser.add_argument("--views", action="store_true", help="profile DINO's eight views instead of one crop")
     arguments = parser.parse_args()
+    views = [View(size, count=count, crop=RandomResizedCrop(scale=scale)) for size, scale, count in KINDS]
+    rows: dict[str, Any] = {"views": views} if arguments.views else {"size": 224}
     if shutil.which("perf") is None:
         sys.exit("expected the program perf on the path; found none; install it (Debian: apt-get install linux-perf)")
     with tempfile.TemporaryDirectory(prefix="fastpipe-profile-") as folder:
@@ -109,11 +116,11 @@ def main() -> None:
             fastpipe.pack(arguments.folder, work / name, storage=name, workers=2)
         for number in range(TURNS * len(STORAGES)):
             name = STORAGES[number % len(STORAGES)]
-            with fastpipe.loader(work / name, BATCH, size=224, num_workers=1, exact=True) as loader:
+            with fastpipe.loader(work / name, BATCH, num_workers=1, exact=True, **rows) as loader:
                 sum(1 for _ in loader)  # files in the page cache, memory made
                 turns[name].append(turn(loader, arguments.seconds / TURNS, work))
     out = sys.stdout
-    out.write(f"| part, us a crop | {' | '.join(STORAGES)} |\n|---|---|---|\n")
+    out.write(f"| part, us a {'photo' if arguments.views else 'crop'} | {' | '.join(STORAGES)} |\n|---|---|---|\n")
     for part in (*PARTS, REST):
         cells = (median(turns[name], part) for name in STORAGES)
         out.write(f"| {part} | {' | '.join(cells)} |\n")

@@ -75,9 +75,9 @@ class Hashes {
  private:
   bool decode(const ParsedHeader& header, const Bytes& jpeg, int denominator, Rect region, Picture* picture) {
     const std::size_t intervals = header.intervals_of_grid();
+    const CropRows crop = {{denominator, region}, {picture, take}};
     return intervals > 0 && map_.find(jpeg.data() + header.bytes, jpeg.size() - header.bytes, intervals) &&
-           decoder_.open(header, map_, jpeg.data() + jpeg.size()) &&
-           decoder_.decode(denominator, region, {picture, take});
+           decoder_.open(header, map_, jpeg.data() + jpeg.size()) && decoder_.decode(&crop, 1);
   }
 
   void print_packed(bool known, const ParsedHeader& header, const Bytes& jpeg, int tile_width) {

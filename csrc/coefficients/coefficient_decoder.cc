@@ -30,20 +30,25 @@ Status CoefficientDecoder::decode(int denominator, Rect region, RowSink sink, De
   }
   kernels_ = &kernels;
   damaged_row_ = -1;
-  if (method != DecodeMethod::libjpeg && decode_strips(denominator, region, sink)) return {};
+  const CropRows crop = {{denominator, region}, sink};
+  if (method != DecodeMethod::libjpeg && decode_strips(&crop, 1)) return {};
   if (damaged_row_ >= 0) return error(Code::coefficients_damaged, "in MCU row %d", damaged_row_);
   if (method == DecodeMethod::baseline) return error(Code::unsupported, "the baseline decoder gave up");
   return decode_jpeg(denominator, region, sink);
 }
 
-bool CoefficientDecoder::read(const StripWindow& window, int top, int,
-                              std::array<CoefficientRows, kMostComponents>* to) {
-  if (rows_.read(header_, data_, top, window.left, window.right, *kernels_, *to)) return true;
-  damaged_row_ = top;
+bool CoefficientDecoder::decode_together(const std::vector<CropRows>& crops) {
+  kernels_ = best_block_kernels();
+  return decode_strips(crops.data(), crops.size());
+}
+
+bool CoefficientDecoder::read(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) {
+  if (rows_.read(header_, data_, strip.top, strip.left, strip.right, *kernels_, to)) return true;
+  damaged_row_ = strip.top;
   return false;
 }
 
-bool CoefficientDecoder::decode_strips(int denominator, Rect region, RowSink sink) {
+bool CoefficientDecoder::decode_strips(const CropRows* crops, std::size_t count) {
   const OutputHeader& frame = header_.frame;
   if (!StripDecoder::available() || frame.rgb) return false;
   StripPicture picture = {frame.size, static_cast<int>(frame.components), frame.across(0), frame.down(0), {}};
@@ -52,7 +57,7 @@ bool CoefficientDecoder::decode_strips(int denominator, Rect region, RowSink sin
     if (frame.across(c) > most || frame.down(c) > most) return false;
     picture.quant[c] = frame.quant[frame.component[c].quant].data();
   }
-  return strips_.decode(picture, denominator, region, this, sink);
+  return strips_.decode(picture, crops, count, this);
 }
 
 Status CoefficientDecoder::decode_jpeg(int denominator, Rect region, RowSink sink) {

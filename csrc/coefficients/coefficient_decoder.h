@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/image.h"
 #include "base/row_sink.h"
@@ -44,13 +45,17 @@ class CoefficientDecoder : private StripSource {
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
                 const BlockKernels& kernels = *best_block_kernels());
 
+  // As JpegDecoder::decode_together.
+  bool decode_together(const std::vector<CropRows>& crops);
+
   void give_back() { restorer_.give_back(); }
 
  private:
-  int begin(StripWindow*) override { return 1; }
-  bool read(const StripWindow& window, int top, int bottom, std::array<CoefficientRows, kMostComponents>* to) override;
+  int begin(const StripWindow&) override { return 1; }
+  bool read(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) override;
+  int first_read(int left) const override { return left; }
   TileRange mcus_needed(int denominator, Rect region) const;
-  bool decode_strips(int denominator, Rect region, RowSink sink);
+  bool decode_strips(const CropRows* crops, std::size_t count);
   Status decode_jpeg(int denominator, Rect region, RowSink sink);
 
   const std::uint8_t* data_ = nullptr;

@@ -32,14 +32,12 @@ class PictureDecoder {
   Size size() const { return stored_ ? coefficients_.size() : jpeg_.size(); }
   Size scaled_size(int denominator) const { return scaled_down(size(), denominator); }
 
-  // As JpegDecoder::share. Crops of a KEY.fpc read its coefficients each by itself: that costs less than keeping them.
-  void share(const std::vector<CropRegion>& crops) {
-    if (!stored_) jpeg_.share(crops);
-  }
-
   // As JpegDecoder::decode. The kernels are those for a KEY.fpc.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best,
                 const BlockKernels& kernels = *best_block_kernels());
+
+  // As JpegDecoder::decode_together.
+  bool decode_together(const std::vector<CropRows>& crops);
 
   // Lets go of memory that only a giant picture needs.
   void give_back() { coefficients_.give_back(); }

@@ -24,19 +24,6 @@ Rect scale_down(const Rect& bounds, int by) {
   return {bounds.x / by, bounds.y / by, right - bounds.x / by, bottom - bounds.y / by};
 }
 
-// The resizer as a sink of decoded rows, with its time kept apart.
-struct TimedSink {
-  Resizer* resizer;
-  std::uint64_t ns = 0;
-
-  static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
-    auto* self = static_cast<TimedSink*>(context);
-    const std::uint64_t start = now_ns();
-    self->resizer->take(y, count, rgbx, stride);
-    self->ns += now_ns() - start;
-  }
-};
-
 Box box_of(const RowTask& task) { return {task.box[0], task.box[1], task.box[2], task.box[3]}; }
 
 Rect bounds_of(const RowTask& task) { return {task.bounds[0], task.bounds[1], task.bounds[2], task.bounds[3]}; }
@@ -106,6 +93,18 @@ bool RowWorker::Crop::plan() {
   const bool flip = task->flip != 0 && !padded();
   needed = {by, resizer.plan(box, scale_down(bounds_of(*task), by), resized.size, flip, options.resampling)};
   return true;
+}
+
+void RowWorker::Crop::take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride) {
+  auto* self = static_cast<Crop*>(context);
+  const std::uint64_t started = now_ns();
+  self->resizer.take(y, count, rgbx, stride);
+  self->resize_ns += now_ns() - started;
+}
+
+void RowWorker::Crop::finish() {
+  if (!empty) resizer.finish(resized);
+  if (padded()) padder.spread(out, task->flip != 0 && !empty);
 }
 
 void RowWorker::add_crop(const RowTask& task, RowOptions options, PixelSpan out) {
@@ -189,10 +188,16 @@ Status RowWorker::fill_picture(const File* file, RowCounters* counters, StageFla
     if (!status.ok()) return status;
     stage->set(Stage::decoding);
   }
-  if (task.png == 0) share(counters);
+  const bool all = task.png == 0 && decode_together(counters, stage);
   for (std::size_t i = 0; i < crop_count_; ++i) {
-    status = render(&crops_[i], counters, stage);
+    Crop& crop = crops_[i];
+    if (!all && !crop.empty) status = decode(&crop, counters, stage);
     if (!status.ok()) return status;
+    const std::uint64_t decoded = now_ns();
+    stage->set(Stage::resizing);
+    crop.finish();
+    ++counters->rows;
+    counters->resize_ns += now_ns() - decoded;
   }
   return status;
 }
@@ -212,44 +217,44 @@ Status RowWorker::read_needed(const File& file, RowCounters* counters) {
   return status;
 }
 
-void RowWorker::share(RowCounters* counters) {
-  shared_.clear();
-  for (std::size_t i = 0; i < crop_count_; ++i) {
-    if (!crops_[i].empty) shared_.push_back(crops_[i].needed);
-  }
-  if (shared_.size() < 2) return;
+// False where each crop is to be decoded by itself.
+bool RowWorker::decode_together(RowCounters* counters, StageFlag* stage) {
   const std::uint64_t started = now_ns();
-  decoder_.share(shared_);
-  counters->decode_ns += now_ns() - started;
+  together_.clear();
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    Crop& crop = crops_[i];
+    if (!crop.empty) together_.push_back({crop.needed, crop.sink()});
+  }
+  if (together_.size() < 2) return false;
+  stage->set(Stage::decoding);
+  const bool good = decoder_.decode_together(together_);
+  count_decode(now_ns() - started, counters);
+  return good;
 }
 
-Status RowWorker::render(Crop* crop, RowCounters* counters, StageFlag* stage) {
-  if (crop->empty) {
-    crop->padder.spread(crop->out, false);
-    ++counters->rows;
-    return {};
+// Of the time of a decode, crops have taken some to resize the rows that they were given.
+void RowWorker::count_decode(std::uint64_t ns, RowCounters* counters) {
+  for (std::size_t i = 0; i < crop_count_; ++i) {
+    std::uint64_t& resize_ns = crops_[i].resize_ns;
+    counters->resize_ns += resize_ns;
+    ns -= resize_ns;
+    resize_ns = 0;
   }
-  const std::uint64_t started = now_ns();
+  counters->decode_ns += ns;
+}
+
+Status RowWorker::decode(Crop* crop, RowCounters* counters, StageFlag* stage) {
   stage->set(Stage::decoding);
+  const std::uint64_t started = now_ns();
   const Rect& region = crop->needed.region;
-  TimedSink sink{&crop->resizer};
   Status status;
   if (crop->task->png != 0) {
     status = mask_.png()->decode(region.y, region.height);
-    if (status.ok()) status = png_rgbx(*mask_.png(), region, {&sink, TimedSink::take}, &room_);
+    if (status.ok()) status = png_rgbx(*mask_.png(), region, crop->sink(), &room_);
   } else {
-    status = decoder_.decode(crop->needed.denominator, region, {&sink, TimedSink::take});
+    status = decoder_.decode(crop->needed.denominator, region, crop->sink());
   }
-  if (!status.ok()) return status;
-  const std::uint64_t decoded = now_ns();
-  stage->set(Stage::resizing);
-  crop->resizer.finish(crop->resized);
-  if (crop->padded()) crop->padder.spread(crop->out, crop->task->flip != 0);
-  const std::uint64_t finished = now_ns();
-
-  ++counters->rows;
-  counters->decode_ns += decoded - started - sink.ns;
-  counters->resize_ns += finished - decoded + sink.ns;
+  count_decode(now_ns() - started, counters);
   return status;
 }
 

@@ -102,9 +102,13 @@ class RowWorker {
     PixelSpan resized = {};  // `out`, or the padder's room
     Resizer resizer = Resizer();
     Padder padder = {};
+    std::uint64_t resize_ns = 0;
 
     bool padded() const { return options.padding.mode != PaddingMode::none; }
+    RowSink sink() { return {this, take}; }  // resizes decoded rows
     bool plan();
+    static void take(void* context, int y, int count, const std::uint8_t* rgbx, std::ptrdiff_t stride);
+    void finish();
     void give_back();
   };
 
@@ -114,8 +118,9 @@ class RowWorker {
   // `file`: reads the rest of what the crops need; null where all has been read.
   Status fill_picture(const File* file, RowCounters* counters, StageFlag* stage);
   Status read_needed(const File& file, RowCounters* counters);
-  void share(RowCounters* counters);
-  Status render(Crop* crop, RowCounters* counters, StageFlag* stage);
+  bool decode_together(RowCounters* counters, StageFlag* stage);
+  Status decode(Crop* crop, RowCounters* counters, StageFlag* stage);
+  void count_decode(std::uint64_t ns, RowCounters* counters);
   Status fill_mask(const Crop& crop, RowCounters* counters);
 
   FileCache* files_;
@@ -125,7 +130,7 @@ class RowWorker {
   std::vector<std::uint8_t> room_;
   std::vector<Crop> crops_;  // the first crop_count_ are at hand; the others wait with their memory
   std::size_t crop_count_ = 0;
-  std::vector<CropRegion> shared_;
+  std::vector<CropRows> together_;
 };
 
 }  // namespace fastpipe

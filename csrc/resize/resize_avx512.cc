@@ -50,11 +50,15 @@ FASTPIPE_VNNI_INLINE __m512i finished(const Sums& sums) {
   return _mm512_srai_epi32(_mm512_add_epi32(_mm512_slli_epi32(upper, kDigitBits), sums.low), kWeightBits);
 }
 
-// The same where four taps are all: shifts the sum between the digits, which saves two additions.
-FASTPIPE_VNNI_INLINE __m512i finished_of(__m512i four_taps, const Digits& digits) {
-  __m512i sum = _mm512_dpbusd_epi32(_mm512_set1_epi32(kHalf >> (2 * kDigitBits)), four_taps, digits.top);
-  sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, kDigitBits), four_taps, digits.middle);
-  sum = _mm512_dpbusd_epi32(_mm512_slli_epi32(sum, kDigitBits), four_taps, digits.low);
+// The same where these taps are all: shifts the sum between the digits, which saves two additions.
+template <int kGroups>
+FASTPIPE_VNNI_INLINE __m512i finished_of(const __m512i* taps, const Digits* digits) {
+  __m512i sum = _mm512_set1_epi32(kHalf >> (2 * kDigitBits));
+  for (int g = 0; g < kGroups; ++g) sum = _mm512_dpbusd_epi32(sum, taps[g], digits[g].top);
+  sum = _mm512_slli_epi32(sum, kDigitBits);
+  for (int g = 0; g < kGroups; ++g) sum = _mm512_dpbusd_epi32(sum, taps[g], digits[g].middle);
+  sum = _mm512_slli_epi32(sum, kDigitBits);
+  for (int g = 0; g < kGroups; ++g) sum = _mm512_dpbusd_epi32(sum, taps[g], digits[g].low);
   return _mm512_srai_epi32(sum, kWeightBits);
 }
 
@@ -116,6 +120,19 @@ FASTPIPE_VNNI_INLINE void store_pixels(std::uint8_t* rgb, __m512i pixels) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(rgb), _mm_shuffle_epi8(_mm512_cvtusepi32_epi8(positive), drop_x));
 }
 
+// Of four outputs; the weights stay in registers from row to row.
+template <int kGroups>
+FASTPIPE_VNNI_INLINE void rows_across(const std::uint8_t* in, std::ptrdiff_t in_stride, int count, std::uint8_t* out,
+                                      std::ptrdiff_t out_stride, const Places& places, const std::int32_t* values) {
+  Digits digits[kGroups];
+  for (int g = 0; g < kGroups; ++g) digits[g] = digits_across(values + g * kTapGroup, kGroups * kTapGroup);
+  for (int y = 0; y < count; ++y, in += in_stride, out += out_stride) {
+    __m512i pixels[kGroups];
+    for (int g = 0; g < kGroups; ++g) pixels[g] = gather_near(in + 4 * kTapGroup * g, places);
+    store_pixels(out, finished_of<kGroups>(pixels, digits));
+  }
+}
+
 FASTPIPE_VNNI void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stride, int count, std::uint8_t* rgb,
                               std::ptrdiff_t rgb_stride, const Weights& weights) {
   for (int i = 0; i < weights.outputs; i += kOutputGroup, rgb += 3 * kOutputGroup) {
@@ -123,15 +140,16 @@ FASTPIPE_VNNI void horizontal(const std::uint8_t* rgbx, std::ptrdiff_t rgbx_stri
     const std::int32_t* const values = weights.of(i);
     Places places;
     const bool near = find_places(first, &places);
-    const std::uint8_t* in = rgbx;
-    std::uint8_t* out = rgb;
     if (near && weights.taps == kTapGroup) {
-      const Digits digits = digits_across(values, kTapGroup);
-      for (int y = 0; y < count; ++y, in += rgbx_stride, out += rgb_stride) {
-        store_pixels(out, finished_of(gather_near(in, places), digits));
-      }
+      rows_across<1>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
       continue;
     }
+    if (near && weights.taps == 2 * kTapGroup) {
+      rows_across<2>(rgbx, rgbx_stride, count, rgb, rgb_stride, places, values);
+      continue;
+    }
+    const std::uint8_t* in = rgbx;
+    std::uint8_t* out = rgb;
     for (int y = 0; y < count; ++y, in += rgbx_stride, out += rgb_stride) {
       Sums sums = no_sums();
       for (int j = 0; j < weights.taps; j += kTapGroup) {
@@ -171,17 +189,27 @@ FASTPIPE_VNNI_INLINE void store_columns(std::uint8_t* out, int bytes, const Colu
   }
 }
 
+template <int kGroups>
+FASTPIPE_VNNI_INLINE void row_down(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_t* values,
+                                   std::uint8_t* out, int bytes) {
+  Digits digits[kGroups];
+  for (int g = 0; g < kGroups; ++g) digits[g] = digits_down(values + g * kTapGroup);
+  for (int x = 0; x < bytes; x += 64) {
+    Columns columns[kGroups], sums;
+    for (int g = 0; g < kGroups; ++g) columns[g] = columns_of(rows + x + g * kTapGroup * stride, stride);
+    for (int q = 0; q < 4; ++q) {
+      __m512i taps[kGroups];
+      for (int g = 0; g < kGroups; ++g) taps[g] = columns[g].quarters[q];
+      sums.quarters[q] = finished_of<kGroups>(taps, digits);
+    }
+    store_columns(out + x, bytes - x, sums);
+  }
+}
+
 FASTPIPE_VNNI void vertical(const std::uint8_t* rows, std::ptrdiff_t stride, const std::int32_t* values, int taps,
                             std::uint8_t* out, int bytes) {
-  if (taps == kTapGroup) {
-    const Digits digits = digits_down(values);
-    for (int x = 0; x < bytes; x += 64) {
-      Columns columns = columns_of(rows + x, stride);
-      for (__m512i& quarter : columns.quarters) quarter = finished_of(quarter, digits);
-      store_columns(out + x, bytes - x, columns);
-    }
-    return;
-  }
+  if (taps == kTapGroup) return row_down<1>(rows, stride, values, out, bytes);
+  if (taps == 2 * kTapGroup) return row_down<2>(rows, stride, values, out, bytes);
   for (int x = 0; x < bytes; x += 64) {
     Sums sums[4] = {no_sums(), no_sums(), no_sums(), no_sums()};
     for (int j = 0; j < taps; j += kTapGroup) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,9 +21,9 @@ from fastpipe.plan.crops import (
     shorter_side,
 )
 from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.random_resized import random_resized
 from fastpipe.plan.rendering import Rendering
 
-TRIES = 10
 _PLAIN = Rendering()
 
 
@@ -74,8 +73,8 @@ def plan_crops(
         ConfigError: a picture is smaller than a random crop without a resize.
     """
     if isinstance(crop, RandomResizedCrop):
-        boxes = _random_resized(crop, widths, heights, seed=seed, epoch=epoch, samples=samples)
-        return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
+        (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
+        return crops_at(boxes, crop, size)
     zeros = np.zeros_like(widths)
     bounds = np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
     if isinstance(crop, Resize):
@@ -99,6 +98,11 @@ def plan_crops(
     left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
     cuts: NDArray[np.float64] = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
     return Crops(cuts, bounds, size, crop.rendering, mirrored)
+
+
+def crops_at(boxes: NDArray[np.int64], crop: Crop, size: tuple[int, int]) -> Crops:
+    """Those that are cut out at these boxes, (n, 4), and then resized."""
+    return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
 
 
 def plan_bucket(
@@ -215,47 +219,3 @@ def _fitting(output: NDArray[np.int64], widths: NDArray[np.int64], heights: NDAr
     fitted_h = np.where(by_width, width * heights // widths, height)
     fitted: NDArray[np.int64] = np.maximum(np.stack([fitted_w, fitted_h], axis=1), 1)
     return fitted
-
-
-def _random_resized(
-    crop: RandomResizedCrop,
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    *,
-    seed: int,
-    epoch: int,
-    samples: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle."""
-
-    def draw(stream: int, which: NDArray[np.int64]) -> NDArray[np.float64]:
-        return uniform(key(seed, epoch, stream), which)
-
-    log_ratio = math.log(crop.ratio[0]), math.log(crop.ratio[1])
-    out = middle(crop.ratio, widths, heights)
-    todo = np.arange(len(samples))
-    for attempt in range(TRIES):
-        if not len(todo):
-            break
-        which, width, height = samples[todo], widths[todo], heights[todo]
-        share = crop.scale[0] + (crop.scale[1] - crop.scale[0]) * draw(Stream.CROP_AREA + attempt, which)
-        area = (width * height) * share
-        ratio = np.exp(log_ratio[0] + (log_ratio[1] - log_ratio[0]) * draw(Stream.CROP_RATIO + attempt, which))
-        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
-        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
-        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-        x = (draw(Stream.CROP_X, which) * (width - w + 1)).astype(np.int64)
-        y = (draw(Stream.CROP_Y, which) * (height - h + 1)).astype(np.int64)
-        out[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
-        todo = todo[~fits]
-    return out
-
-
-def middle(ratio: tuple[float, float], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """As much of the middle as the nearest allowed ratio leaves."""
-    too_tall = widths / heights < ratio[0]
-    too_wide = widths / heights > ratio[1]
-    w = np.where(too_wide, np.rint(heights * ratio[1]).astype(np.int64), widths)
-    h = np.where(too_tall, np.rint(widths / ratio[0]).astype(np.int64), heights)
-    w, h = np.clip(w, 1, widths), np.clip(h, 1, heights)
-    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)

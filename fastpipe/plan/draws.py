@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -84,12 +85,18 @@ def key(seed: int, epoch: int, stream: int) -> int:
     return hashed
 
 
-def bits(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def keys(seeds: Sequence[int], epoch: int, stream: int) -> NDArray[np.uint64]:
+    """(n,) the `key` of each seed."""
+    return np.array([key(seed, epoch, stream) for seed in seeds], dtype=np.uint64)
+
+
+def bits(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
     """64 random bits for each number, the same whenever and wherever they are asked for."""
-    return mix(mix(numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.uint64(stream_key)))
+    hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(stream_key, dtype=np.uint64)
+    return mix(mix(hashed))
 
 
-def uniform(stream_key: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def uniform(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """For each number a float64 in [0, 1): the upper 53 bits."""
     return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

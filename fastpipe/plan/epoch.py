@@ -16,12 +16,14 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL, EpochContent
-from fastpipe.plan.crop_boxes import plan_bucket, plan_crops
-from fastpipe.plan.draws import Stream, key, uniform
+from fastpipe.plan.crop_boxes import crops_at, plan_bucket, plan_crops
+from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.plan.draws import Stream, key, keys, uniform
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.mixture import MixedContent, MixedPartition
 from fastpipe.plan.partition import Partition
 from fastpipe.plan.passes import Passes
+from fastpipe.plan.random_resized import random_resized
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.recipe import Recipe, partition_of
 
@@ -212,14 +214,20 @@ class EpochPlan:
             records["label"] = recipe.content.labels[records["label"]]
         widths, heights = (records[side].astype(np.int64) for side in ("width", "height"))
         planned = []
-        for view in recipe.views:
-            flips = uniform(key(view.seed, self.epoch, Stream.FLIP), names) < view.flip
+        drawn = uniform(keys([view.seed for view in recipe.views], self.epoch, Stream.FLIP)[:, None], names)
+        random = [(view.crop, view.seed) for view in recipe.views if isinstance(view.crop, RandomResizedCrop)]
+        boxes = iter(random_resized(random, widths, heights, epoch=self.epoch, samples=names))
+        for view, draws in zip(recipe.views, drawn, strict=True):
+            flips = draws < view.flip
             if isinstance(view.crop, Buckets):
                 crops = plan_bucket(view.crop, size, widths, heights, flips)
+            elif isinstance(view.crop, RandomResizedCrop):
+                assert size is not None
+                crops = crops_at(next(boxes), view.crop, view.size or size)
             else:
                 assert size is not None
-                draws = {"seed": view.seed, "epoch": self.epoch}
-                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **draws)
+                named = {"seed": view.seed, "epoch": self.epoch}
+                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **named)
                 if view.crop.rows > 1:
                     flips = np.repeat(flips, view.crop.rows)
                 if crops.mirrored is not None:

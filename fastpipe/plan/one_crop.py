@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
-from fastpipe.plan.crop_boxes import TRIES, Crops, middle, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import Crop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, uniform_one
+from fastpipe.plan.random_resized import TRIES, middle
 
 _key = functools.lru_cache(maxsize=1024)(key)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from coefficient_sources import packed, sources
 from jpegs import PICTURES, WHOLE_ROWS, by_pillow, encoded, picture, random_region, tiled
 from numpy.typing import NDArray
 
@@ -104,3 +106,59 @@ def test_tasks_that_do_not_fit_are_refused(change: dict[str, int], words: str, t
         run(shard, tasks, room(1), True)
     with pytest.raises(ValueError, match="one for each crop"):
         run(shard, tasks[0, :3], room(1), True)
+
+
+def test_crops_of_coefficients_together_have_the_pixels_of_crops_apart(tmp_path: Path) -> None:
+    """Of all kinds of pictures that packing makes a KEY.fpc of."""
+    rng = np.random.default_rng(5)
+    stored = [packed(source)[1] for source in sources().values()]
+    shard = tmp_path / "shard"
+    shard.write_bytes(b"".join(stored))
+    tasks = tasks_of(stored, len(SIZES), rng)
+    tasks["coefficients"] = 1
+    together, apart = room(len(stored)), room(len(stored))
+    for exact in (True, False):
+        assert run(shard, tasks, together, exact) == []
+        for crop, out in enumerate(apart):
+            assert run(shard, tasks[:, crop], [out], exact) == []
+        for mine, alone in zip(together, apart, strict=True):
+            assert np.array_equal(mine, alone)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("coefficients", [False, True])
+def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> None:
+    """Eight crops that need all of a photo take little more CPU time than one."""
+    jpeg, blocks = packed(encoded(picture(1600, 1200), "444"))
+    stored = blocks if coefficients else jpeg
+    shard = tmp_path / "shard"
+    shard.write_bytes(stored)
+    engine = _engine.Engine([(os.fsencode(shard), len(stored))], 1, 1)
+    task = np.zeros(1, dtype=_engine.TASK_DTYPE)
+    task["size"], task["width"], task["height"], task["coefficients"] = len(stored), 1600, 1200, coefficients
+    task["box"] = task["bounds"] = (0, 0, 1600, 1200)
+    outs = [np.zeros((1, 8, 8, 3), np.uint8) for _ in range(8)]
+    options: dict[str, Any] = {"interpolation": "nearest"}  # so that next to no time goes into the resize
+
+    def seconds(crops: int) -> float:
+        """CPU time of a job; the least of several."""
+        found = []
+        for _ in range(5):
+            started = time.process_time()
+            job = _engine.Job(
+                engine,
+                np.repeat(task, crops),
+                outs[0],
+                True,
+                False,
+                False,
+                [(out, True, options) for out in outs[1:crops]],
+                **options,
+            )
+            assert job.wait(60)
+            found.append(time.process_time() - started)
+            assert job.errors() == []
+        return min(found)
+
+    assert seconds(8) < 1.6 * seconds(1)
+    engine.close(60)

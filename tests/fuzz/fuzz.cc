@@ -218,14 +218,12 @@ int main(int argc, char** argv) {
     const Kind kind = kind_of(seeds, number_at_work);
     const fuzz::Bytes input = make(&random, seeds, kind);
     if (kind == Kind::png) {
-      row.run_png(&random, input, &tally);
-      problems = {png.run(&random, input, &tally)};
+      problems = {row.run_png(&random, input, &tally), png.run(&random, input, &tally)};
     } else if (kind == Kind::fpc) {
-      row.run_fpc(&random, input, &tally);
-      problems = {fpc.run(&random, input, &tally)};
+      problems = {row.run_fpc(&random, input, &tally), fpc.run(&random, input, &tally)};
     } else {
-      row.run(&random, input, &tally);
-      problems = {compare.run(&random, input, &tally), transcode.run(&random, input, &tally)};
+      problems = {row.run(&random, input, &tally), compare.run(&random, input, &tally),
+                  transcode.run(&random, input, &tally)};
     }
     for (const std::string& problem : problems) {
       if (problem.empty()) continue;

@@ -106,28 +106,28 @@ void RowTarget::put(const Bytes& input) {
   }
 }
 
-void RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
+std::string RowTarget::run(Random* random, const Bytes& input, Tally* tally) {
   put(input);
-  fill(random, make_task(random, input, size_of(input)), RowKind::rgb, tally);
+  return fill(random, make_task(random, input, size_of(input)), RowKind::rgb, tally);
 }
 
-void RowTarget::run_fpc(Random* random, const Bytes& input, Tally* tally) {
+std::string RowTarget::run_fpc(Random* random, const Bytes& input, Tally* tally) {
   put(input);
   RowTask task = make_task(random, input, fpc_size_of(input));
   task.coefficients = random->one_in(4) ? 0 : 1;
-  fill(random, task, RowKind::rgb, tally);
+  return fill(random, task, RowKind::rgb, tally);
 }
 
-void RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
+std::string RowTarget::run_png(Random* random, const Bytes& input, Tally* tally) {
   const RowKind kinds[] = {RowKind::rgb, RowKind::ids_u8, RowKind::ids_i32};
   put(input);
   RowTask task = make_task(random, input, png_size_of(input));
   task.png = 1;
-  fill(random, task, kinds[random->below(std::size(kinds))], tally);
+  return fill(random, task, kinds[random->below(std::size(kinds))], tally);
 }
 
 // As one crop, or as several of the same picture, each with a slot of its own.
-void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
+std::string RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* tally) {
   const std::size_t crops =
       kind == RowKind::rgb && random->one_in(4) ? 2 + static_cast<std::size_t>(random->below(3)) : 1;
   std::vector<RowTask> tasks(crops, task);
@@ -151,6 +151,14 @@ void RowTarget::fill(Random* random, const RowTask& task, RowKind kind, Tally* t
   StageFlag stage;
   const Status status = worker_->run(tasks.data(), slots, &counters, &stage);
   tally->rows += status.ok() ? 1 : 0;
+  for (std::size_t i = 0; status.ok() && crops > 1 && i < crops; ++i) {
+    Bytes alone(memory[i].size());
+    slots[i].images = alone.data();
+    const Status own = worker_->run(&tasks[i], {slots[i]}, &counters, &stage);
+    if (!own.ok()) return std::string("a crop is refused, several are not: ") + own.detail;
+    if (alone != memory[i]) return "a crop differs from the same crop among several";
+  }
+  return "";
 }
 
 }  // namespace fuzz

@@ -20,28 +20,29 @@ namespace fuzz {
 
 // How many inputs came how far.
 struct Tally {
-  std::uint64_t rows = 0;          // became a row of a batch
+  std::uint64_t rows = 0;          // became a row of a batch, or several: the same as each by itself
   std::uint64_t transcoded = 0;    // were written anew
   std::uint64_t compared = 0;      // were decoded by both decoders, or in whole and in part, to the same pixels
   std::uint64_t coefficients = 0;  // were decoded, by all kernels to the same pixels
   std::uint64_t pngs = 0;          // were read in whole and in part, to the same samples
 };
 
-// One shard, the same for all inputs: the input lies in it at kAt, zeros before and behind.
+// One shard, the same for all inputs: the input lies in it at kAt, zeros before and behind. Each run returns what is
+// wrong, or nothing.
 class RowTarget {
  public:
   RowTarget();
 
   // As a row of a batch, by way of an index that mostly tells the truth.
-  void run(Random* random, const Bytes& input, Tally* tally);
+  std::string run(Random* random, const Bytes& input, Tally* tally);
   // The same for a KEY.fpc, read in whole or in parts.
-  void run_fpc(Random* random, const Bytes& input, Tally* tally);
+  std::string run_fpc(Random* random, const Bytes& input, Tally* tally);
   // As a mask, or as a second picture.
-  void run_png(Random* random, const Bytes& input, Tally* tally);
+  std::string run_png(Random* random, const Bytes& input, Tally* tally);
 
  private:
   void put(const Bytes& input);
-  void fill(Random* random, const fastpipe::RowTask& task, fastpipe::RowKind kind, Tally* tally);
+  std::string fill(Random* random, const fastpipe::RowTask& task, fastpipe::RowKind kind, Tally* tally);
 
   int fd_ = -1;
   std::unique_ptr<fastpipe::FileCache> files_;

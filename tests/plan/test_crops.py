@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
+from fastpipe.plan.one_crop import plan_one_crop
+from fastpipe.plan.random_resized import random_resized
 
 DRAWS = 3000
 
@@ -186,3 +188,24 @@ def test_a_size_is_no_option_of_a_crop(make: Any, name: str) -> None:
     with pytest.raises(ConfigError, match=rf"{make.__name__}: expected {name}.*, got 224\. .*size=224"):
         make(224)
     assert pickle.loads(pickle.dumps(make())) == make()  # noqa: S301 (our own bytes)
+
+
+def test_crops_that_are_planned_together_are_those_of_each_alone() -> None:
+    """Of other scales, ratios and seeds; some fit at once, some after many tries, some never."""
+    crops = [
+        (RandomResizedCrop(scale=(0.4, 1.0)), 3),
+        (RandomResizedCrop(scale=(0.05, 0.4)), 4),
+        (RandomResizedCrop(scale=(0.05, 0.4)), 2**63),
+        (RandomResizedCrop(scale=(0.9, 1.0), ratio=(3.0, 4.0)), 3),
+    ]
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 900, (500, 2))
+    samples = rng.permutation(10_000)[:500]
+    together = random_resized(crops, *sizes.T, epoch=2, samples=samples)
+    assert together.shape == (4, 500, 4)
+    for (crop, seed), boxes in zip(crops, together, strict=True):
+        alone = plan_crops(crop, (96, 96), *sizes.T, seed=seed, epoch=2, samples=samples)
+        assert np.array_equal(boxes, alone.bounds)
+        one = plan_one_crop(crop, (96, 96), *sizes[7].tolist(), seed=seed, epoch=2, sample=int(samples[7]))
+        assert np.array_equal(boxes[7:8], one.bounds)
+    assert not np.array_equal(together[1], together[2])

@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::size_t kUnstuffSlack = 64;
 
-// By how much longer an MCU takes by way of the store. Measured: two crops of a photo, a third of its height each, take
-// 289 us apart and 299 us together if they have nothing in common; 290 and 290 us if a tenth; 284 and 237 us if half.
-constexpr double kStoreCost = 1.05;
-
 template <typename Element>
 Element* at_least(std::vector<Element>* memory, std::size_t count) {
   if (memory->size() < count) memory->resize(count);
@@ -39,102 +35,53 @@ bool BaselineDecoder::open(const ParsedHeader& header, const RestartMap& map, co
       }
     }
   }
-  store_.set_filled(false);
   return entropy_.build(layout, header.tables, header.components);
 }
 
-bool BaselineDecoder::decode(int denominator, Rect region, RowSink sink) {
-  next_mcu_ = 0;
-  whole_scan_ = {};
-  const bool good = strips_.decode(picture_, denominator, region, this, sink);
+bool BaselineDecoder::decode(const CropRows* crops, std::size_t count) {
+  const bool good = strips_.decode(picture_, crops, count, this);
   give_back_if_giant(&stream_bytes_);
   return good;
 }
 
-void BaselineDecoder::share(const std::vector<CropRegion>& crops) {
-  windows_.clear();
-  for (const CropRegion& crop : crops) windows_.push_back(strips_.window_of(picture_, crop.denominator, crop.region));
-  store_.plan(picture_, windows_);
-  if (is_cheaper() && store_.make_room()) store_.set_filled(fill_store());
-}
-
-// Of a row, tiles are read from their beginning; without tiles, all that comes before the window is read, too.
-int BaselineDecoder::mcus_read(const StripWindow& window) const {
+// Tiles are read from their beginning; without tiles, all that comes before.
+int BaselineDecoder::first_read(int left) const {
   const int interval = header_->interval;
-  if (window.right <= window.left) return 0;
-  if (interval == 0) return (window.bottom - 1) * window.per_row + window.right;
-  return (window.bottom - window.top) * (window.right - window.left / interval * interval);
-}
-
-bool BaselineDecoder::is_cheaper() const {
-  int apart = 0, together = 0;
-  for (const StripWindow& window : windows_) apart += mcus_read(window);
-  const StripWindow& all = store_.all();
-  for (int row = all.top; row < all.bottom; ++row) {
-    const int mcus = mcus_read(store_.columns(row, row + 1));
-    together = header_->interval == 0 ? std::max(together, mcus) : together + mcus;
-  }
-  return apart > together * kStoreCost;
-}
-
-bool BaselineDecoder::fill_store() {
-  next_mcu_ = 0;
-  whole_scan_ = {};
-  const StripWindow& all = store_.all();
-  const int step = rows_at_once(all);
-  for (int top = all.top; top < all.bottom; top += step) {
-    const int bottom = std::min(top + step, all.bottom);
-    const StripWindow window = store_.columns(top, bottom);
-    if (window.right <= window.left) continue;  // between two crops
-    if (!read_entropy(window, top, bottom, store_.at(top, window.left))) return false;
-  }
-  return true;
-}
-
-int BaselineDecoder::begin(StripWindow* window) {
-  if (store_.filled()) CoefficientStore::widen(window);
-  return rows_at_once(*window);
-}
-
-bool BaselineDecoder::read(const StripWindow& window, int top, int bottom,
-                           std::array<CoefficientRows, kMostComponents>* to) {
-  if (!store_.filled()) return read_entropy(window, top, bottom, *to);
-  *to = store_.at(top, window.left);
-  return true;
+  return interval == 0 ? 0 : left / interval * interval;
 }
 
 // Two streams at once need two intervals: where a row has but one, two rows.
-int BaselineDecoder::rows_at_once(const StripWindow& window) const {
+int BaselineDecoder::begin(const StripWindow& all) {
+  next_mcu_ = 0;
+  whole_scan_ = {};
   const int interval = header_->interval;
-  return interval > 0 && window.left / interval == (window.right - 1) / interval ? 2 : 1;
+  return interval > 0 && all.left / interval == (all.right - 1) / interval ? 2 : 1;
 }
 
-bool BaselineDecoder::read_entropy(const StripWindow& window, int top, int bottom,
-                                   const std::array<CoefficientRows, kMostComponents>& to) {
+bool BaselineDecoder::read(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) {
   for (std::size_t c = 0; c < static_cast<std::size_t>(header_->components); ++c) {
-    const int rows = (bottom - top) * (c == 0 ? header_->down : 1);
-    const int blocks = (window.right - window.left) * (c == 0 ? header_->across : 1);
+    const int rows = (strip.bottom - strip.top) * (c == 0 ? header_->down : 1);
+    const int blocks = (strip.right - strip.left) * (c == 0 ? header_->across : 1);
     const auto pairs = static_cast<std::size_t>(ceil_div(blocks, 2));
     for (int row = 0; row < rows; ++row) {
       std::memset(to[c].block(row, 0), 0, pairs * CoefficientRows::kPairStride * sizeof(std::int16_t));
     }
   }
-  return header_->interval > 0 ? read_tiles(window, top, bottom, to) : read_without_markers(window, top, bottom, to);
+  return header_->interval > 0 ? read_tiles(strip, to) : read_without_markers(strip, to);
 }
 
-bool BaselineDecoder::read_tiles(const StripWindow& window, int top, int bottom,
-                                 const std::array<CoefficientRows, kMostComponents>& to) {
+bool BaselineDecoder::read_tiles(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) {
   const int interval = header_->interval;
-  const int tiles_per_row = window.per_row / interval;
+  const int tiles_per_row = picture_.mcus_per_row() / interval;
   intervals_.clear();
   runs_.clear();
   std::size_t bytes = BitStream::kReadBeyond;
-  for (int row = top; row < bottom; ++row) {
-    for (int tile = window.left / interval; tile * interval < window.right; ++tile) {
-      const int start = tile * interval, first = std::max(start, window.left);
-      const int end = std::min(start + interval, window.right);
+  for (int row = strip.top; row < strip.bottom; ++row) {
+    for (int tile = strip.left / interval; tile * interval < strip.right; ++tile) {
+      const int start = tile * interval, first = std::max(start, strip.left);
+      const int end = std::min(start + interval, strip.right);
       intervals_.push_back(static_cast<std::size_t>(row) * tiles_per_row + tile);
-      runs_.push_back({{}, {}, first - start, end - first, row - top, first - window.left});
+      runs_.push_back({{}, {}, first - start, end - first, row - strip.top, first - strip.left});
       bytes += room(intervals_.back());
     }
   }
@@ -148,20 +95,20 @@ bool BaselineDecoder::read_tiles(const StripWindow& window, int top, int bottom,
                      [interval](const McuRun& run) { return run.stream.well_read(run.skip + run.take == interval); });
 }
 
-bool BaselineDecoder::read_without_markers(const StripWindow& window, int top, int bottom,
+bool BaselineDecoder::read_without_markers(const StripWindow& strip,
                                            const std::array<CoefficientRows, kMostComponents>& to) {
   if (next_mcu_ == 0) {
     std::uint8_t* const memory = at_least(&stream_bytes_, room(0) + BitStream::kReadBeyond);
     if (!open(0, memory, &whole_scan_.stream)) return false;
   }
-  for (int row = top; row < bottom; ++row) {
-    whole_scan_.skip = row * window.per_row + window.left - next_mcu_;
-    whole_scan_.take = window.right - window.left;
-    whole_scan_.row = row - top;
+  for (int row = strip.top; row < strip.bottom; ++row) {
+    whole_scan_.skip = row * picture_.mcus_per_row() + strip.left - next_mcu_;
+    whole_scan_.take = strip.right - strip.left;
+    whole_scan_.row = row - strip.top;
     if (!entropy_.read(&whole_scan_, 1, to)) return false;
-    next_mcu_ = row * window.per_row + window.right;
+    next_mcu_ = row * picture_.mcus_per_row() + strip.right;
   }
-  return whole_scan_.stream.well_read(next_mcu_ == window.per_row * header_->mcu_rows());
+  return whole_scan_.stream.well_read(next_mcu_ == picture_.mcus_per_row() * picture_.mcu_rows());
 }
 
 std::size_t BaselineDecoder::room(std::size_t interval) const {

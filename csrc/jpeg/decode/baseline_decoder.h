@@ -8,7 +8,6 @@
 
 #include "base/image.h"
 #include "base/row_sink.h"
-#include "jpeg/decode/coefficient_store.h"
 #include "jpeg/decode/crop_region.h"
 #include "jpeg/decode/entropy.h"
 #include "jpeg/decode/strips.h"
@@ -34,26 +33,15 @@ class BaselineDecoder : private StripSource {
   // end of the file's bytes; all must stay valid until the next open. False where it gives up.
   bool open(const ParsedHeader& header, const RestartMap& map, const std::uint8_t* readable_end);
 
-  // Says that all of these crops will be decoded: Note [crops together]
-  void share(const std::vector<CropRegion>& crops);
-
-  // Decodes `region`, in pixels of the picture at 1/denominator of its size (1, 2, 4 or 8). False where it gives up;
-  // rows may then have been given already.
-  bool decode(int denominator, Rect region, RowSink sink);
+  // As StripDecoder::decode.
+  bool decode(const CropRows* crops, std::size_t count);
 
  private:
-  int begin(StripWindow* window) override;
-  bool read(const StripWindow& window, int top, int bottom, std::array<CoefficientRows, kMostComponents>* to) override;
-  int rows_at_once(const StripWindow& window) const;
-  int mcus_read(const StripWindow& window) const;
-  bool is_cheaper() const;
-  bool fill_store();
-  bool read_entropy(const StripWindow& window, int top, int bottom,
-                    const std::array<CoefficientRows, kMostComponents>& to);
-  bool read_tiles(const StripWindow& window, int top, int bottom,
-                  const std::array<CoefficientRows, kMostComponents>& to);
-  bool read_without_markers(const StripWindow& window, int top, int bottom,
-                            const std::array<CoefficientRows, kMostComponents>& to);
+  int begin(const StripWindow& all) override;
+  bool read(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to) override;
+  int first_read(int left) const override;
+  bool read_tiles(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to);
+  bool read_without_markers(const StripWindow& strip, const std::array<CoefficientRows, kMostComponents>& to);
   std::size_t room(std::size_t interval) const;
   bool open(std::size_t interval, std::uint8_t* memory, BitStream* stream) const;
 
@@ -69,8 +57,6 @@ class BaselineDecoder : private StripSource {
   // Scratch, used again.
   StripDecoder strips_;
   EntropyDecoder entropy_;
-  std::vector<StripWindow> windows_;  // of the crops that share
-  CoefficientStore store_;
   std::vector<std::size_t> intervals_;
   std::vector<McuRun> runs_;
   std::vector<std::uint8_t> stream_bytes_;

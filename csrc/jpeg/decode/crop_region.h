@@ -1,7 +1,8 @@
-// What one of several crops needs of a picture.
+// What one of several crops needs of a picture, and who takes it.
 #pragma once
 
 #include "base/image.h"
+#include "base/row_sink.h"
 
 namespace fastpipe {
 
@@ -9,6 +10,12 @@ namespace fastpipe {
 struct CropRegion {
   int denominator = 1;
   Rect region;
+};
+
+// The sink is given the region's rows, and counts them from its top.
+struct CropRows {
+  CropRegion crop;
+  RowSink sink;
 };
 
 }  // namespace fastpipe

@@ -31,7 +31,8 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
     return error(Code::bad_crop, "columns %d + %d, rows %d + %d of %d x %d", region.x, region.width, region.y,
                  region.height, whole.width, whole.height);
   }
-  if (method != DecodeMethod::libjpeg && open_baseline() && baseline_.decode(denominator, region, sink)) return {};
+  const CropRows crop = {{denominator, region}, sink};
+  if (method != DecodeMethod::libjpeg && open_baseline() && baseline_.decode(&crop, 1)) return {};
   if (method == DecodeMethod::baseline) return error(Code::unsupported, "the baseline decoder gave up");
   if (!turbo_has_it_) {
     const Status status = turbo_.open(data_, size_, max_pixels_);
@@ -41,8 +42,8 @@ Status JpegDecoder::decode(int denominator, Rect region, RowSink sink, DecodeMet
   return turbo_.decode(denominator, region, sink);
 }
 
-void JpegDecoder::share(const std::vector<CropRegion>& crops) {
-  if (open_baseline()) baseline_.share(crops);
+bool JpegDecoder::decode_together(const std::vector<CropRows>& crops) {
+  return open_baseline() && baseline_.decode(crops.data(), crops.size());
 }
 
 bool JpegDecoder::open_baseline() {

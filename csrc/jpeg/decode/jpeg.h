@@ -34,12 +34,13 @@ class JpegDecoder {
   // The size at scale 1/denominator (1, 2, 4 or 8).
   Size scaled_size(int denominator) const { return scaled_down(image_, denominator); }
 
-  // Says, after open, that all of these crops will be decoded, so that what they share may be read once.
-  void share(const std::vector<CropRegion>& crops);
-
   // Decodes `region`, given in pixels of the scaled image. Where restart markers make tiles, only those that the region
   // touches are read. Of the methods, `baseline` refuses what it gives up on.
   Status decode(int denominator, Rect region, RowSink sink, DecodeMethod method = DecodeMethod::best);
+
+  // Decodes several crops at once: Note [crops together]. False where each is to be decoded by itself; rows may then
+  // have been given already.
+  bool decode_together(const std::vector<CropRows>& crops);
 
  private:
   bool open_baseline();
