@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkout import ROOT
-from conftest import frees_memory, run_script
+from conftest import frees_memory
 from field_columns import add_fields
+from warm import run_script
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
