@@ -193,7 +193,8 @@ def _warm_up() -> None:
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         app(["pack", os.devnull, os.devnull + "-packed"])
-    for module in ("numpy.random", "pyarrow.parquet", "pandas", "fastpipe.packing.table_pipeline"):  # pyarrow asks pandas
+    later = ("fastpipe.packing.table_pipeline", "numpy.random", "pyarrow.parquet", "pandas")  # which pyarrow imports
+    for module in later:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost in a fork"
