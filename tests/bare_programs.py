@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from native_build import units
 
 CSRC = ROOT / "csrc"
 _ARM_COMPILER = "aarch64-linux-gnu-g++"
@@ -30,10 +31,15 @@ def output_of(
 ) -> subprocess.CompletedProcess[str]:
     """Compiles tests/`program`.cc with `parts` of csrc into `folder` and runs it."""
     made = folder / f"{program}-{'arm' if arm else 'here'}"
-    flags = ["-std=c++17", "-O2", "-ffp-contract=off", "-static", f"-I{CSRC}"]
-    sources = [ROOT / "tests" / f"{program}.cc", *parts]
     compiler = _ARM_COMPILER if arm else "g++"
-    subprocess.run([compiler, *flags, *map(str, sources), "-o", str(made)], check=True, timeout=300)
+    flags = ["-std=c++17", "-O2", "-ffp-contract=off", f"-I{CSRC}"]
+    objects = []
+    for number, unit in enumerate(units([ROOT / "tests" / f"{program}.cc", *sorted(parts)])):
+        objects.append(f"{made}.{number}.o")
+        text = "".join(f'#include "{source}"\n' for source in unit)
+        command = [compiler, *flags, "-x", "c++", "-c", "-", "-o", objects[-1]]
+        subprocess.run(command, input=text, text=True, check=True, timeout=300)
+    subprocess.run([compiler, "-static", *objects, "-o", str(made)], check=True, timeout=300)
     emulator = [_EMULATOR] if arm and _EMULATOR else []
     command = [*emulator, str(made), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -123,6 +123,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
+def no_syncs() -> Iterator[None]:
+    """What is packed in this process need not last through a power cut: thousands of packs would wait for the disk.
+
+    The programs that tests start sync as ever, and those of faults/ are tried at each of these calls.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def one_thread_beside_others() -> None:
     """The threads of torch in several workers would wait for CPUs more than they work."""
     if "PYTEST_XDIST_WORKER" in os.environ:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,12 @@ _MASK_BYTES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 8]
 PADDING = 128
 
 
-def zigzag() -> list[int]:
+@cache
+def zigzag() -> tuple[int, ...]:
     """Position in the zigzag -> position in the block, row by row (T.81, figure 5)."""
     cells = [(row, column) for row in range(8) for column in range(8)]
     cells.sort(key=lambda cell: (sum(cell), cell[1] if sum(cell) % 2 == 0 else cell[0]))
-    return [8 * row + column for row, column in cells]
+    return tuple(8 * row + column for row, column in cells)
 
 
 @dataclass

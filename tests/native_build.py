@@ -52,8 +52,8 @@ def build(
     flags = ["-std=c++17", level, *sanitized, *WARNINGS, "-ffp-contract=off", "-pthread", *_pkg_config("--cflags")]
     kind = "-".join(["O1" if optimised else "O0", *filter(None, sanitizers.split(","))])
     engine = [path for path in sorted(CSRC.rglob("*.cc")) if path.parent.name != "python"]
-    jobs = [(f"csrc-{number}", unit, [CSRC]) for number, unit in enumerate(_units(engine))]
-    for number, unit in enumerate(_units(sorted(sources.glob("*.cc")))):
+    jobs = [(f"csrc-{number}", unit, [CSRC]) for number, unit in enumerate(units(engine))]
+    for number, unit in enumerate(units(sorted(sources.glob("*.cc")))):
         jobs.append((f"{sources.name}-{number}", unit, [CSRC, sources, sources.parent]))
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2) as threads:
         made = list(threads.map(lambda job: _compiled(*job, flags, objects / kind), jobs))
@@ -62,7 +62,7 @@ def build(
     return program
 
 
-def _units(sources: list[Path]) -> list[list[Path]]:
+def units(sources: list[Path]) -> list[list[Path]]:
     """Files to compile as one: no two of them define a name of their own that is the same."""
     units: list[tuple[list[Path], set[str]]] = []
     for source in sources:

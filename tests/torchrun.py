@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import warm
@@ -14,19 +11,12 @@ import warm
 
 def torchrun(program: object, *arguments: object, processes: int = 2, timeout_s: float = 300) -> str:
     """Runs it with a process a rank; all end with it. Returns what they printed."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command += [str(program), *map(str, arguments)]
+    launch = "from torch.distributed.run import main; main()"
+    options = ("--standalone", f"--nproc-per-node={processes}", program, *arguments)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-    ) as run:
-        try:
-            output, _ = run.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(run.pid, signal.SIGKILL)
-            raise
-    assert run.returncode == 0, output
-    return output
+    run = warm.run("-c", launch, *options, environment=environment, timeout_s=timeout_s)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout + run.stderr
 
 
 def ranks(program: object, *arguments: object, processes: int = 2, timeout_s: float = 300) -> list[tuple[int, str]]:

@@ -1,4 +1,5 @@
 """A process of examples/train_imagenet.py under torchrun; it keeps the first epoch's checkpoint, and its own weights.
+Its resnet18 has two blocks of the eight.
 
 torchrun ... train_imagenet_rank.py OUT ARGUMENTS...
 """
@@ -16,6 +17,9 @@ import torch
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 import train_imagenet
+from resnet import DEPTHS
+
+FEW_BLOCKS = {"resnet18": (1, 1, 0, 0)}
 
 
 def main(out: Path, arguments: list[str]) -> None:
@@ -31,6 +35,7 @@ def main(out: Path, arguments: list[str]) -> None:
         if epoch == 0:
             shutil.copy(options.checkpoint, out / "first.pt")
 
+    DEPTHS.update(FEW_BLOCKS)
     train_imagenet.train_epoch, train_imagenet.save = train_and_keep, save_and_keep
     train_imagenet.main(arguments)
     torch.save(models[-1].state_dict(), out / f"rank-{os.environ['RANK']}.pt")

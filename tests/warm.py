@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 from collections.abc import Mapping
@@ -98,6 +99,11 @@ def run(*words: object, timeout_s: float, **how: Any) -> subprocess.CompletedPro
         out.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(words, code, out.read(), errors.read())
+
+
+def run_script(code: str, *arguments: object, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """Runs Python as conftest.run_script does: with warnings as errors; one that hangs fails the test."""
+    return run("-W", "error", "-c", textwrap.dedent(code), *arguments, timeout_s=timeout_s)
 
 
 def ready() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from script_runs import Runs, findings, started_warm, watched
 from strangers import FAULTY, SOUND
 
@@ -135,13 +135,8 @@ def test_a_program_that_is_stopped_ends_without_a_traceback(tmp_path: Path) -> N
     script = tmp_path / "train.py"
     script.write_text(SOUND["tensors without workers"].replace("range(3)", "range(100_000)"))
     doctor = "from fastpipe.cli import main; main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", doctor, "doctor", "--batches", "20", "--train-script", f"{sys.executable} {script}"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    watch = ("--batches", "20", "--train-script", f"{sys.executable} {script}")
+    ended = warm.run("-c", doctor, "doctor", *watch, timeout_s=100)
     assert "stopping the command: after" in ended.stderr
     assert "Traceback" not in ended.stderr + ended.stdout
     assert "KeyboardInterrupt" not in ended.stderr + ended.stdout

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import warm
 from conftest import run_script
 from engine_jobs import images_for, plan_all, wait_done
 from patience import in_time
@@ -188,7 +189,7 @@ def test_a_forked_child_gets_an_error_and_ends(large: Path, tried: Tried) -> Non
         assert sum(1 for _ in batches) == len(loader) - 1  # the parent's goes on
         print("done")
     """
-    done = run_script(script, large, timeout_s=30)
+    done = warm.run_script(script, large, timeout_s=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
     tried("a fork in mid-epoch", 2, "an EngineError in the child, which ends; the parent's epoch goes on")
 

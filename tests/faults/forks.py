@@ -193,8 +193,10 @@ def _warm_up() -> None:
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         app(["pack", os.devnull, os.devnull + "-packed"])
-    with contextlib.suppress(ImportError):
-        importlib.import_module("pyarrow.parquet")
+    later = ("fastpipe.packing.table_pipeline", "numpy.random", "pyarrow.parquet", "pandas")  # which pyarrow imports
+    for module in later:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     assert len(os.listdir("/proc/self/task")) == 1, "a thread would be lost in a fork"
     gc.freeze()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import run_script
+from warm import run_script
 
 import fastpipe
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import run_script
+from warm import run_script
 
 FORKS = 100
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory, run_script
+from conftest import frees_memory
 from soak import Tried, times
+from warm import run_script
 
 import fastpipe
 

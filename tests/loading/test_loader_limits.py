@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import frees_memory, run_script, smooth_noise
+from conftest import frees_memory, smooth_noise
 from soak import Tried, times
+from warm import run_script
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from billion_samples import RECIPE, Billion
-from conftest import FLAT_IMAGES, run_script
+from conftest import FLAT_IMAGES
+from warm import run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError, EngineError

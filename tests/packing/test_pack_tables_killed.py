@@ -90,7 +90,6 @@ def test_a_disk_that_refuses_the_spool_is_named_and_the_pack_goes_on(
     )
 
 
-@pytest.mark.serial
 def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path, tried: Tried) -> None:
     photos = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "p", images=60).glob("*/*.jpg"))]
     for name in ("a", "b", "c", "d"):

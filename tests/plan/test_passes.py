@@ -53,6 +53,7 @@ def test_epochs_are_stretches_of_the_passes(
 @settings(max_examples=100)
 @given(st.integers(1, 300), st.integers(1, 700), st.integers(1, 3), st.integers(0, 3), st.integers(1, 60))
 def test_what_is_read_is_named_before(places: int, size: int, repeats: int, epoch: int, batch: int) -> None:
+    size = min(size, 40 * batch)
     passes = passes_of(places, size, repeats, epoch)
     named: set[int] = set()
     fetched: set[int] = set()

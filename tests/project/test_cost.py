@@ -62,7 +62,7 @@ def test_a_test_that_takes_too_long_fails(tmp_path: Path, setting: dict[str, str
         str(tmp_path),
         str(tmp_path),
     ]
-    environment = kept | setting | {"PYTHONPATH": str(TESTS)}
+    environment = kept | setting | {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if failing else 0), done.stdout
     assert done.stdout.count("s of CPU time, expected at most 0.5 s: make its data smaller") == failing

@@ -95,8 +95,8 @@ def test_a_detector(
 
     # Testing needs torchvision's compiled nms, which may be missing here; training does not.
     monkeypatch.setattr(sys.modules["torchvision.ops.boxes"], "nms", nms)
-    data = write_scenes(tmp_path / "train", 16)
-    train_detector.main([str(data), "--val", str(data), "--batch-size=8", "--epochs=3", "--device=cpu"])
+    data = write_scenes(tmp_path / "train", 8)
+    train_detector.main([str(data), "--val", str(data), "--batch-size=4", "--epochs=3", "--device=cpu"])
     losses, right = lines_of(capsys.readouterr().out, " % right")
     assert len(losses) == len(right) == 3
     assert losses[-1] < 0.8 * losses[0]

@@ -97,10 +97,11 @@ def test_import_starts_no_thread_and_no_heavy_module() -> None:
 @pytest.mark.serial
 def test_import_adds_less_than_a_tenth_of_a_second_to_that_of_torch() -> None:
     """The best of three: the first may have to compile the sources."""
-    seconds = [
-        float(subprocess.check_output([sys.executable, "-c", SECONDS], text=True, timeout=120)) for _ in range(3)
-    ]
-    assert min(seconds) < 0.1
+
+    def seconds() -> float:
+        return float(subprocess.check_output([sys.executable, "-c", SECONDS], text=True, timeout=120))
+
+    assert any(seconds() < 0.1 for _ in range(3))
 
 
 def test_import_does_without_torch() -> None:

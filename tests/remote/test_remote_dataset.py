@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import run_script
 from remote.range_server import RangeServer
+from warm import run_script
 
 import fastpipe
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum

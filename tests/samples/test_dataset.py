@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import warm
 from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, packed_jpeg, run_script
 from jpegs import full_decode
 from numpy.typing import NDArray
@@ -343,7 +344,7 @@ def test_decoding_is_on_the_calling_thread_and_limits_nothing_outside_workers(la
         assert (cv2.getNumThreads(), torch.get_num_threads()) == (3, 3)
         assert "OPENCV_FOR_THREADS_NUM" not in os.environ
     """
-    done = run_script(script, large)
+    done = warm.run_script(script, large)
     assert (done.returncode, done.stderr) == (0, "")
 
 

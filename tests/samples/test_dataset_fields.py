@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_IMAGES, run_script
+from conftest import FLAT_IMAGES
 from torch.utils.data import DataLoader
+from warm import run_script
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError

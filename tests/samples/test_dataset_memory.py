@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkout import ROOT
-from conftest import frees_memory, run_script
+from conftest import frees_memory
 from field_columns import add_fields
+from warm import run, run_script
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
-from bench.index_memory import FEW, in_fresh_process, make_dataset
+from bench import index_memory
+from bench.index_memory import FEW, make_dataset
 from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.format.layout import DATASET_FILE
 
@@ -62,6 +64,13 @@ def private_of(script: str, data: Path) -> int:
     return int(done.stdout)
 
 
+def private_of_workers(data: object, samples: int) -> list[int]:
+    """The private bytes of a DataLoader's workers, all together, after each epoch."""
+    done = run(index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=100)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
 def test_captions_and_boxes_cost_a_worker_under_1_mb(datasets: dict[int, Path]) -> None:
     script = """
         import numpy as np
@@ -95,16 +104,14 @@ def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(dat
 
 
 def test_the_index_costs_the_workers_under_8_mb_in_all(datasets: dict[int, Path]) -> None:
-    few = in_fresh_process(str(datasets[FEW]), FEW, PICKS, WORKERS, EPOCHS, "fork")
-    many = in_fresh_process(str(datasets[SAMPLES]), SAMPLES, PICKS, WORKERS, EPOCHS, "fork")
+    few, many = (private_of_workers(datasets[samples], samples) for samples in (FEW, SAMPLES))
     assert len(few) == len(many) == EPOCHS
     assert all(b - a < 8e6 for a, b in zip(few, many, strict=True)), (few, many)
 
 
 def test_a_list_of_paths_costs_much_more() -> None:
     """A thirtieth of the samples: this shows that what the other test measures would be seen."""
-    few = in_fresh_process("list", FEW, PICKS, WORKERS, EPOCHS, "fork")
-    many = in_fresh_process("list", SAMPLES // 30, PICKS, WORKERS, EPOCHS, "fork")
+    few, many = (private_of_workers("list", samples) for samples in (FEW, SAMPLES // 30))
     assert min(b - a for a, b in zip(few, many, strict=True)) > 40e6, (few, many)
 
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import run_script
 from pack_sources import saved, write_folder
+from warm import run_script
 
 import fastpipe
 from fastpipe.errors import EngineError
