@@ -38,14 +38,6 @@ _REMOVALS = 16  # at a time
 # a process that has not starts its own.
 _first_used_in: int | None = None
 
-# Note [fetching interrupts nobody]
-# Fetching comes in bursts: the chunks of a batch are asked for at once, and then six threads or more wake up, a
-# thousand times a second, for bytes that are needed much later. By default a thread that wakes up may take the core of
-# one that decodes. With SCHED_BATCH it waits until a core is free, or the other has had its few milliseconds; its share
-# of the CPU is the same. The thread of requests asks for it, and the threads that it starts have it, too: those of
-# obstore's runtime, and those that write.
-# nice(2) would also keep them back, but behind all programs of the machine, not only behind our threads.
-
 
 def refuse_forked() -> None:
     """Raises EngineError in a forked child of a process that has read remote data; Note [obstore and fork]."""
@@ -81,8 +73,6 @@ class Requests:
         self._thread.start()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # a container may not allow it; Note [fetching interrupts nobody]
-            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # 0: this thread
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
         tasks = asyncio.all_tasks(self.loop)
