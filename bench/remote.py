@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import numpy as np
 import xxhash
 
 import fastpipe
+from bench.cpu_seconds import Seconds, process_seconds, thread_seconds
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
@@ -69,7 +71,8 @@ def repeated(photos: Path, folder: Path, least_bytes: int) -> Path:
 def served(folder: Path, bytes_per_s: float, latency_s: float) -> tuple[subprocess.Popen[str], str]:
     """A server in a process of its own, and its URL."""
     script = (
-        f"import sys, time; sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+        f"import os, sys, time; sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+        "os.nice(10)\n"  # of a real server's CPU time, nothing is taken from the loader
         "from pathlib import Path\nfrom remote.range_server import RangeServer\n"
         f"server = RangeServer(Path({str(folder)!r}), bytes_per_s={bytes_per_s}, latency_s={latency_s})\n"
         "print(server.url, flush=True)\ntime.sleep(3600)\n"
@@ -79,8 +82,41 @@ def served(folder: Path, bytes_per_s: float, latency_s: float) -> tuple[subproce
     return process, process.stdout.readline().strip()
 
 
-def measure(data: object, seconds: float, threads: int, **options: Any) -> dict[str, float]:
-    """Seconds until the first batch, and then images/s and bytes/s, over so many seconds or an epoch."""
+@dataclass(frozen=True)
+class Run:
+    """What a loader did, over so many seconds or an epoch.
+
+    Attributes:
+        first_batch_s: until the first batch. All that follows is of what came after nine batches, or 3 s.
+        seconds: taken.
+        samples, fetched_bytes: that came.
+        threads: the seconds of the loader's threads, by what they do.
+        server_s: CPU seconds of the server.
+    """
+
+    first_batch_s: float
+    seconds: float
+    samples: int
+    fetched_bytes: int
+    threads: dict[str, Seconds]
+    server_s: float
+
+    @property
+    def images_per_s(self) -> float:
+        """Once the loader runs."""
+        return self.samples / self.seconds
+
+
+def measure(data: object, seconds: float, threads: int, *, server: int | None = None, **options: Any) -> Run:
+    """Reads for so many seconds, or an epoch.
+
+    Args:
+        data: folder or URL.
+        seconds: to measure.
+        threads: that decode.
+        server: the process that serves the URL.
+        options: of the loader.
+    """
     with fastpipe.loader(data, BATCH, num_workers=threads, **options) as loader:  # type: ignore[arg-type]
         started = time.perf_counter()
         first_s, warm = 0.0, None
@@ -88,17 +124,15 @@ def measure(data: object, seconds: float, threads: int, **options: Any) -> dict[
             now = time.perf_counter()
             first_s = first_s or now - started
             if warm is None and (number >= 8 or now - started > 3.0):
-                warm = now, loader.stats()
+                warm = now, loader.stats(), thread_seconds(), process_seconds(server) if server else 0.0
             if warm is not None and now - warm[0] > seconds:
                 break
         assert warm is not None
-        done, taken = loader.stats().since(warm[1]), time.perf_counter() - warm[0]
-        return {
-            "first_batch_s": first_s,
-            "images_per_s": done.samples / taken,
-            "bytes_per_s": done.fetched_bytes / taken,
-            "hits": done.cache_hit_bytes,
-        }
+        began, stats, earlier, served_s = warm
+        done, taken = loader.stats().since(stats), time.perf_counter() - began
+        did = {kind: each.since(earlier.get(kind, Seconds())) for kind, each in thread_seconds().items()}
+        served_s = (process_seconds(server) if server else 0.0) - served_s
+        return Run(first_s, taken, done.samples, done.fetched_bytes, did, served_s)
 
 
 def main() -> None:
@@ -114,7 +148,7 @@ def main() -> None:
     count = chosen.threads
     print(f"{len(Index(data)):,} samples, {size / 1e9:.2f} GB, batches of {BATCH}, {count} threads")  # noqa: T201
     measure(data, chosen.seconds, count)
-    local = measure(data, chosen.seconds, count)["images_per_s"]
+    local = measure(data, chosen.seconds, count).images_per_s
     print(f"local folder: {local:,.0f} images/s")  # noqa: T201
     for bandwidth, latency in LINKS:
         for limit, name in (("200GB", "cache"), (0, "no cache")):
@@ -122,11 +156,11 @@ def main() -> None:
             cache = Path(tempfile.mkdtemp(dir=chosen.work))
             try:
                 found = measure(url, chosen.seconds, count, cache_dir=cache, cache_limit=limit)
-                rate, images = found["bytes_per_s"], found["images_per_s"]
+                rate, images = found.fetched_bytes / found.seconds, found.images_per_s
                 link = f"{bandwidth / 1e6:,.0f} MB/s, {latency * 1e3:.0f} ms, {name}"
                 share = f"{rate / 1e6:,.1f} MB/s ({rate / bandwidth:.1%} of the link)"
                 speed = f"{images:,.0f} images/s ({images / local:.1%} of local)"
-                print(f"{link}: {share}, {speed}, first batch {found['first_batch_s']:.2f} s", flush=True)  # noqa: T201
+                print(f"{link}: {share}, {speed}, first batch {found.first_batch_s:.2f} s", flush=True)  # noqa: T201
             finally:
                 server.kill()
                 server.wait()

@@ -14,9 +14,7 @@ import os
 import shutil
 import socket
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,50 +22,11 @@ from typing import Any
 import xxhash
 
 import fastpipe
+from bench.cpu_seconds import Seconds, machine_seconds, process_seconds, thread_seconds
 from bench.remote import BATCH, repeated, served
 from fastpipe.format.index import Index
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 8 << 20
-
-
-def thread_seconds() -> dict[str, tuple[float, float]]:
-    """User and system seconds of this process's living threads, summed by what they do."""
-    names = {each.native_id: each.name for each in threading.enumerate()}
-    found: Counter[tuple[str, str]] = Counter()
-    for task in os.scandir("/proc/self/task"):
-        try:
-            stat = Path(task.path, "stat").read_text()
-        except FileNotFoundError:
-            continue
-        comm, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
-        kind = _kind(names.get(int(task.name), comm))
-        found[kind, "user"] += int(rest[11])
-        found[kind, "system"] += int(rest[12])
-    kinds = {kind for kind, _ in found}
-    return {kind: (found[kind, "user"] / _TICKS, found[kind, "system"] / _TICKS) for kind in kinds}
-
-
-def _kind(name: str) -> str:
-    if name.startswith("tokio"):
-        return "receiving"
-    if name.startswith("fastpipe-requests"):
-        return "requests and hashes"
-    if name.startswith("fastpipe-write"):
-        return "writing"
-    return "the training loop" if name == "MainThread" else "decoding"
-
-
-def process_seconds(process: int) -> float:
-    """CPU seconds of another process."""
-    rest = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(rest[11]) + int(rest[12])) / _TICKS
-
-
-def machine_seconds() -> float:
-    """CPU seconds that the whole machine was busy."""
-    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8])
-    return (user + nice + system + irq + softirq) / _TICKS
 
 
 def loading(data: object, server: int | None, threads: int, **options: Any) -> None:
@@ -85,8 +44,8 @@ def loading(data: object, server: int | None, threads: int, **options: Any) -> N
         size = float(loader.dataset.shard_sizes.sum()) / 1e9
     show(f"{done.samples / wall:,.0f} images/s, {size / wall:.2f} GB/s, CPU seconds a GB:")
     for kind in sorted(after):
-        user, system = (now - then for now, then in zip(after[kind], before.get(kind, (0.0, 0.0)), strict=True))
-        show(f"  {kind:22} {(user + system) / size:6.2f}  (user {user / size:.2f}, system {system / size:.2f})")
+        did = after[kind].since(before.get(kind, Seconds()))
+        show(f"  {kind:22} {did.ran / size:6.2f}  (user {did.user / size:.2f}, system {did.system / size:.2f})")
     show(f"  {'the loader in all':22} {mine / size:6.2f}")
     show(f"  {'the server':22} {served_s / size:6.2f}")
     show(f"  {'the rest of the machine':22} {(machine - mine - served_s) / size:6.2f}")

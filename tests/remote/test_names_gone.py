@@ -54,6 +54,8 @@ def test_a_name_server_that_is_gone_for_a_time(
     found = [child.stdout.readline().strip() for _ in range(2)]
     hosts.write_text("")
     range_server.hang_up()  # so that new connections are made, which need the name
+    time.sleep(0.5)
+    range_server.hang_up()  # those that were being made when the name went
     asked = len(range_server.requests)
     child.stdin.write("\n")
     child.stdin.flush()
