@@ -19,7 +19,7 @@ from fastpipe.packing.steps.shard_plan import Range, ShardPlan
 from fastpipe.packing.steps.store import SpoolStore
 
 _BUFFERS_BYTES = 32 << 20  # of all ranges that are read, each of them within these bounds
-_LEAST_BUFFER_BYTES, _MOST_BUFFER_BYTES = 1 << 16, 8 << 20
+_LEAST_BUFFER_BYTES = 1 << 16
 
 
 class Assembled(NamedTuple):
@@ -70,7 +70,7 @@ def assemble_step(job: Job, shard: ShardPlan) -> Assembled:
 def _samples(store: SpoolStore, shard: ShardPlan) -> Iterator[tuple[Record, Blob]]:
     """The samples of a shard in packing order."""
     share = _BUFFERS_BYTES // max(len(shard.ranges), 1)
-    buffer_bytes = min(max(share, _LEAST_BUFFER_BYTES), _MOST_BUFFER_BYTES)
+    buffer_bytes = min(max(share, _LEAST_BUFFER_BYTES), store.read_bytes)
     streams = [_range(store, each, buffer_bytes) for each in shard.ranges]
     return heapq.merge(*streams, key=lambda sample: sample[0].place)
 

@@ -16,9 +16,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError
-from fastpipe.format.layout import sample_key
 from fastpipe.format.tar_writer import BLOCK
-from fastpipe.packing.output.stored_sample import StoredSample
+from fastpipe.packing.output.stored_sample import note_of, stored_bytes
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.shard_series import cannot_be_packed
 from fastpipe.packing.source.listing import packing_order
@@ -101,8 +100,8 @@ def _converted(sources: PartSources, job: Job, workers: int) -> Iterator[_Sample
                     raise cannot_be_packed(listing.root / source.path, outcome)
                 yield _Sample(positions[at], record, blob)
                 continue
-            stored = StoredSample(sample_key(0), outcome, source.label, source.path, listing.kinds)
-            yield _Sample(positions[at], record, blob, stored.size_bytes // BLOCK, stored.note_bytes)
+            note_bytes = len(note_of(outcome, source.path, listing.kinds))
+            yield _Sample(positions[at], record, blob, stored_bytes(outcome, note_bytes) // BLOCK, note_bytes)
 
 
 def read_columns(store: SpoolStore, part: Part) -> NDArray[np.void]:

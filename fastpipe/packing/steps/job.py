@@ -1,7 +1,7 @@
 """A pack in steps: what each step is told, and the facts of its sources, which the first one writes down.
 
 Note [steps of a pack]
-*List* writes down the sources in parts, each of about `PART_BYTES`. *Convert* makes a spool file of a part, and columns
+*List* writes down the sources in parts, each of up to `PART_BYTES`. *Convert* makes a spool file of a part, and columns
 with the sizes of its samples. *Plan* reads the columns of all parts and says which samples each shard has, and where
 they are. *Assemble* makes one shard of them. *Publish* strings records and fields together and writes dataset.json.
 Each step is a pure function of the job and the number of its part: its bytes do not depend on who runs it, when and how
@@ -52,7 +52,7 @@ class Job:
         source: path or URL; a path is absolute, for workers may have other working folders.
         destination: of the dataset; the same.
         options: how.
-        part_bytes: of the sources of a part.
+        part_bytes: of the sources of a part, at most.
     """
 
     source: str
@@ -146,7 +146,7 @@ class Listed:
         content, state: `Listing.digest` and `Listing.digest_with_times`.
         changed_ns: `Listing.last_change_ns`.
         made_with: see Job.
-        part_bytes: that parts were cut with.
+        part_bytes: of the job.
     """
 
     root: str

@@ -18,6 +18,8 @@ from fastpipe.packing.source.tables import Table, TableListing, table_opener
 from fastpipe.packing.steps.job import PART_SOURCES, PARTS_FILE, Job, Listed, Part, listed_of
 from fastpipe.packing.steps.store import SpoolStore
 
+_LEAST_BYTES, _ENOUGH_PARTS = 32_000_000, 64
+
 
 class PartSources(NamedTuple):
     """The sources of a part.
@@ -43,7 +45,7 @@ def list_step(job: Job, _: object = None) -> Listed:
     store = job.store()
     there = store.sizes()
     parts = []
-    for number, positions in enumerate(_cut(listing, job.part_bytes)):
+    for number, positions in enumerate(_cut(listing, _piece_bytes(listing.size_bytes, job.part_bytes))):
         run = [listing.sources[at] for at in positions]
         part = _part(number, listing, positions, run, listed.made_with)
         parts.append(part)
@@ -95,6 +97,14 @@ def _part(number: int, listing: Listing, positions: Sequence[int], run: list[Sou
     if isinstance(listing, TableListing):
         size_bytes = sum(_row_bytes(listing, name) * count for name, count in _rows(run))
     return Part(len(run), size_bytes, f"part-{number:06d}-{named}")
+
+
+def _piece_bytes(total_bytes: int, most: int) -> int:
+    """Of a part: enough parts to keep some machines busy to the end, in steps, so that a new file moves no others."""
+    piece = _LEAST_BYTES
+    while piece < most and piece * _ENOUGH_PARTS < total_bytes:
+        piece *= 2
+    return min(piece, most)
 
 
 def _cut(listing: Listing, part_bytes: int) -> Iterator[Sequence[int]]:

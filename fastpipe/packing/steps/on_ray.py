@@ -48,7 +48,7 @@ def pack_on_ray(
         options: how. `workers` counts only where this starts Ray on this machine.
         address: of the cluster; see `session`.
         on_progress: called in this thread when a task has ended.
-        part_bytes: of the sources of a task.
+        part_bytes: of the sources of a task, at most.
 
     Raises:
         ConfigError: an option is wrong, or Ray is not installed.

@@ -18,7 +18,13 @@ from fastpipe.remote.options import RemoteOptions
 
 
 class SpoolStore(ABC):
-    """The files of a spool. Writing one twice, also at the same time, leaves one that is whole."""
+    """The files of a spool. Writing one twice, also at the same time, leaves one that is whole.
+
+    Attributes:
+        read_bytes: that are best read at once.
+    """
+
+    read_bytes = 1 << 20  # they stay in a core's cache
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
@@ -112,6 +118,8 @@ class _Folder(SpoolStore):
 
 
 class _Bucket(SpoolStore):
+    read_bytes = 8 << 20
+
     def __init__(self, url: Place, remote: RemoteOptions) -> None:
         from fastpipe.format.folder import Url
         from fastpipe.remote.objects import Objects
