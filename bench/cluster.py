@@ -3,9 +3,9 @@
     python -m bench.cluster PHOTOS [--photos 20000] [--repeats 3] [--work FOLDER]
 
 PHOTOS are repeated to so many files by hard links. Each pack is made with one and with two CPUs, in threads and on a
-Ray cluster of this machine, one after the other, so many times; the medians are printed. CPU seconds are those of this
-process and all of its descendants: Ray's daemons and workers count. The start of Ray, up to workers that have imported
-fastpipe, is told apart.
+Ray cluster of this machine, one after the other, so many times; the medians are printed. All processes of a pack have
+only these CPUs. CPU seconds are those of this process and all of its descendants: Ray's daemons and workers count. The
+start of Ray, up to workers that have imported fastpipe, is told apart.
 """
 
 from __future__ import annotations
@@ -71,6 +71,17 @@ def ray(cpus: int) -> Iterator[float]:
         yield time.perf_counter() - started
 
 
+@contextmanager
+def granted(cpus: int) -> Iterator[None]:
+    """This process and those that it starts have so many CPUs, as on machines of that size."""
+    all_of_them = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(all_of_them)[:cpus])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, all_of_them)
+
+
 def timed(pack: Callable[[Path], object], work: Path) -> tuple[float, float]:
     """Wall and CPU seconds of a pack."""
     target = work / "packed"
@@ -88,12 +99,13 @@ def compare(source: Path, photos: int, repeats: int, work: Path) -> None:
     starts: list[float] = []
     for _ in range(repeats):
         for cpus in CPUS:
-            made = timed(lambda target, cpus=cpus: fastpipe.pack(source, target, workers=cpus), work)
-            found.setdefault(("threads", cpus), []).append(made)
-            with ray(cpus) as start_s:
-                starts.append(start_s)
-                made = timed(lambda target: fastpipe.pack(source, target, executor="ray"), work)
-            found.setdefault(("ray", cpus), []).append(made)
+            with granted(cpus):
+                made = timed(lambda target, cpus=cpus: fastpipe.pack(source, target, workers=cpus), work)
+                found.setdefault(("threads", cpus), []).append(made)
+                with ray(cpus) as start_s:
+                    starts.append(start_s)
+                    made = timed(lambda target: fastpipe.pack(source, target, executor="ray"), work)
+                found.setdefault(("ray", cpus), []).append(made)
     say(f"{photos:,} photos, medians of {repeats}; Ray's start, told apart: {statistics.median(starts):.1f} s")
     say("| packed in | CPUs | seconds | photos/s | CPU seconds |\n|---|---|---|---|---|")
     middle = {key: [statistics.median(each) for each in zip(*runs, strict=True)] for key, runs in found.items()}
