@@ -216,7 +216,7 @@ class EpochPlan:
         planned = []
         drawn = uniform(keys([view.seed for view in recipe.views], self.epoch, Stream.FLIP)[:, None], names)
         random = [(view.crop, view.seed) for view in recipe.views if isinstance(view.crop, RandomResizedCrop)]
-        boxes = iter(random_resized(random, widths, heights, epoch=self.epoch, samples=names))
+        boxes = iter(random_resized(random, widths, heights, epoch=self.epoch, samples=names) if random else ())
         for view, draws in zip(recipe.views, drawn, strict=True):
             flips = draws < view.flip
             if isinstance(view.crop, Buckets):
