@@ -25,7 +25,7 @@ from fastpipe.packing.steps.cut import cut, most_blocks
 from fastpipe.packing.steps.job import PLAN_FILE, Job, Listed, Part, read_listed, read_parts, read_step
 from fastpipe.packing.steps.ranges import RANGE, Ranges, ranges_of
 from fastpipe.packing.steps.records import LEAST_LINES_BYTES, LINES_BYTES, records
-from fastpipe.packing.steps.shard_plan import Range, ShardPlan
+from fastpipe.packing.steps.shard_plan import ShardPlan
 from fastpipe.packing.steps.sources import Sources
 from fastpipe.packing.steps.store import SpoolStore
 
@@ -58,7 +58,7 @@ class Plan:
         listed, files = self.sources.listed, [part.spool_file for part in self.sources.parts]
         for number, (stop, samples) in enumerate(zip(self.stops, self.samples, strict=True)):
             agreed = self.states[self.state_of[number]]
-            runs = tuple(Range(files[part], *rest) for part, *rest in self.ranges.of(number).tolist())
+            runs = self.ranges.of(number, files)
             of = listed.kinds, listed.root, self.sources.digest_with_times(start, stop + 1)
             yield ShardPlan(number, start, stop, first, samples, runs, agreed, *of)
             start, first = stop, first + samples

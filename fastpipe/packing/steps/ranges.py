@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.packing.steps.shard_plan import Range
+
 # A run of samples in a spool file: number of its part; where its records begin, their bytes; where its blobs begin.
 RANGE = np.dtype([("part", "<u4"), ("line_at", "<i8"), ("line_bytes", "<i8"), ("blob_at", "<i8")])
 
@@ -23,9 +25,10 @@ class Ranges(NamedTuple):
     rows: NDArray[np.void]
     ends: NDArray[np.int64]
 
-    def of(self, shard: int) -> NDArray[np.void]:
-        """The rows of a shard."""
-        return self.rows[self.ends[shard - 1] if shard else 0 : self.ends[shard]]
+    def of(self, shard: int, files: Sequence[str]) -> tuple[Range, ...]:
+        """Those of a shard; `files` are the spool files of the parts."""
+        rows = self.rows[self.ends[shard - 1] if shard else 0 : self.ends[shard]]
+        return tuple(Range(files[part], *rest) for part, *rest in rows.tolist())
 
 
 def ranges_of(parts: Iterable[NDArray[np.void]], stops: Sequence[int], start: int = 0) -> Ranges:

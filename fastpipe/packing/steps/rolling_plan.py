@@ -30,7 +30,7 @@ from fastpipe.packing.steps.job import Job, Part
 from fastpipe.packing.steps.plan_step import plan_step
 from fastpipe.packing.steps.ranges import ranges_of
 from fastpipe.packing.steps.records import LINES_BYTES, records
-from fastpipe.packing.steps.shard_plan import Range, ShardPlan
+from fastpipe.packing.steps.shard_plan import ShardPlan
 from fastpipe.packing.steps.sources import Sources
 
 
@@ -152,8 +152,8 @@ class _InRuns:
         of = self._sources.kinds, self._sources.listed.root
         shards = []
         for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-            runs = tuple(Range(files[part], *rest) for part, *rest in ranges.of(at).tolist())
             state = self._sources.digest_with_times(start, stop + 1)
+            runs = ranges.of(at, files)
             facts = self.shards, start, stop, self._first_sample, samples[at], runs, states[at], *of, state
             shards.append(ShardPlan(*facts))
             self._unfinished[self.shards] = start
