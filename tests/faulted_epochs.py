@@ -35,6 +35,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from process_state import open_files
 from rich.console import Console
 
 import fastpipe
@@ -90,23 +91,13 @@ def zero(data: Path, name: str) -> None:
 
 def wait_until_open(data: Path, name: str) -> None:
     """The thread that reads ahead opens shards, too."""
-    wait_for(lambda: str((data / name).resolve()) in open_files(), f"{name} is not opened")
+    wait_for(lambda: str((data / name).resolve()) in open_files(data), f"{name} is not opened")
 
 
 def wait_until_closed(data: Path, name: str) -> None:
     """Where few shards are kept open, once nothing is read ahead any more."""
     target = str((data / name).resolve())
-    wait_for(lambda: all(target not in open_files() for _ in range(50)), f"{name} is not closed")
-
-
-def open_files() -> set[str]:
-    found = set()
-    for entry in os.listdir("/proc/self/fd"):
-        try:
-            found.add(os.readlink(f"/proc/self/fd/{entry}"))
-        except FileNotFoundError:  # closed meanwhile
-            continue
-    return found
+    wait_for(lambda: all(target not in open_files(data) for _ in range(50)), f"{name} is not closed")
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:

@@ -150,6 +150,7 @@ bool Engine::close(std::chrono::milliseconds timeout) noexcept {
   }
   if (!readahead_.close(timeout)) return false;
   threads_.join();
+  files_.close();
   return true;
 }
 

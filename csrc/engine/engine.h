@@ -79,9 +79,9 @@ class Engine {
 
   Levels levels();
 
-  // Cancels everything, and joins the threads if they come to an end of what they are at in time. False if not: then
-  // the engine, and all memory that jobs write to, must be left as they are for good; or close is called again, also by
-  // two threads at once.
+  // Cancels everything, joins the threads if they come to an end of what they are at in time, and closes the files.
+  // False if they do not: then the engine, and all memory that jobs write to, must be left as they are for good; or
+  // close is called again, also by two threads at once.
   bool close(std::chrono::milliseconds timeout) noexcept;
 
   // Whether close has begun.

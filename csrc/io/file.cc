@@ -176,4 +176,10 @@ Status FileCache::get(std::uint32_t shard, std::shared_ptr<const File>* file) {
   return {};
 }
 
+void FileCache::close() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  where_.clear();
+  recent_.clear();
+}
+
 }  // namespace fastpipe

@@ -88,6 +88,9 @@ class FileCache {
   // after the cache lets go of it.
   Status get(std::uint32_t shard, std::shared_ptr<const File>* file);
 
+  // Lets go of all files.
+  void close() noexcept;
+
   // How often a shard has been opened.
   std::uint64_t opened() const { return opened_.load(std::memory_order_relaxed); }
 

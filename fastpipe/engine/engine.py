@@ -392,11 +392,11 @@ class Engine:
         return found
 
     def close(self, patience_s: float = _PATIENCE_S) -> None:
-        """Ends the threads; after 10 s it lets be those that a dead file system holds. Safe to call twice, and in a
-        forked child, where it does nothing.
+        """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to
+        call twice, and in a forked child, where it does nothing.
         """
         if self._reader is not None:
-            self._reader.close()
+            self._reader.close(patience_s)
         self._engine.close(patience_s)
         if self._conversions is not None and not self.is_foreign():
             self._conversions.close()

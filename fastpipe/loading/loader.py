@@ -337,7 +337,8 @@ class Loader:
         return self._snapshot()
 
     def close(self) -> None:
-        """Ends the threads; iterating afterwards raises EngineError. Batches that the loop has got stay valid.
+        """Ends the threads and closes all shards; iterating afterwards raises EngineError. Batches that the loop has
+        got stay valid.
 
         Waits for the rows that threads are working on: a few milliseconds, or up to a second where a large picture is
         converted (`images_converted` of `stats()`). If a read does not end, close() returns after

@@ -10,6 +10,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 
@@ -81,9 +82,15 @@ class Fetcher:
         if not self.closed:
             self._requests.loop.call_soon_threadsafe(self._pump)
 
-    def close(self) -> None:
-        """Begins nothing from now on."""
+    def close(self, patience_s: float) -> None:
+        """Begins nothing from now on, and lets go of the cache's files; a disk that does not answer keeps them open.
+
+        Args:
+            patience_s: how long to wait for what is being written.
+        """
         self.closed = True
+        with suppress(TimeoutError):
+            self._requests.begin(self._finish()).result(patience_s)
 
     def oldest(self) -> tuple[int, int, float] | None:
         """Shard, first byte and seconds of the request that has been under way for longest."""
@@ -185,7 +192,7 @@ class Fetcher:
                 if now - claimed > _CLAIM_S:
                     claimed = now
                     self._claim_awaited(now)
-        self._finish()
+        await self._finish()
 
     def _look_for_awaited(self) -> None:
         with self._wants.lock:
@@ -209,7 +216,8 @@ class Fetcher:
             self._tell(late)
         self._pump()
 
-    def _finish(self) -> None:
+    async def _finish(self) -> None:
+        """May be called twice: by `close`, and at the end of the owner's life."""
         with self._wants.lock:
             self.closed = True
         for task in self._tasks:

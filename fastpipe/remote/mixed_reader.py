@@ -165,10 +165,10 @@ class MixedReader:
         found = self._remote[behind].origin(len(self._index.parts[part].shards), offset)
         return None if found is None else (found[0] + int(self._shard_starts[part]), found[1])
 
-    def close(self) -> None:
+    def close(self, patience_s: float) -> None:
         """See Reader."""
         for reader in self._remote:
-            reader.close()
+            reader.close(patience_s)
 
     def _of(self, samples: NDArray[np.int64]) -> Iterator[tuple[Reader, NDArray[np.intp], NDArray[np.int64]]]:
         """The samples that have to be fetched, by dataset."""

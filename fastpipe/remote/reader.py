@@ -173,9 +173,13 @@ class Reader:
         self._fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
 
-    def close(self) -> None:
-        """Ends its work; safe to call twice, and in a forked child."""
+    def close(self, patience_s: float) -> None:
+        """Ends its work; safe to call twice, and in a forked child.
+
+        Args:
+            patience_s: how long to wait for a disk that does not answer.
+        """
         if os.getpid() != self._process or self._fetcher.closed:
             return
-        self._fetcher.close()
+        self._fetcher.close(patience_s)
         self.wants.end_all()

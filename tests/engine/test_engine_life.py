@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import threading
@@ -17,24 +16,12 @@ from conftest import run_script
 from engine_jobs import images_for, plan_all, wait_done
 from patience import in_time
 from PIL import Image
+from process_state import threads, threads_at_rest
 from soak import Tried, times
 
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import EngineError
 from fastpipe.format.index import Index
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def threads_at_rest() -> int:
-    """The system may still be clearing away threads that were joined just before."""
-    before, now = -1, threads()
-    while now != before:
-        time.sleep(0.1)
-        before, now = now, threads()
-    return now
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from process_state import threads, threads_at_rest
 from torch.utils.data import DataLoader
 
 import fastpipe
@@ -25,10 +26,6 @@ def two_of_eight_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
 
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
 @pytest.mark.usefixtures("two_of_eight_cpus")
 def test_too_many_by_the_count_that_people_take() -> None:
     with warnings.catch_warnings():
@@ -45,7 +42,7 @@ def test_too_few_by_default() -> None:
 
 @pytest.mark.usefixtures("two_of_eight_cpus")
 def test_fastpipe_takes_what_is_granted(flat: Path) -> None:
-    before = threads()
+    before = threads_at_rest()
     with fastpipe.loader(flat, 8, size=16) as loader:
         assert len(list(loader)) == 4
         assert threads() - before == 2 + 1, "two that decode, and one that asks the kernel to read ahead"

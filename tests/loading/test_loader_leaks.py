@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import frees_memory
+from process_state import open_files, threads, threads_at_rest
 from soak import Tried, times
 from warm import run_script
 
@@ -18,32 +18,24 @@ import fastpipe
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def test_breaking_out_leaks_nothing(large: Path) -> None:
     with fastpipe.loader(large, 2, size=64, num_workers=3, prefetch_factor=4) as loader:
         next(iter(loader))  # the shard is open from now on
-        before = threads(), descriptors()
+        before = threads_at_rest(), open_files(large)
         for _ in range(50):
             for _batch in loader:
                 break
-        assert (threads(), descriptors()) == before
+        assert (threads_at_rest(), open_files(large)) == before
         assert len(list(loader)) == len(loader)
 
 
 def test_no_thread_before_the_loader_and_none_after(textured: Path) -> None:
-    before = threads()
+    before = threads_at_rest()
     with fastpipe.loader(textured, 4, size=24, num_workers=5) as loader:
         assert threads() == before + 5 + 1  # one reads ahead
         list(loader)
         assert threads() == before + 5 + 1
-    assert threads() == before
+    assert threads_at_rest() == before
 
 
 SEEN = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import os
 import pickle
 import sys
 import threading
@@ -23,14 +22,6 @@ import fastpipe
 from fastpipe import EngineError, Index
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.upcoming import Upcoming
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture

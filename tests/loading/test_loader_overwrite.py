@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 import torch
 from conftest import damage
+from process_state import open_shards
 from soak import Tried
 
 import fastpipe
@@ -50,11 +51,6 @@ def loader_of(data: Path, open_shards: int = 256, **options: object) -> fastpipe
 def rows_of(data: Path) -> torch.Tensor:
     with loader_of(data) as loader:
         return torch.cat([images for images, _ in loader])
-
-
-def open_shards(data: Path) -> int:
-    files = [os.path.realpath(f"/proc/self/fd/{entry}") for entry in os.listdir("/proc/self/fd")]
-    return sum(file.startswith(str(data / "shard-")) for file in files)
 
 
 def wait_until_open(shards: int, data: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import FLAT_IMAGES, damage
+from process_state import threads, threads_at_rest
 
 import fastpipe
 from fastpipe.engine.engine import Engine
@@ -113,10 +113,10 @@ def test_no_memory_for_the_next_epoch_is_not_this_ones_concern(flat: Path, monke
 
 
 def test_dropping_the_loader_ends_the_threads_of_what_was_begun(flat: Path) -> None:
-    before = threading.active_count(), len(list(Path("/proc/self/task").iterdir()))
+    before = threads_at_rest()
     loader = fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=3)
     for _ in range(3):
         list(loader)
-    assert len(list(Path("/proc/self/task").iterdir())) > before[1]
+    assert threads() > before
     del loader
-    assert (threading.active_count(), len(list(Path("/proc/self/task").iterdir()))) == before
+    assert threads_at_rest() == before

@@ -315,7 +315,7 @@ def test_class_names_stay_inside_the_folder(tmp_path: Path) -> None:
 def test_the_commands(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     succeeded("pack", source, packed, "--storage", "coefficients")
-    assert re.search(r"stored as +coefficients", succeeded("inspect", packed))
+    assert re.search(r"stored as +coefficients", succeeded("inspect", packed, "--no-sheet"))
     assert "sound" in succeeded("verify", packed)
     checks = {check["name"]: check["found"] for check in json.loads(fp("doctor", packed, "--json").stdout)}
     assert "images/s of random crops" in checks["decoding"]

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from process_state import open_shards
 from remote.cases import digests
 from remote.range_server import RangeServer
 from soak import Tried, times
@@ -374,3 +375,13 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
             for part in list(ticket.parts):
                 reader.wants.ring_parts.forget(part)
         assert arrived.wait(10.0)
+
+
+def test_close_lets_go_of_the_cache(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+    """At once: a folder of a network's file system is gone only when nobody has it open."""
+    with open_remote(range_server.url) as loader:
+        kept = list(loader)
+        assert open_shards(tmp_path / "cache") > 0
+        loader.close()
+        assert open_shards(tmp_path / "cache") == 0
+    assert kept
