@@ -96,11 +96,13 @@ def note_serial_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def workers() -> int:
-    """One a CPU that this process may use, or PYTEST_XDIST_AUTO_NUM_WORKERS, which pytest-xdist looks at, too."""
+    """One more than this process may use CPUs, because tests wait for a quarter of their time: for programs, timers and
+    disks. Or PYTEST_XDIST_AUTO_NUM_WORKERS, which pytest-xdist looks at, too.
+    """
     if wanted := os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return int(wanted)
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cpus, MOST_WORKERS)
+    return min(cpus + 1, MOST_WORKERS)
 
 
 def scheduler(config: pytest.Config, log: Producer) -> object:

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/at_least.h"
 #include "coefficients/block_bytes.h"
 
 namespace fastpipe {
@@ -31,8 +32,7 @@ std::size_t BlockRowWriter::write_dc(std::uint8_t* low, std::uint8_t* wide, std:
 void BlockRowWriter::append_to(std::vector<std::uint8_t>* bytes) {
   const std::size_t n = blocks_.size();
   const std::size_t most = (3 + kMostBlockBytes) * n + n / 2 + n / 8 + 2 + kBlockWrittenBeyond;
-  if (memory_.size() < most) memory_.resize(most);
-  std::uint8_t* const lengths = memory_.data();
+  std::uint8_t* const lengths = at_least(&memory_, most);
   std::uint8_t* const kinds = lengths + n;
   std::uint8_t* const low = kinds + (n + 1) / 2;
   std::uint8_t* const wide = low + n;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/at_least.h"
+
 namespace fastpipe {
 
 bool McuRows::read(const FpcHeader& header, const std::uint8_t* data, int mcu_row, int left, int right,
@@ -31,12 +33,12 @@ bool McuRows::read(const FpcHeader& header, const std::uint8_t* data, int mcu_ro
 
 bool McuRows::read_blocks(const BlockRow& row, int first, int end, const BlockKernels& kernels, std::int16_t* to,
                           int pairs) {
-  if (dc_.size() < static_cast<std::size_t>(end)) dc_.resize(static_cast<std::size_t>(end));
-  row.read_dc(end, dc_.data());
+  std::int16_t* const dc = at_least(&dc_, static_cast<std::size_t>(end));
+  row.read_dc(end, dc);
   const int count = end - first, filled = (count + 1) / 2;
   std::fill(to + static_cast<std::ptrdiff_t>(filled) * CoefficientRows::kPairStride,
             to + static_cast<std::ptrdiff_t>(pairs) * CoefficientRows::kPairStride, std::int16_t{0});
-  return kernels.read(row, row.payload + row.bytes_before(first), first, count, dc_.data() + first, to);
+  return kernels.read(row, row.payload + row.bytes_before(first), first, count, dc + first, to);
 }
 
 }  // namespace fastpipe

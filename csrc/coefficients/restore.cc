@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "base/at_least.h"
 #include "base/xxh3.h"
 #include "jpeg/transcode/block_tokens.h"
 
 namespace fastpipe {
 namespace {
-
-constexpr std::size_t kAligned = 32 / sizeof(std::int16_t);
 
 std::array<std::int16_t, 64> copy_of(const CoefficientRows& rows, int row, int column) {
   std::array<std::int16_t, 64> block;
@@ -51,9 +50,7 @@ Status JpegRestorer::write(const FpcHeader& header, const std::uint8_t* data, co
     needed += static_cast<std::size_t>(rows[c].pairs * frame.down(c)) * CoefficientRows::kPairStride;
     mcu_blocks += static_cast<std::size_t>(frame.across(c) * frame.down(c));
   }
-  if (coefficients_.size() < needed + kAligned) coefficients_.resize(needed + kAligned);
-  const auto address = reinterpret_cast<std::uintptr_t>(coefficients_.data());
-  std::int16_t* memory = coefficients_.data() + (32 - address % 32) % 32 / sizeof(std::int16_t);
+  std::int16_t* memory = aligned_at_least(&coefficients_, needed);
   for (std::size_t c = 0; c < frame.components; ++c) {
     rows[c].first = memory;
     memory += static_cast<std::ptrdiff_t>(rows[c].pairs) * frame.down(c) * CoefficientRows::kPairStride;

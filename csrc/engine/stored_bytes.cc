@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 
+#include "base/at_least.h"
 #include "base/xxh3.h"
 
 namespace fastpipe {
@@ -24,8 +25,7 @@ Status compare(Size expected, Size found, Code code, const char* format) {
 Status StoredBytes::begin(const File& file, std::uint64_t offset, std::uint32_t size) {
   const Status status = file.check(offset, size);
   if (!status.ok()) return status;
-  if (room_.size() < size) room_.resize(size);
-  borrow(room_.data(), size);
+  borrow(at_least(&room_, size), size);
   known_ = 0;
   return status;
 }

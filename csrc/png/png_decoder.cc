@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "base/at_least.h"
 #include "png/unfilter.h"
 
 namespace fastpipe {
@@ -16,9 +17,8 @@ Status PngDecoder::inflate() {
   if (decompressor_ == nullptr) decompressor_.reset(libdeflate_alloc_decompressor());
   if (decompressor_ == nullptr) throw std::bad_alloc();
   const std::size_t bytes = parts_.header.inflated_bytes();
-  if (inflated_.size() < bytes) inflated_.resize(bytes);
-  switch (libdeflate_zlib_decompress(decompressor_.get(), parts_.deflated, parts_.deflated_bytes, inflated_.data(),
-                                     bytes, nullptr)) {
+  switch (libdeflate_zlib_decompress(decompressor_.get(), parts_.deflated, parts_.deflated_bytes,
+                                     at_least(&inflated_, bytes), bytes, nullptr)) {
     case LIBDEFLATE_SUCCESS:
       return {};
     case LIBDEFLATE_SHORT_OUTPUT:

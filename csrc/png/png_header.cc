@@ -8,7 +8,6 @@
 namespace fastpipe {
 namespace {
 
-constexpr std::uint8_t kSignature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr std::size_t kHeaderBytes = 13;
 // Deflate writes at most 258 bytes for a bit of length and one of distance.
 constexpr std::size_t kMostInflation = 1032;
@@ -117,10 +116,10 @@ std::size_t PngHeader::inflated_bytes() const { return (row_bytes() + 1) * stati
 
 Status parse_png(std::uint8_t* data, std::size_t size, std::int64_t max_pixels, PngParts* parts) {
   *parts = {};
-  if (size < sizeof kSignature || std::memcmp(data, kSignature, sizeof kSignature) != 0) {
+  if (size < sizeof kPngSignature || std::memcmp(data, kPngSignature, sizeof kPngSignature) != 0) {
     return error(Code::not_png, "%s", "");
   }
-  Chunks chunks(data + sizeof kSignature, size - sizeof kSignature);
+  Chunks chunks(data + sizeof kPngSignature, size - sizeof kPngSignature);
   Chunk chunk;
   Status status = chunks.next(&chunk);
   if (status.ok()) status = read_header(chunk, max_pixels, &parts->header);

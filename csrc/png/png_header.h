@@ -9,6 +9,8 @@
 
 namespace fastpipe {
 
+constexpr std::uint8_t kPngSignature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};  // of every file
+
 // By the numbers of the format. Source: "Portable Network Graphics (PNG) Specification", W3C, section 11.2.1.
 enum class PngColor : std::uint8_t { gray = 0, rgb = 2, palette = 3, gray_alpha = 4, rgb_alpha = 6 };
 

@@ -7,10 +7,11 @@
 #include <memory>
 #include <new>
 
+#include "png/png_header.h"
+
 namespace fastpipe {
 namespace {
 
-constexpr std::uint8_t kSignature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 // zlib's best is as small, and takes eight times as long; a level less gives 20 % more bytes.
 constexpr int kLevel = 8;
 
@@ -50,7 +51,7 @@ std::vector<std::uint8_t> write_mask_png(const std::uint8_t* ids, Size size, int
       libdeflate_alloc_compressor(kLevel), &libdeflate_free_compressor);
   if (compressor == nullptr) throw std::bad_alloc();
 
-  std::vector<std::uint8_t> out(kSignature, kSignature + sizeof kSignature);
+  std::vector<std::uint8_t> out(kPngSignature, kPngSignature + sizeof kPngSignature);
   std::size_t chunk = open_chunk(&out, "IHDR");
   out.resize(out.size() + 13);
   put(&out, chunk + 8, static_cast<std::uint32_t>(size.width));

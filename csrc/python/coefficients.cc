@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/at_least.h"
 #include "coefficients/fpc_header.h"
 #include "coefficients/mcu_rows.h"
 #include "coefficients/restore.h"
@@ -45,11 +46,9 @@ std::vector<py::array_t<std::int16_t>> coefficients_of(const py::bytes& fpc, con
   std::array<CoefficientRows, kMostComponents> rows;
   std::vector<py::array_t<std::int16_t>> found;
   for (std::size_t c = 0; c < frame.components; ++c) {
-    constexpr std::size_t kAligned = 32 / sizeof(std::int16_t);
     rows[c].pairs = (mcus.width * frame.across(c) + 1) / 2;
-    memory[c].resize(static_cast<std::size_t>(rows[c].pairs * frame.down(c)) * CoefficientRows::kPairStride + kAligned);
-    const auto address = reinterpret_cast<std::uintptr_t>(memory[c].data());
-    rows[c].first = memory[c].data() + (32 - address % 32) % 32 / sizeof(std::int16_t);
+    rows[c].first = aligned_at_least(
+        &memory[c], static_cast<std::size_t>(rows[c].pairs * frame.down(c)) * CoefficientRows::kPairStride);
     found.emplace_back(std::vector<py::ssize_t>{frame.blocks(c).height, frame.blocks(c).width, 64});
   }
   McuRows reader;

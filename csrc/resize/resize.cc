@@ -4,15 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/at_least.h"
+
 namespace fastpipe {
 namespace {
 
 constexpr int kRowsAtOnce = 4;  // between the passes, if down is first
 
-// A vector that shrank and grew again would be filled with zeros that nobody reads.
-void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) {
-  if (buffer->size() < static_cast<std::size_t>(size)) buffer->resize(static_cast<std::size_t>(size));
-}
+void grow(std::vector<std::uint8_t>* buffer, std::ptrdiff_t size) { at_least(buffer, static_cast<std::size_t>(size)); }
 
 // A box may be so small that what lies around it has no size that a number could hold.
 long rounded(double size) { return std::lround(std::min(size, 1e9)); }

@@ -111,6 +111,9 @@ def test_workers_tell_what_they_have_tried(tmp_path: Path) -> None:
 
 def test_the_number_of_workers_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
-    assert 1 <= workers() <= MOST_WORKERS
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    assert workers() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    assert workers() == MOST_WORKERS
     monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", str(MOST_WORKERS + 3))
     assert workers() == MOST_WORKERS + 3

@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/at_least.h"
+
 namespace fastpipe {
 
 namespace {
 
 constexpr std::size_t kUnstuffSlack = 64;
-
-template <typename Element>
-Element* at_least(std::vector<Element>* memory, std::size_t count) {
-  if (memory->size() < count) memory->resize(count);
-  return memory->data();
-}
 
 }  // namespace
 

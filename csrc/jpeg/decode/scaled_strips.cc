@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/at_least.h"
+
 namespace fastpipe {
 
 namespace {
@@ -12,12 +14,6 @@ constexpr int kBytesPerPixel = 4;
 
 // Vector code reads and writes beyond the ends of rows.
 constexpr std::ptrdiff_t kSlack = 2 * kColorStep;
-
-template <typename Element>
-Element* at_least(std::vector<Element>* memory, std::size_t count) {
-  if (memory->size() < count) memory->resize(count);
-  return memory->data();
-}
 
 }  // namespace
 

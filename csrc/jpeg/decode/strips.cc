@@ -2,19 +2,11 @@
 
 #include <algorithm>
 
+#include "base/at_least.h"
+
 namespace fastpipe {
 
 namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-// The first element of `memory` that is aligned, once it has room for `count` from there.
-std::int16_t* aligned(std::vector<std::int16_t>* memory, std::size_t count) {
-  const std::size_t needed = count + kAlignment / sizeof(std::int16_t);
-  if (memory->size() < needed) memory->resize(needed);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory->data());
-  return memory->data() + (kAlignment - address % kAlignment) % kAlignment / sizeof(std::int16_t);
-}
 
 // Its place among 1, 2, 4 and 8.
 std::size_t scale_of(int denominator) { return denominator == 8 ? 3 : static_cast<std::size_t>(denominator / 2); }
@@ -86,7 +78,7 @@ void StripDecoder::lay_out(const StripPicture& picture, int strip_rows) {
     count += static_cast<std::size_t>(coefficients_[c].pairs) *
              static_cast<std::size_t>(strip_rows * (c == 0 ? picture.down : 1)) * CoefficientRows::kPairStride;
   }
-  std::int16_t* const first = aligned(&coefficient_memory_, count);
+  std::int16_t* const first = aligned_at_least(&coefficient_memory_, count);
   for (std::size_t c = 0; c < begins.size(); ++c) coefficients_[c].first = first + begins[c];
   for (ScaledStrips& scale : scales_) {
     if (!scale.window().empty()) scale.lay_out(strip_rows);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/at_least.h"
 #include "jpeg/markers.h"
 #include "jpeg/transcode/entropy_writer.h"
 #include "jpeg/transcode/optimal_huffman.h"
@@ -135,9 +136,8 @@ void JpegWriter::write(const OutputHeader& header, const std::vector<Segment>& s
   }
   std::size_t bound = kMostHeaderBytes + entropy.bound(tokens.counts, tokens.ends.size());
   for (const Segment& segment : segments) bound += segment.size + 4;
-  if (bytes_.size() < bound) bytes_.resize(bound);
 
-  SegmentWriter out(bytes_.data());
+  SegmentWriter out(at_least(&bytes_, bound));
   out.marker(marker::kStart);
   if (header.rgb) {
     out.adobe_rgb();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/at_least.h"
 #include "jpeg/unstuff.h"
 
 namespace fastpipe {
@@ -136,10 +137,10 @@ bool ScanTokens::read_mcus(const OutputHeader& frame, int interval, const std::u
 bool ScanTokens::open(std::size_t interval, const std::uint8_t* readable_end, BitStream* stream) {
   const std::uint8_t *const begin = map_.begin(interval), *const end = map_.end(interval);
   const std::size_t needed = static_cast<std::size_t>(end - begin) + kUnstuffSlack + BitStream::kReadBeyond;
-  if (bytes_.size() < needed) bytes_.resize(needed);
+  std::uint8_t* const bytes = at_least(&bytes_, needed);
   *stream = {};
-  stream->next = bytes_.data();
-  stream->end = best_unstuff()(begin, end, readable_end, bytes_.data());
+  stream->next = bytes;
+  stream->end = best_unstuff()(begin, end, readable_end, bytes);
   return stream->end != nullptr;
 }
 

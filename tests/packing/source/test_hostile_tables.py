@@ -249,7 +249,6 @@ def packed_alone(source: Path, packed: Path) -> tuple[str, int]:
     return words, int(megabytes)
 
 
-@pytest.mark.serial
 def test_one_row_group_of_many_images_takes_little_memory(tmp_path: Path) -> None:
     """As pandas writes them: a file of 300 MB is one row group."""
     noise = random.Random(1).randbytes(20_000)
@@ -263,7 +262,6 @@ def test_one_row_group_of_many_images_takes_little_memory(tmp_path: Path) -> Non
     assert megabytes < 300, f"{megabytes} MB"
 
 
-@pytest.mark.serial
 def test_a_cell_of_zeros_takes_the_memory_of_a_few_of_it(tmp_path: Path) -> None:
     """300 MB that are 10 kB in the file: a bomb, and the largest thing that a page may hold."""
     file = tmp_path / "a.parquet"
