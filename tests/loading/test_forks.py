@@ -12,7 +12,7 @@ FORKS = 100
 # Each child has 20 s; one that hangs is named and killed. All do the same work, so a lock that was held at the
 # moment of the fork has a hundred chances to show.
 COMMON = """
-    import gc, os, signal, sys, time, traceback, warnings
+    import gc, logging, os, signal, sys, time, traceback, warnings
     warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # a fork where there are threads
 
     FORKS = int(sys.argv[2])
@@ -72,6 +72,8 @@ MID_ITERATION = (
     from fastpipe import EngineError
 
     gc.freeze()
+    # On a busy machine planning takes long enough to be told.
+    logging.getLogger("fastpipe").addFilter(lambda record: "waited for data" not in record.getMessage())
     torch.set_num_threads(1)  # in the parent too: OpenMP's threads do not outlive a fork, which is not ours to mend
     loader = fastpipe.loader(sys.argv[1], 2, size=192, num_workers=3, prefetch_factor=4)
     parents = fastpipe.Dataset(sys.argv[1])
