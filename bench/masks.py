@@ -97,7 +97,7 @@ class Fastpipe:
     def epoch(self, number: int, *, photos: bool = True, masks: bool = True) -> None:
         plan, jobs = self.plan(number), []
         if photos:
-            jobs.append(self.engine.submit(plan, self.images, exact=False))
+            jobs.append(self.engine.submit(plan, (self.images, False)))
         if masks:
             jobs.append(self.engine.submit_field(plan, self.fields, self.masks))
         for job in jobs:

@@ -1,5 +1,6 @@
-"""Types of the native engine (csrc/bindings.cc)."""
+"""Types of the native engine (csrc/python)."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,12 +34,8 @@ class Job:
         self,
         engine: Engine,
         tasks: NDArray[np.void],
-        images: NDArray[np.uint8] | NDArray[np.int32],
-        exact: bool,
+        views: Sequence[tuple[NDArray[Any], bool, dict[str, Any], bool]],  # Slot, with its Rendering as a dict
         verify: bool,
-        masks: bool = False,
-        more: list[tuple[NDArray[np.uint8], bool, dict[str, Any]]] = ...,  # of the other crops of each picture
-        **rendering: Any,  # of plan/rendering.py
     ) -> None: ...
     def wait(self, timeout_s: float) -> bool: ...
     def cancel(self, patience_s: float) -> None: ...

@@ -46,6 +46,6 @@ def run_all(index: Index, workers: int = 2) -> tuple[NDArray[np.uint8], list[tup
     plan = plan_all(index)
     images = images_for(plan)
     pool = Engine(index, workers)
-    errors = wait_done(pool.submit(plan, images, exact=True))
+    errors = wait_done(pool.submit(plan, (images, True)))
     pool.close()
     return images, errors

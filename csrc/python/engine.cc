@@ -101,19 +101,20 @@ class PyEngine {
 // A job and what it writes to: the arrays live until no thread writes to them any more.
 class PyJob {
  public:
-  // `images`, `exact` and `rendering` are those of the first crop of each picture, `more` those of its others.
-  PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks, py::array images,
-        bool exact, bool verify, bool masks, const std::vector<std::tuple<py::array, bool, py::dict>>& more,
-        const py::kwargs& rendering)
-      : engine_(std::move(engine)), images_{std::move(images)} {
+  // `views`: for each crop of a picture, where its rows go, whether it is never decoded at reduced size, how its pixels
+  // are made, and whether they are masks.
+  PyJob(std::shared_ptr<PyEngine> engine, const py::array_t<RowTask, py::array::c_style>& tasks,
+        const std::vector<std::tuple<py::array, bool, py::dict, bool>>& views, bool verify)
+      : engine_(std::move(engine)) {
     if (tasks.ndim() != 1) throw py::value_error("tasks: expected one dimension");
-    std::vector<Slot> slots = {slot_of(images_.front(), {exact, verify, kind_of(images_.front(), masks)}, rendering)};
-    for (const auto& [array, array_exact, how] : more) {
+    const std::size_t count = views.size();
+    if (count == 0) throw py::value_error("views: expected one at least");
+    std::vector<Slot> slots;
+    for (const auto& [array, exact, rendering, masks] : views) {
+      if (masks && count > 1) throw py::value_error("views: masks have one crop");
       images_.push_back(array);
-      slots.push_back(slot_of(images_.back(), {array_exact, verify, kind_of(array, false)}, how));
+      slots.push_back(slot_of(images_.back(), {exact, verify, kind_of(array, masks)}, rendering));
     }
-    const std::size_t count = slots.size();
-    if (masks && count > 1) throw py::value_error("more: masks have one crop");
     std::vector<RowTask> list(tasks.data(), tasks.data() + tasks.size());
     if (list.size() % count != 0) throw py::value_error("tasks: expected one for each crop of each picture");
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -261,10 +262,9 @@ void register_engine(py::module_& m) {
       .def("closed", [](const PyEngine& engine) { return engine.core().stopping(); });
 
   py::class_<PyJob>(m, "Job")
-      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&, py::array, bool, bool,
-                    bool, const std::vector<std::tuple<py::array, bool, py::dict>>&, const py::kwargs&>(),
-           "engine"_a, "tasks"_a, "images"_a.noconvert(), "exact"_a, "verify"_a, "masks"_a = false,
-           "more"_a = std::vector<std::tuple<py::array, bool, py::dict>>())
+      .def(py::init<std::shared_ptr<PyEngine>, const py::array_t<RowTask, py::array::c_style>&,
+                    const std::vector<std::tuple<py::array, bool, py::dict, bool>>&, bool>(),
+           "engine"_a, "tasks"_a, "views"_a, "verify"_a)
       .def("wait", &PyJob::wait, "timeout_s"_a)
       .def("cancel", &PyJob::cancel, "patience_s"_a)
       .def("errors", &PyJob::errors);

@@ -62,20 +62,18 @@ class HostBatch:
         epoch: the epoch's number.
         plan: of its n samples, of k rows each. A bad sample may have been replaced; the draws of the augmentation stay
             the plan's.
-        images: (N, height, width, 3) uint8, N >= n * k, a slot of a SlotRing.
+        views: the images of each view: (N, height, width, 3) uint8, N >= n * k, a slot of a SlotRing.
         labels: (n,) int64.
         ids: (n,) int64 numbers of the samples that are there.
         fields: what else the batch has; None: it is (images, labels).
         image_sizes: (n, 2) int64, height and width of the picture at the top left of each row; None: rows are full.
-        more: the images of the views after the first.
     """
 
     number: int
     epoch: int
     plan: BatchPlan
-    images: NDArray[np.uint8]
+    views: tuple[NDArray[np.uint8], ...]
     labels: NDArray[np.int64]
     ids: NDArray[np.int64]
     fields: HostFields | None = None
     image_sizes: NDArray[np.int64] | None = None
-    more: tuple[NDArray[np.uint8], ...] = ()

@@ -77,28 +77,25 @@ class Transfer:
 
     Args:
         stream: where.
-        augment: what is done with each batch; None: it stays uint8.
-        seed: of the loader; decides the augmentation together with epoch, batch and samples.
+        views: of each view, what is done with its images, None: they stay uint8; and a seed, which decides the
+            augmentation together with epoch, batch and samples.
         classes: in the dataset.
         stats: transfer_s, augment_s, device_s and held_s are added to.
         watchdog: of waits for the training loop's own work.
-        more: of each view after the first, its augment and its seed.
     """
 
     def __init__(
         self,
         stream: Stream,
-        augment: Augment | None,
+        views: Sequence[tuple[Augment | None, int]],
         *,
-        seed: int,
         classes: int,
         stats: Stats,
         watchdog: Watchdog,
-        more: Sequence[tuple[Augment | None, int]] = (),
     ) -> None:
         self._stream = stream
-        self._augment = augment
-        self._views = ((augment, seed), *more)
+        self._views = views
+        self._augment = views[0][0]  # moves what fields have beside the images
         self._classes = classes
         self._stats = stats
         self._watchdog = watchdog
@@ -198,7 +195,7 @@ class Transfer:
         """What is drawn for each view."""
         names = batch.plan.by_row().names
         found: list[AugmentPlan | None] = []
-        for (augment, seed), images in zip(self._views, (batch.images, *batch.more), strict=True):
+        for (augment, seed), images in zip(self._views, batch.views, strict=True):
             size = (images.shape[1], images.shape[2])
             draws = {"seed": seed, "epoch": batch.epoch, "batch": batch.number}
             found.append(None if augment is None else augment.plan(names, size, **draws))
@@ -223,8 +220,8 @@ class Transfer:
 
     def _copy(self, batch: HostBatch, arrays: Arrays) -> tuple[list[torch.Tensor], dict[str, torch.Tensor], Mark, Mark]:
         """Each view's rows (n * k, 3, height, width) and the arrays on the device; marks before, after the copies."""
-        slots = (batch.images, *batch.more)
-        hosts = [torch.from_numpy(each)[: len(batch.plan.flips)] for each in slots]  # sliced by torch: SlotRing.take
+        rows = len(batch.plan.flips)
+        hosts = [torch.from_numpy(each)[:rows] for each in batch.views]  # sliced by torch: SlotRing.take
         if not self._stream.copies:
             mark = self._stream.mark()
             views = [each.permute(0, 3, 1, 2) for each in hosts]
@@ -234,7 +231,7 @@ class Transfer:
         small = self._stream.copy(torch.from_numpy(buffer))
         views = [self._stream.copy(each).permute(0, 3, 1, 2) for each in hosts]
         copied = self._stream.mark()
-        self._copying.append((copied, (*slots, buffer)))
+        self._copying.append((copied, (*batch.views, buffer)))
         return views, unpack(small, arrays), first, copied
 
 

@@ -216,24 +216,21 @@ class Engine:
     def submit(
         self,
         plan: BatchPlan,
-        images: NDArray[np.uint8],
-        *,
-        exact: bool,
+        *views: tuple[NDArray[np.uint8], bool],
         rows: NDArray[np.int64] | None = None,
-        more: Sequence[tuple[NDArray[np.uint8], bool]] = (),
     ) -> Job | FetchedJob:
         """Begins a batch.
 
         Args:
             plan: n rows, of one view or several.
-            images: (N, height, width, 3) uint8, C-contiguous: where the rows go.
-            exact: never decode at reduced size.
+            views: of each view (N, height, width, 3) uint8, C-contiguous: where the rows go; and whether it is exact,
+                that is, never decoded at reduced size.
             rows: (n,) which of the N images each row of the plan fills; None: the first n in order.
-            more: of each view after the first, images and exact.
         """
         tasks = tasks_of(self._index, plan, rows)
-        given = zip(((images, exact), *more), plan.views, strict=True)
-        slots = [Slot(out, how, view.crops.rendering) for (out, how), view in given]
+        slots = [
+            Slot(images, exact, view.crops.rendering) for (images, exact), view in zip(views, plan.views, strict=True)
+        ]
         if self._conversions is None:
             return self._begin(plan, tasks, slots)
         conversions = self._conversions
@@ -303,15 +300,14 @@ class Engine:
         """The tasks of pictures, (n,) or (n, slots)."""
         self.check_usable()
         try:
-            out, exact, rendering, masks = slots[0]
-            more = [(each.images, each.exact, asdict(each.rendering)) for each in slots[1:]]
-            return _engine.Job(self._engine, tasks.ravel(), out, exact, self._verify, masks, more, **asdict(rendering))
+            views = [(images, exact, asdict(rendering), masks) for images, exact, rendering, masks in slots]
+            return _engine.Job(self._engine, tasks.ravel(), views, self._verify)
         except RuntimeError as problem:  # closed by another thread meanwhile
             raise EngineError(_CLOSED) from problem
 
     def decode(self, plan: BatchPlan, images: NDArray[np.uint8]) -> list[tuple[int, str]]:
         """Does a batch at full size and waits for it; returns its errors, as `Job.errors`. See `submit`."""
-        job = self.submit(plan, images, exact=True)
+        job = self.submit(plan, (images, True))
         while not job.wait(1.0):
             self.check_usable()
         return job.errors()

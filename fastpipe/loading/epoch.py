@@ -33,10 +33,10 @@ class EpochWorks:
     """One pass over an epoch, or the rest of one: keeps `ahead` batches in the works and gives them out in order.
 
     Args:
+        views: of each view, its slots, and whether it is exact: never decoded at reduced size.
         first: the batch to begin with; those before it are neither planned nor decoded.
         batch_rows: of a whole batch.
         fields: reads what else samples carry; None: batches are (images, labels).
-        more: of each view after the first, its slots and whether it is never decoded at reduced size.
     """
 
     def __init__(
@@ -44,26 +44,22 @@ class EpochWorks:
         index: Index,
         plan: EpochPlan,
         engine: Engine,
-        slots: SlotRing,
+        views: Sequence[tuple[SlotRing, bool]],
         stats: Stats,
         *,
         first: int,
         batch_rows: int,
         ahead: int,
-        exact: bool,
         replace_bad: bool,
         watchdog: Watchdog,
         fields: FieldReader | None = None,
-        more: Sequence[tuple[SlotRing, bool]] = (),
     ) -> None:
-        self._more = more
         self._index = index
         self._plan = plan
         self._engine = engine
-        self._slots = slots
+        self._views = views
         self._stats = stats
         self._ahead = ahead
-        self._exact = exact
         self._replace_bad = replace_bad
         self._watchdog = watchdog
         self._fields = fields
@@ -125,17 +121,15 @@ class EpochWorks:
             fields.arrays.update(beside)
         self._works.popleft()
         self._taken += 1
-        first, *more = images
         return HostBatch(
             self._taken - 1,
             self._plan.epoch,
             plan,
-            first,
+            tuple(images),
             shown.labels,
             shown.samples,
             fields,
             image_sizes=shown.crops.shown,
-            more=tuple(more),
         )
 
     def _submit_up_to(self, count: int) -> None:
@@ -159,9 +153,9 @@ class EpochWorks:
             self._engine.read_ahead(self._plan.reads(self._submitted, plan, first=first), restart=first)
         elif first:
             self._engine.restart_fetching(self._plan.world_size)
-        rings = (self._slots, *(ring for ring, _ in self._more))
         images = [
-            ring.take((self._batch_rows, *view.crops.size, 3)) for ring, view in zip(rings, plan.views, strict=True)
+            ring.take((self._batch_rows, *view.crops.size, 3))
+            for (ring, _), view in zip(self._views, plan.views, strict=True)
         ]
         beside = {} if self._fields is None else self._fields.slots(len(plan), plan.crops.size)
         self._works.append((plan, images, beside, self._begin(plan, images, beside)))
@@ -179,10 +173,10 @@ class EpochWorks:
         """The pictures of a plan, and what is cropped beside them."""
         records = {name: self._fields.stored(name, plan.samples) for name in beside} if self._fields else {}
         places = None if rows is None else rows_of(rows, plan.rows_per_sample)
-        more = [(out, exact) for out, (_, exact) in zip(images[1:], self._more, strict=True)]
-        jobs = [self._engine.submit(plan.by_row(), images[0], exact=self._exact, rows=places, more=more)]
+        exacts = [exact for _, exact in self._views]
+        jobs = [self._engine.submit(plan.by_row(), *zip(images, exacts, strict=True), rows=places)]
         for name, out in beside.items():
-            jobs.append(self._engine.submit_field(plan, records[name], out, exact=self._exact, rows=rows))
+            jobs.append(self._engine.submit_field(plan, records[name], out, exact=exacts[0], rows=rows))
         return RowJobs(jobs, plan.rows_per_sample)
 
     def _wait(self, job: RowJobs) -> None:

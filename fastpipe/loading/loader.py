@@ -103,6 +103,7 @@ class Loader:
             for view in recipe.views
         ]
         exacts = [exact or not view.crop.may_be_reduced for view in recipe.views]
+        views = list(zip(rings, exacts, strict=True))
         self._engine = engine = Engine(index, num_workers, verify=verify)
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
 
@@ -114,16 +115,14 @@ class Loader:
                 index,
                 EpochPlan(index, current.recipe, epoch),
                 engine,
-                rings[0],
+                views,
                 stats,
                 first=first,
                 batch_rows=recipe.batch_size * recipe.crop.rows,
                 ahead=prefetch_factor,
-                exact=exacts[0],
                 replace_bad=on_error == "replace",
                 watchdog=watchdog,
                 fields=fields,
-                more=list(zip(rings[1:], exacts[1:], strict=True)),
             )
             at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
             return StagedEpoch(works, transfer)
@@ -150,12 +149,10 @@ class Loader:
         self._snapshot = snapshot
         transfer = Transfer(
             stream,
-            augments[0],
-            seed=recipe.seed,
+            list(zip(augments, (view.seed for view in recipe.views), strict=True)),
             classes=len(self.classes),
             stats=stats,
             watchdog=watchdog,
-            more=[(augment, view.seed) for augment, view in zip(augments[1:], recipe.more, strict=True)],
         )
         self._transfer = transfer
         self._device = stream.device

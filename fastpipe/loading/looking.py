@@ -78,9 +78,9 @@ class Look:
         """
         plan = EpochPlan(self.index, self.recipe, epoch).of(samples)
         rows = len(samples) * plan.rows_per_sample
-        images, *more = (self.stream.buffer((rows, *view.crops.size, 3)) for view in plan.views)
+        images = tuple(self.stream.buffer((rows, *view.crops.size, 3)) for view in plan.views)
         fields = None
-        jobs = [self.engine.submit(plan.by_row(), images, exact=True, more=[(each, True) for each in more])]
+        jobs = [self.engine.submit(plan.by_row(), *((each, True) for each in images))]
         if self.fields is not None:
             fields = self.fields.read(plan)
             for name, out in self.fields.slots(len(samples), plan.crops.size).items():
@@ -91,19 +91,14 @@ class Look:
             self.engine.check_usable()
         for row, reason in job.errors():
             raise self.index.sample_error(int(samples[row]), reason)
-        first, *others = zip(self.augments, (view.seed for view in self.recipe.views), strict=True)
         transfer = Transfer(
             self.stream,
-            first[0],
-            seed=first[1],
-            more=others,
+            list(zip(self.augments, (view.seed for view in self.recipe.views), strict=True)),
             classes=len(self.recipe.content.classes or self.index.classes),
             stats=Stats(),
             watchdog=self.watchdog,
         )
-        staged = transfer.begin(
-            HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown, tuple(more))
-        )
+        staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown))
         batch = transfer.hand_over(staged)
         values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
         return Seen(plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)

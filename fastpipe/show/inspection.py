@@ -153,17 +153,16 @@ def write_contact_sheet(
             index,
             EpochPlan(index, recipe, epoch=0),
             engine,
-            SlotRing((recipe.batch_size, *size, 3), keep=1),
+            [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)],
             stats,
             first=0,
             batch_rows=recipe.batch_size,
             ahead=0,
-            exact=not train,
             replace_bad=True,
             watchdog=Watchdog(_STALL_TIMEOUT_S, index, engine.activities),
         ).take()
     finally:
         engine.close()
     captions = [index.class_name(label) for label in batch.labels.tolist()]
-    write_png(out, contact_sheet(batch.images, captions))
+    write_png(out, contact_sheet(batch.views[0], captions))
     return len(captions), stats.replaced

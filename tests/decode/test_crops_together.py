@@ -36,8 +36,7 @@ def tasks_of(jpegs: list[bytes], crops: int, rng: np.random.Generator) -> NDArra
 def run(shard: Path, tasks: NDArray[np.void], outs: list[NDArray[np.uint8]], exact: bool) -> list[tuple[int, str]]:
     """One job on one thread."""
     engine = _engine.Engine([(os.fsencode(shard), shard.stat().st_size)], 1, 1)
-    more: list[tuple[NDArray[np.uint8], bool, dict[str, Any]]] = [(out, exact, {}) for out in outs[1:]]
-    job = _engine.Job(engine, np.ascontiguousarray(tasks).ravel(), outs[0], exact, False, False, more)
+    job = _engine.Job(engine, np.ascontiguousarray(tasks).ravel(), [(out, exact, {}, False) for out in outs], False)
     assert job.wait(60)
     errors = job.errors()
     engine.close(60)
@@ -145,16 +144,8 @@ def test_crops_together_are_decoded_once(coefficients: bool, tmp_path: Path) -> 
         found = []
         for _ in range(5):
             started = time.process_time()
-            job = _engine.Job(
-                engine,
-                np.repeat(task, crops),
-                outs[0],
-                True,
-                False,
-                False,
-                [(out, True, options) for out in outs[1:crops]],
-                **options,
-            )
+            views = [(out, True, options, False) for out in outs[:crops]]
+            job = _engine.Job(engine, np.repeat(task, crops), views, False)
             assert job.wait(60)
             found.append(time.process_time() - started)
             assert job.errors() == []

@@ -44,7 +44,7 @@ def test_rows_can_go_anywhere_in_the_batch(textured: Path) -> None:
     plan = plan_all(index, batch_size=4)
     images = np.full((9, *SIZE, 3), 7, dtype=np.uint8)
     pool = Engine(index, 2)
-    assert wait_done(pool.submit(plan, images, exact=True, rows=np.array([8, 0, 3, 5]))) == []
+    assert wait_done(pool.submit(plan, (images, True), rows=np.array([8, 0, 3, 5]))) == []
     pool.close()
     assert np.array_equal(images[[8, 0, 3, 5]], whole[:4])
     assert (images[[1, 2, 4, 6, 7]] == 7).all()
@@ -113,7 +113,7 @@ def test_a_crop_outside_the_picture_is_a_failed_row(textured: Path, box: tuple[f
     plan = plan_all(index, batch_size=3)
     plan.crops.boxes[1] = box
     pool = Engine(index, 1)
-    errors = wait_done(pool.submit(plan, images_for(plan), exact=True))
+    errors = wait_done(pool.submit(plan, (images_for(plan), True)))
     pool.close()
     assert [row for row, _ in errors] == [1]
     assert errors[0][1].startswith("the crop is not inside the image")
@@ -128,7 +128,7 @@ def test_few_shards_are_open_at_a_time(many_shards: Path, monkeypatch: pytest.Mo
     assert open_shards(many_shards) == 0
     for _ in range(3):
         images = images_for(plan)
-        assert wait_done(pool.submit(plan, images, exact=True)) == []
+        assert wait_done(pool.submit(plan, (images, True))) == []
         assert np.array_equal(images, expected)
         assert 1 <= open_shards(many_shards) <= 2
     pool.close()
@@ -140,7 +140,7 @@ def test_counters_count(large: Path) -> None:
     plan = plan_all(index)
     pool = Engine(index, 2)
     for times in (1, 2):
-        wait_done(pool.submit(plan, images_for(plan), exact=True))
+        wait_done(pool.submit(plan, (images_for(plan), True)))
         counters = pool.counters()
         assert counters["images_read"] == counters["images_decoded"] == times * len(plan)
         assert counters["bytes_read"] == times * index.jpeg_bytes
@@ -163,9 +163,9 @@ class TestBindings:
         wrong = [good[..., :2], good[:, :, ::2], good[0], good[:, :0], read_only, good[: len(plan) - 1]]
         for images in wrong:
             with pytest.raises(ValueError, match=r"images|out_row|writ"):
-                pool.submit(plan, images, exact=True)
+                pool.submit(plan, (images, True))
         with pytest.raises(ValueError, match="images: expected"):
-            pool.submit(plan, good.astype(np.float32), exact=True)  # type: ignore[arg-type]
+            pool.submit(plan, (good.astype(np.float32), True))  # type: ignore[arg-type]
         pool.close()
 
     def test_no_threads(self) -> None:
@@ -177,6 +177,6 @@ class TestBindings:
         plan = plan_all(index, batch_size=1)
         plan.records["shard"][0] = 5
         pool = Engine(index, 1)
-        errors = wait_done(pool.submit(plan, images_for(plan), exact=True))
+        errors = wait_done(pool.submit(plan, (images_for(plan), True)))
         assert errors == [(0, "the shard cannot be opened: the index names shard 5 of 1")]
         pool.close()

@@ -36,7 +36,7 @@ def test_close_twice_and_use_after_close(pool: Engine, large: Path) -> None:
     pool.close()
     pool.close()
     with pytest.raises(EngineError, match=r"closed; create a new loader with fastpipe\.loader"):
-        pool.submit(plan, images_for(plan), exact=True)
+        pool.submit(plan, (images_for(plan), True))
     with pytest.raises(EngineError, match="closed"):
         pool.check_usable()
     assert pool.counters()["images_decoded"] == 0
@@ -46,7 +46,7 @@ def test_closing_cancels_what_waits(large: Path) -> None:
     index = Index(large)
     pool = Engine(index, 1)
     plan = plan_all(index)
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(50)]
+    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(50)]
     started = time.monotonic()
     pool.close()
     assert in_time(time.monotonic() - started, 2)
@@ -59,7 +59,7 @@ def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Pat
     plan = plan_all(Index(large))
     for _ in range(20):
         images = images_for(plan)
-        job = pool.submit(plan, images, exact=True)
+        job = pool.submit(plan, (images, True))
         job.wait(0.001)
         del job
         images[...] = 9
@@ -70,19 +70,19 @@ def test_a_dropped_job_never_writes_to_its_images_again(pool: Engine, large: Pat
 def test_jobs_are_dropped_in_any_order(pool: Engine, large: Path) -> None:
     plan = plan_all(Index(large))
     for number in range(10):
-        jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(6)]
+        jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(6)]
         del jobs[number % 6]
         del jobs[number % 3]
         assert wait_done(jobs[number % 4]) == []
     del jobs
     images = images_for(plan)
-    assert wait_done(pool.submit(plan, images, exact=True)) == []
+    assert wait_done(pool.submit(plan, (images, True))) == []
     assert all(image.any() for image in images)
 
 
 def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
     plan = plan_all(Index(large))
-    job = pool.submit(plan, images_for(plan), exact=True)
+    job = pool.submit(plan, (images_for(plan), True))
     job.cancel()
     job.cancel()
     assert job.wait(0)
@@ -91,7 +91,7 @@ def test_a_cancelled_job_is_done(pool: Engine, large: Path) -> None:
 
 def test_the_images_live_as_long_as_the_job(pool: Engine, large: Path) -> None:
     plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(4)]
+    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(4)]
     gc.collect()
     assert all(wait_done(job) == [] for job in jobs)
 
@@ -100,7 +100,7 @@ def test_wait_gives_up_after_its_time(large: Path) -> None:
     index = Index(large)
     pool = Engine(index, 1)
     plan = plan_all(index)
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(60)]
+    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(60)]
     started = time.monotonic()
     assert not jobs[-1].wait(0.05)
     waited = time.monotonic() - started
@@ -111,7 +111,7 @@ def test_wait_gives_up_after_its_time(large: Path) -> None:
 
 def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
     plan = plan_all(Index(large))
-    jobs = [pool.submit(plan, images_for(plan), exact=True) for _ in range(8)]
+    jobs = [pool.submit(plan, (images_for(plan), True)) for _ in range(8)]
     waiting = [threading.Thread(target=wait_done, args=(job,)) for job in jobs]
     for thread in waiting:
         thread.start()
@@ -198,7 +198,7 @@ def test_daemon_threads_that_use_it_do_not_abort_the_program(flat: Path, tried: 
             images = np.empty((8, 64, 64, 3), np.uint8)
             try:
                 while True:
-                    engine.submit(plan, images, exact=True).wait(1)
+                    engine.submit(plan, (images, True)).wait(1)
             except EngineError:
                 pass
         for _ in range(3):

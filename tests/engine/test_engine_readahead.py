@@ -107,7 +107,7 @@ def test_what_cannot_be_hinted_does_not_keep_the_next_range_waiting(big: Path, p
     assert comes(lambda: bool(in_page_cache(shard)[0]))
     plan = plan_all(Index(big))
     images = images_for(plan)
-    assert wait_done(pool.submit(plan, images, exact=True)) == []
+    assert wait_done(pool.submit(plan, (images, True))) == []
     assert all(image.any() for image in images)
 
 

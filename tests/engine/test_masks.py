@@ -236,7 +236,7 @@ def test_second_pictures_are_cropped_as_the_first(textured: Path, copied: Callab
     assert fields.run(plan, out, verify=True) == []
     first = np.zeros_like(out)
     engine = Engine(fields.index, 1)
-    assert wait_done(engine.submit(plan, first, exact=True)) == []
+    assert wait_done(engine.submit(plan, (first, True))) == []
     engine.close()
     assert np.array_equal(out, first)
 
