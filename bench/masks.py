@@ -82,7 +82,15 @@ class Fastpipe:
                 record["width"], record["height"], field["format"] = width, height, PNG
                 file.write(jpeg + mask)
         shard = SimpleNamespace(name="shard", size_bytes=(folder / "shard").stat().st_size)
-        self.engine = Engine(SimpleNamespace(path=folder, shards=[shard]), threads)  # type: ignore[arg-type]
+        index = SimpleNamespace(
+            folder=folder,
+            shards=[shard],
+            mtimes_ns=None,
+            convert=None,
+            reader=lambda: None,
+            in_coefficients=lambda shards: False,
+        )
+        self.engine = Engine(index, threads)  # type: ignore[arg-type]
         self.images = np.zeros((len(jpegs), *SIZE, 3), dtype=np.uint8)
         self.masks = np.zeros((len(jpegs), *SIZE), dtype=np.uint8)
 
