@@ -74,9 +74,7 @@ def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> 
         if not isinstance(choices, (tuple, list)) or not choices:
             raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
         checked = tuple(output_size(each) for each in choices)
-        for each in checked:
-            checked_crop(crop, each, train=train)
-        return max(checked, key=math.prod), Sizes(choices=checked)
+        return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
     if not callable(size):
         return output_size(size), None
 
@@ -86,12 +84,30 @@ def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> 
         except Exception as problem:
             raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
         try:
-            checked_crop(crop, output_size(found), train=train)
+            return output_size(found)
         except ConfigError as problem:
             raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
-        return output_size(found)
 
-    return schedule(0), Sizes(schedule=schedule)
+    sizes = fitting(Sizes(schedule=schedule), crop, train=train)
+    return sizes.in_epoch(0, 0).of(0), sizes
+
+
+def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
+    """The same sizes, checked against a crop: those of a function in the epochs that they are for."""
+    for each in sizes.choices:
+        checked_crop(crop, each, train=train)
+    if (unchecked := sizes.schedule) is None:
+        return sizes
+
+    def schedule(epoch: int) -> tuple[int, int]:
+        size = unchecked(epoch)
+        try:
+            checked_crop(crop, size, train=train)
+        except ConfigError as problem:
+            raise ConfigError(f"size: the function returned {size} for epoch {epoch}: {problem}") from None
+        return size
+
+    return Sizes(schedule=schedule)
 
 
 def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:

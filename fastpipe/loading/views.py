@@ -10,7 +10,7 @@ import torch
 from fastpipe.augment import Augment, as_augment
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
-from fastpipe.loading.options import checked_crop, flip_probability, output_size
+from fastpipe.loading.options import checked_crop, fitting, flip_probability, output_size
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.recipe import Recipe
@@ -68,7 +68,7 @@ def recipe_of_views(
         raise ConfigError(
             "views: sizes that change, by a function size= or by size_choices=, need views without a size of their own"
         )
-    recipes, augments = [], []
+    recipes, augments, sizes = [], [], recipe.sizes
     for number, view in enumerate(given):
         size = recipe.size if view.size is None else output_size(view.size)
         crop = checked_crop(recipe.crop if view.crop is None else view.crop, size, train=train)
@@ -77,6 +77,7 @@ def recipe_of_views(
                 f"views: a view is one crop of each image, but {type(crop).__name__} makes {crop.rows}; pass another "
                 "crop, or leave views out"
             )
+        sizes = None if sizes is None else fitting(sizes, crop, train=train)
         flip = recipe.flip if view.hflip is None else flip_probability(view.hflip, train=train)
         recipes.append(ViewRecipe(size if own_sizes else None, crop, flip, view_seed(recipe.seed, number)))
         augments.append(augment if view.augment is None else as_augment(view.augment))
@@ -87,7 +88,8 @@ def recipe_of_views(
         )
     first = recipes[0]
     size = first.size or recipe.size
-    return replace(recipe, size=size, crop=first.crop, flip=first.flip, more=tuple(recipes[1:])), tuple(augments)
+    more = tuple(recipes[1:])
+    return replace(recipe, size=size, sizes=sizes, crop=first.crop, flip=first.flip, more=more), tuple(augments)
 
 
 def _each(views: object) -> Iterator[View]:

@@ -167,6 +167,18 @@ def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
         loader.set_size(24)
 
 
+def test_each_views_crop_has_room_for_sizes_that_change(large: Path) -> None:
+    """Not found by a sample that cannot be decoded, which on_error="replace" would replace."""
+    views = [View(), View(crop=fastpipe.CenterCrop(resize=30))]
+    smaller = r"CenterCrop\(resize=30\) makes the image smaller than size=\(40, 40\)"
+    with pytest.raises(ConfigError, match=smaller):
+        loader_of(large, views=views, size=224, size_choices=[24, (20, 40), 40])
+    with loader_of(large, views=views, size=lambda epoch: 24 + 16 * epoch, on_error="replace") as loader:
+        assert {each.shape[-1] for batch in loader for each in batch.images} == {24}
+        with pytest.raises(ConfigError, match=r"size: the function returned \(40, 40\) for epoch 1: crop: " + smaller):
+            list(loader)
+
+
 def test_a_dict_has_the_list_of_views(large: Path) -> None:
     with loader_of(large, views=DINO, fields=("id", "image", "label")) as loader:
         batch = next(iter(loader))
