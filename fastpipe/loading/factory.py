@@ -262,8 +262,8 @@ def loader(
             _tell_nodes(part, everyone, partition)
         if not part.packed:
             check_unpacked(part, verify=verify)
-    if augmentation is not None:
-        check_labelled(index, augmentation)
+    if augmentation is not None and not isinstance(weights, Mapping):  # they draw no sample without a label
+        check_labelled(index, recipe.content, augmentation)
     reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
     return Loader(
         index,

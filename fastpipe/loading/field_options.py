@@ -12,12 +12,15 @@ from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
+from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.content import Content
 from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:
     from fastpipe.loading.fields import FieldReader, FlipPairs
 
+_AT_ONCE = 1 << 20  # records
 LAYOUTS = ("list", "flat", "pad")
 
 
@@ -79,13 +82,19 @@ def field_reader(
     return FieldReader(index, recipe, names, layout, pairs)
 
 
-def check_labelled(index: Index, augment: Augment) -> None:
-    """Raises ConfigError where labels are to become soft, and samples have none."""
-    without = len(index) - sum(index.class_counts)
-    if augment.soft and without > 0:
+def check_labelled(index: Index, content: Content, augment: Augment) -> None:
+    """Raises ConfigError where labels are to become soft, and samples that epochs are made of have none."""
+    if not augment.soft or sum(index.class_counts) == len(index):
+        return
+    count = content.count(len(index))
+    without = count - sum(index.class_counts)
+    if content.samples is not None:
+        parts = (content.samples[start : start + _AT_ONCE] for start in range(0, count, _AT_ONCE))
+        without = sum(int((index.records_of(part)["label"] == NO_LABEL).sum()) for part in parts)
+    if without > 0:
         raise ConfigError(
-            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {len(index):,} samples "
-            f"of {index.path} have no label; leave them out, or pack labels"
+            f"augment: mixup, cutmix and label_smoothing make soft labels, but {without:,} of {count:,} samples of "
+            f"{index.path} have no label; leave them out with samples= or classes=, or pack labels"
         )
 
 

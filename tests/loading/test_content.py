@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -452,3 +453,28 @@ def test_wrong_choices(flat: Path, options: dict[str, Any], words: str) -> None:
 def test_balanced_takes_a_dataset(flat: Path) -> None:
     with pytest.raises(ConfigError, match=r"balanced: expected a dataset from fastpipe\.open\(FOLDER\), got"):
         fastpipe.balanced(flat)  # type: ignore[arg-type]
+
+
+def test_soft_labels_need_labels_of_the_chosen_samples_only(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    smooth_noise(20, 16, seed=0).save(data, "JPEG")
+    with fastpipe.Writer(tmp_path / "data", classes=["ant", "bee"]) as writer:
+        for number in range(30):
+            writer.add(data.getvalue(), label=(0, 1, None)[number % 3])
+    augment = fastpipe.Augment.imagenet(mixup=0.2)
+    index = Index(tmp_path / "data")
+    labelled = np.flatnonzero(index.records["label"] >= 0)
+    choices: list[dict[str, Any]] = [
+        {"classes": ["bee"]},
+        {"samples": labelled},
+        {"weights": {"ant": 2.0}},
+        {"weights": fastpipe.balanced(index)},
+    ]
+    for chosen in choices:
+        with loader_of(tmp_path / "data", augment=augment, **chosen) as loader:
+            for _, labels in loader:
+                assert torch.allclose(labels.sum(1), torch.ones(len(labels)))
+    with pytest.raises(ConfigError, match=r"10 of 30 samples .* have no label; leave them out with"):
+        loader_of(tmp_path / "data", augment=augment)
+    with pytest.raises(ConfigError, match=r"1 of 21 samples .* have no label"):
+        loader_of(tmp_path / "data", augment=augment, samples=[*labelled, 2])
