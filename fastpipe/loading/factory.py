@@ -207,7 +207,7 @@ def loader(
     recipe = Recipe(
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
         size=height_width,
-        crop=buckets or checked_crop(crop, height_width, train=train),
+        crop=buckets or checked_crop(crop, height_width if views is None else (1, 1), train=train),  # views have sizes
         flip=flip_probability(hflip, train=train),
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),

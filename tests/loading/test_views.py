@@ -179,6 +179,11 @@ def test_each_views_crop_has_room_for_sizes_that_change(large: Path) -> None:
             list(loader)
 
 
+def test_a_crop_for_all_views_need_not_fit_the_default_size(large: Path) -> None:
+    with loader_of(large, size=224, crop=fastpipe.CenterCrop(resize=40), views=[View(32), View(24)]) as loader:
+        assert [each.shape[-1] for each in next(iter(loader)).images] == [32, 24]
+
+
 def test_a_dict_has_the_list_of_views(large: Path) -> None:
     with loader_of(large, views=DINO, fields=("id", "image", "label")) as loader:
         batch = next(iter(loader))
