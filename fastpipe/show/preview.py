@@ -20,6 +20,7 @@ from fastpipe.format.index import Index
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.epoch import EpochPlan
 
 if TYPE_CHECKING:
     from fastpipe.loading.looking import Look, Seen
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 VARIANTS = 8
 SIZE = 160
 MOST_ROWS = 100
+_MOST_DRAWS = 10_000  # of an epoch with weights that are looked at
 
 
 def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows: int = 6) -> int:
@@ -68,12 +70,7 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
             f"preview: it draws one crop of each photo, but {type(look.recipe.crop).__name__} has "
             f"{look.recipe.crop.rows}; pass a loader with another crop="
         )
-    content = look.recipe.content
-    count = min(whole("rows", rows, least=1, most=MOST_ROWS), content.count(len(index)))
-    rng = np.random.default_rng(look.recipe.seed)
-    samples = np.sort(rng.choice(content.count(len(index)), count, replace=False)).astype(np.int64)
-    if content.samples is not None:
-        samples = np.sort(content.samples[samples])
+    samples = _some_samples(look, whole("rows", rows, least=1, most=MOST_ROWS))
     seen = [look.at(samples, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
     variants = list(_variants(seen, look.augments))
     plan = variants[0].plan
@@ -96,7 +93,20 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         captions += [_caption(each.name, each.labels[row], loader.classes) for each in variants]
         notes.append(lines)
     write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(variants), notes=notes))
-    return count
+    return len(samples)
+
+
+def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:
+    """So many samples of those that epochs have, ascending, or as many as there are."""
+    content, rng = look.recipe.content, np.random.default_rng(look.recipe.seed)
+    if content.weighting is None:
+        count = content.count(len(look.index))
+        chosen = rng.choice(count, min(rows, count), replace=False).astype(np.int64)
+        return np.sort(chosen if content.samples is None else content.samples[chosen])
+    places = content.places(len(look.index), look.recipe.sequences)
+    drawn = rng.choice(places, min(places, _MOST_DRAWS), replace=False)
+    samples = np.unique(EpochPlan(look.index, look.recipe, 0).samples_at(drawn))
+    return np.sort(rng.choice(samples, min(rows, len(samples)), replace=False))
 
 
 class _Variant(NamedTuple):

@@ -99,6 +99,16 @@ def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: P
     assert (sheets[1][below] < 128).sum() > 1.5 * (sheets[0][below] < 128).sum(), "longer captions"
 
 
+def test_only_samples_that_the_weights_draw_are_shown(flat: Path, tmp_path: Path) -> None:
+    """Others may have no label, which soft labels need."""
+    with opened(flat, weights={"ant": 0, "bee": 0}) as loader:
+        drawn = {number for batch in loader for number in batch.ids.tolist()}
+        assert drawn
+        assert set(loader.dataset.records["label"][sorted(drawn)]) == {2}
+        assert fastpipe.preview(loader, tmp_path / "cows.png", rows=100) == loader.dataset.class_counts[2]
+        assert fastpipe.preview(loader, tmp_path / "few.png", rows=3) == 3
+
+
 def test_mistakes_in_a_program_are_named(textured: Path, tmp_path: Path) -> None:
     out = tmp_path / "preview.png"
     with pytest.raises(ConfigError, match="preview: expected a loader, got PosixPath"):
