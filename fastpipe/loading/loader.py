@@ -310,8 +310,15 @@ class Loader:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
         position = position_in(state, self._index.fingerprint, self._order(), len(self))
-        if state.get("size") is not None:
-            self.set_size(tuple(state["size"]))
+        if (size := state.get("size")) is not None:
+            try:
+                self.set_size(size)
+            except ConfigError as problem:
+                raise ConfigError(
+                    f"load_state_dict: the state's epoch has images of size {size}, from set_size, and this loader "
+                    f"cannot have them ({problem}). Open the loader with the same size=, size_choices=, crop= and "
+                    "views= as the one that saved the state, or start without the state"
+                ) from problem
         self._course.go_on_at(position)
 
     def _order(self) -> dict[str, Any]:

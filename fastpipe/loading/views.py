@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 import torch
 
@@ -94,7 +95,7 @@ def recipe_of_views(
 
 def _each(views: object) -> Iterator[View]:
     """Each view by itself."""
-    if isinstance(views, int) and not isinstance(views, bool):
+    if isinstance(views, Integral) and not isinstance(views, bool):
         views = [View(count=whole("views", views, least=2, most=MOST_VIEWS, hint="for one view, leave views out"))]
     if not isinstance(views, (tuple, list)) or not views:
         raise ConfigError(f"{_EXPECTED}, got {views!r}")

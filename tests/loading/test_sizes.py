@@ -254,6 +254,12 @@ def test_errors(textured: Path) -> None:
     for options, source in (({"size_choices": CHOICES}, "size_choices="), ({"size": ffcv}, "a function, size=")):
         with opened(textured, **options) as loader, pytest.raises(ConfigError, match=f"sizes come from {source}"):
             loader.set_size(16)
+    with opened(textured, size=16) as loader:
+        loader.set_size(24)
+        state = loader.state_dict()
+    for others in ({"size": ffcv}, {"views": [fastpipe.View(16), fastpipe.View(8)]}):
+        with opened(textured, **others) as loader, pytest.raises(ConfigError, match=r"^load_state_dict: .* \[24, 24\]"):
+            loader.load_state_dict(state)
     for choices in ([], 32, "32"):
         with pytest.raises(ConfigError, match="size_choices: expected sizes, for example"):
             opened(textured, size_choices=choices)

@@ -156,7 +156,7 @@ def test_a_bad_sample_is_replaced_in_all_views(large: Path, tmp_path: Path) -> N
 
 
 def test_a_number_of_views_and_sizes_that_change(large: Path) -> None:
-    with loader_of(large, views=2, shuffle=False) as loader:
+    with loader_of(large, views=np.int64(2), shuffle=False) as loader:
         assert [tuple(each.shape) for each in next(iter(loader)).images] == [(4, 3, 40, 40)] * 2
         loader.set_size(24)
         assert [each.shape[-1] for each in next(iter(loader)).images] == [24, 24]
