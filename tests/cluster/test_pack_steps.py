@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
 from cli_run import COMMAND, failed, succeeded
@@ -112,6 +114,23 @@ def test_tables_that_come_move_the_rows_of_others(tmp_path: Path, monkeypatch: p
     for name in ("list", "convert", "plan"):
         step(made, tmp_path / "packed", name)
     shutil.copyfile(made / "0.parquet", made / "2.parquet")
+    fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
+    for name in ("list", "convert", "plan", "assemble", "publish"):
+        step(made, tmp_path / "packed", name)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_no_shard_of_tables_that_have_changed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)
+    made = MAKERS["parquet"](tmp_path / "parquet")
+    for name in ("list", "convert", "plan", "assemble"):
+        step(made, tmp_path / "packed", name)
+    table = made / "0.parquet"
+    rows = pq.read_table(table)
+    numbers = rows.column("vector").to_pylist()
+    other = pa.array([[value + 1 for value in each] for each in numbers], rows.schema.field("vector").type)
+    at = rows.schema.get_field_index("vector")
+    pq.write_table(rows.set_column(at, rows.schema.field(at), other), table, row_group_size=3)
     fastpipe.pack(made, tmp_path / "local", shard_size=SHARD_BYTES)
     for name in ("list", "convert", "plan", "assemble", "publish"):
         step(made, tmp_path / "packed", name)

@@ -39,10 +39,8 @@ class Sources:
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
         """Of all sources, see Listing; of a run in packing order, the names of its parts, which name their states."""
-        if (start, stop) == (0, None):
+        if (start, stop) == (0, None) or self.listed.kind:  # parts of tables are no runs in packing order
             return self.listed.state
-        if self.listed.kind:
-            return ""  # parts are no runs in packing order
         first = int(np.searchsorted(self.ends, start, side="right"))
         last = len(self.parts) if stop is None else int(np.searchsorted(self.ends, stop))
         names = "\n".join(part.name for part in self.parts[first : last + 1])
