@@ -86,6 +86,34 @@ def test_steps_in_the_wrong_order_say_which_comes_first(source: Path, tmp_path: 
     assert "has no parts" in failed(2, "pack", source, packed, *OPTIONS, "--step", "plan", "--part", "1/2")
 
 
+def test_each_step_has_the_options_of_the_list(source: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "packed"
+    step(source, packed, "list")
+    for name in ("convert", "plan", "assemble", "publish"):
+        refused = failed(1, "pack", source, packed, *OPTIONS, "--max-size", "100", "--step", name)
+        assert "listed with other options" in refused, name
+        step(source, packed, name)
+    assert digests(packed) == digests(tmp_path / "local")
+
+
+def test_a_plan_of_other_sources_is_refused(source: Path, tmp_path: Path) -> None:
+    """The shards that are there would be a whole dataset without the file that has come."""
+    packed = tmp_path / "packed"
+    for name in ("list", "convert", "plan", "assemble"):
+        step(source, packed, name)
+    shutil.copyfile(source / "class-0" / "00.jpg", source / "class-0" / "new.jpg")
+    fastpipe.pack(source, tmp_path / "now", shard_size=SHARD_BYTES)
+    step(source, packed, "list")
+    step(source, packed, "convert")
+    for name in ("assemble", "publish"):
+        refused = failed(1, "pack", source, packed, *OPTIONS, "--step", name)
+        assert "is of sources that were listed before" in refused
+        assert "--step plan" in refused
+    for name in ("plan", "assemble", "publish"):
+        step(source, packed, name)
+    assert digests(packed) == digests(tmp_path / "now")
+
+
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "folder"])
 def test_steps_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(single, "PART_BYTES", PART_BYTES)

@@ -6,7 +6,6 @@ are made, and need no memory; the columns say where all is.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError
 from fastpipe.format.tar_writer import BLOCK
 from fastpipe.packing.output.stored_sample import note_of, stored_bytes
-from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.shard_series import cannot_be_packed
 from fastpipe.packing.source.listing import packing_order
 from fastpipe.packing.spool.record import Record, record_of
@@ -48,13 +46,7 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Converted:
             the options say to stop.
     """
     store = job.store()
-    listed = read_listed(store)
-    if listed.made_with != job.made_with(listed.kinds):
-        raise PackError(
-            f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
-            f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
-            "options, install the same versions on all machines, and begin with --step list"
-        )
+    listed = job.check(read_listed(store))
     sources = read_sources(store, listed, part, job)
     samples: Iterable[_Sample] = _converted(sources, job, workers)
     if listed.kind:

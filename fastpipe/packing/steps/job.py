@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -89,6 +90,20 @@ class Job:
         """Names what decides the bytes of a sample besides its source."""
         said = self.options.shaping(kinds), versions(masks="mask" in kinds.values())
         return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+
+    def check(self, listed: Listed) -> Listed:
+        """The same, if it was listed for such a job, with these libraries.
+
+        Raises:
+            PackError: it was not.
+        """
+        if listed.made_with == self.made_with(listed.kinds):
+            return listed
+        raise PackError(
+            f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
+            f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
+            "options, install the same versions on all machines, and begin with --step list"
+        )
 
 
 class Part(NamedTuple):

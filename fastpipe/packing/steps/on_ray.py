@@ -99,6 +99,7 @@ class _Tasks:
     def list(self) -> Sources:
         """Lists the sources, in a task: the list may be larger than this machine's memory."""
         ((_, listed),) = run_tasks(partial(list_step, self._job), [0], name=lambda _: "list")
+        self._job.check(listed)  # dataset.json, which is written here, says what made the shards
         self._files, self._bytes = listed.files, listed.size_bytes
         return Sources(listed, read_parts(self._job.store()))
 

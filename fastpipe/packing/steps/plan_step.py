@@ -17,7 +17,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import xxhash
 
+from fastpipe.errors import PackError
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.steps.agreed import Placed, agreed_blocks, must_agree, states_at
 from fastpipe.packing.steps.convert_step import read_columns
@@ -68,10 +70,10 @@ def plan_step(job: Job) -> Plan:
     """Plans the shards and writes the plan down. Note [steps of a pack]
 
     Raises:
-        PackError: a part is not converted.
+        PackError: a part is not converted, or the options are not those of the step "list".
     """
     store = job.store()
-    listed, parts = read_listed(store), read_parts(store)
+    listed, parts = job.check(read_listed(store)), read_parts(store)
     blocks = np.zeros(listed.files, np.uint32)
     for part in parts:
         rows = read_columns(store, part)
@@ -88,6 +90,7 @@ def plan_step(job: Job) -> Plan:
         states, state_of = _states(store, parts, listed, stops)
     ranges = ranges_of((read_columns(store, part) for part in parts), stops)
     facts = {"stops": stops, "samples": samples, "states": states, "state_of": state_of, "ranges": len(ranges.rows)}
+    facts["parts"] = _names(parts)
     head = json.dumps(facts, separators=(",", ":")).encode()
     store.write(PLAN_FILE, [head + b"\n", *(each.view(np.uint8).data for each in (ranges.ends, ranges.rows))])
     return Plan(stops, samples, ranges, states, state_of, Sources(listed, parts))
@@ -97,17 +100,27 @@ def read_plan(job: Job) -> Plan:
     """The plan as it was written down.
 
     Raises:
-        PackError: there is none.
+        PackError: there is none of the sources that are listed, or the options are not those of the step "list".
     """
     store = job.store()
     said = read_step(store, PLAN_FILE, "plan")
     head = said.index(b"\n") + 1
     facts = json.loads(said[:head])
+    sources = Sources(job.check(read_listed(store)), read_parts(store))
+    if facts.get("parts") != _names(sources.parts):
+        raise PackError(
+            f"{PLAN_FILE} in the spool is of sources that were listed before. Run --step convert for all parts, then "
+            "--step plan"
+        )
     stops = facts["stops"]
     ends = np.frombuffer(said, "<i8", len(stops), head)
     ranges = Ranges(np.frombuffer(said, RANGE, facts["ranges"], head + ends.nbytes), ends)
-    sources = Sources(read_listed(store), read_parts(store))
     return Plan(stops, facts["samples"], ranges, facts["states"], facts["state_of"], sources)
+
+
+def _names(parts: Sequence[Part]) -> str:
+    """Names the state of the sources, and what they are made with."""
+    return xxhash.xxh3_64_hexdigest("\n".join(part.name for part in parts).encode())
 
 
 def _in_order(store: SpoolStore, parts: Sequence[Part], listed: Listed) -> Iterator[Placed]:
