@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from remote.s3 import Bucket
 
 import fastpipe
 from fastpipe.packing.steps import single
+from fastpipe.packing.steps.store import store_of
 
 OPTIONS = "--shard-size", SHARD_BYTES
 
@@ -176,6 +179,25 @@ def test_a_list_of_images_keeps_its_values(tmp_path: Path, monkeypatch: pytest.M
         step(photos / "list.csv", tmp_path / "packed", name)
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
     assert len(list((tmp_path / "packed" / "fields").iterdir())) >= 3
+
+
+def test_a_file_that_another_worker_renames_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool = store_of(tmp_path, None)
+    spool.write("0", [b"a"])
+    spool.write("1", [b"bc"])
+    partial = tmp_path / "2.partial"
+    partial.touch()
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def renamed_meanwhile(folder: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
+            found = sorted(entries, key=lambda each: each.name, reverse=True)
+        partial.unlink()
+        yield found
+
+    monkeypatch.setattr(os, "scandir", renamed_meanwhile)
+    assert spool.sizes() == {"0": 1, "1": 2}
 
 
 # In place of the programs that start programs: they run each at once.

@@ -76,9 +76,13 @@ class _Folder(SpoolStore):
         self._folder = folder
 
     def sizes(self) -> dict[str, int]:
+        sizes = {}
         with contextlib.suppress(FileNotFoundError), os.scandir(self._folder) as entries:
-            return {each.name: each.stat().st_size for each in entries if each.is_file(follow_symlinks=False)}
-        return {}
+            for each in entries:
+                with contextlib.suppress(FileNotFoundError):  # another worker has renamed or removed it
+                    if each.is_file(follow_symlinks=False):
+                        sizes[each.name] = each.stat().st_size
+        return sizes
 
     def read_at(self, name: str, at: int, size_bytes: int) -> bytes:
         handle = os.open(self._folder / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
