@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place
-from fastpipe.format.layout import WORK_FOLDER, shard_name
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER, shard_name
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import pack_options
 from fastpipe.packing.output.destination import check_apart, destination_of
 from fastpipe.packing.output.journal import entry_name
+from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
-from fastpipe.packing.steps.job import PART_BYTES, Job, read_parts
+from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, Job, read_parts
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import plan_step, read_plan
 from fastpipe.packing.steps.sources import Sources
@@ -54,6 +56,8 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     job = Job.of(source, destination, checked, PART_BYTES)
     if step == "list":
         return _list(job)
+    if _is_packed(job):
+        return f"{job.destination} is already packed with these options; nothing to do"
     if step == "plan":
         plan = plan_step(job)
         return f"planned {len(plan):,} shards of {sum(plan.samples):,} samples; next: --step assemble"
@@ -73,6 +77,18 @@ def _list(job: Job) -> str:
             return f"{job.destination} is already packed from these sources with these options; nothing to do"
     parts = len(sources.parts)
     return f"listed {listed.files:,} files in {parts:,} pieces; next: --step convert, in at most so many parts"
+
+
+def _is_packed(job: Job) -> bool:
+    """Whether the step "list" has found nothing to do: there is a dataset with these options, and nothing is listed."""
+    if JOB_FILE in job.store().sizes():
+        return False
+    try:
+        info = json.loads(store_of(job.destination, job.options.source.remote).read(DATASET_FILE))
+    except (FileNotFoundError, ValueError):
+        return False
+    made = recorded_shaping(info) if isinstance(info, dict) else None
+    return isinstance(made, dict) and made == job.options.shaping(made.get("fields"))
 
 
 def _convert(job: Job, share: tuple[int, int]) -> str:
