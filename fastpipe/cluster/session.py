@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,8 @@ from fastpipe.machine.cpus import granted_cpus
 if TYPE_CHECKING:
     from types import ModuleType
 
+_HOST_AND_PORT = re.compile(r"(?:ray://)?\[?([^\[\]/]+?)\]?:(\d+)")
+_ANSWER_S = 10.0
 _STORE_BYTES = 128 << 20  # of Ray's object store where we start Ray: tasks hand on names, sizes and hashes
 
 
@@ -61,7 +65,11 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
     """
     ray = import_ray()
     connected = ray.is_initialized()
-    address = address or os.environ.get("RAY_ADDRESS") or None
+    named = f"--address {address}"
+    if address in (None, "", "auto") and os.environ.get("RAY_ADDRESS"):  # which Ray takes for "auto", too
+        address = os.environ["RAY_ADDRESS"]
+        named = f"RAY_ADDRESS={address}"
+    address = address or None
     ours = not connected and address in (None, "local")
     if workers is not None and not ours:
         raise ConfigError(
@@ -74,9 +82,10 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
         if ours:
             options |= {"num_cpus": workers or granted_cpus(), "object_store_memory": _STORE_BYTES}
         try:
+            _knock(address or "local")
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as problem:
-            raise ClusterError(_unreachable(address, problem)) from problem
+            raise ClusterError(_unreachable(address, named, problem)) from problem
     try:
         alive = [node for node in ray.nodes() if node["Alive"]]
         yield Cluster(round(ray.cluster_resources().get("CPU", 0)), len(alive), ours)
@@ -85,11 +94,19 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
             ray.shutdown()
 
 
-def _unreachable(address: str | None, problem: Exception) -> str:
+def _knock(address: str) -> None:
+    """Raises OSError if nobody answers at HOST:PORT: Ray tries for minutes."""
+    found = _HOST_AND_PORT.fullmatch(address)
+    if found is not None:
+        socket.create_connection((found[1], int(found[2])), timeout=_ANSWER_S).close()
+
+
+def _unreachable(address: str | None, named: str, problem: Exception) -> str:
     said = " ".join(str(problem).split())[:300]
     if address in (None, "local"):
         return f"Ray cannot be started on this machine: {said}. Its logs are in /tmp/ray/session_latest/logs"
+    instead = "leave out --address" if named.startswith("--") else "unset RAY_ADDRESS"
     return (
-        f"there is no Ray cluster at --address {address}: {said}. Start one (ray start --head; on other machines "
-        "ray start --address=HOST:6379), or leave out --address to use this machine alone"
+        f"there is no Ray cluster at {named}: {said}. Start one (ray start --head; on other machines "
+        f"ray start --address=HOST:6379), or {instead} to use this machine alone"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -107,19 +108,37 @@ def test_a_connection_of_the_program_is_used_and_stays(ray_cluster: Any) -> None
         pass
 
 
+class Nobody:
+    """Ray where there is no cluster."""
+
+    @staticmethod
+    def is_initialized() -> bool:
+        return False
+
+    @staticmethod
+    def init(**_: Any) -> None:
+        raise ConnectionError("Could not find any running Ray instance")
+
+
 def test_an_address_without_a_cluster_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nobody:
-        @staticmethod
-        def is_initialized() -> bool:
-            return False
-
-        @staticmethod
-        def init(**_: Any) -> None:
-            raise ConnectionError("Could not find any running Ray instance")
-
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
     with pytest.raises(ClusterError, match=r"--address auto: Could not find .* Start one"), session("auto"):
         pass
+
+
+def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Ray is asked, which tries for minutes."""
+    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
+        with pytest.raises(ClusterError, match=rf"at --address {address}: .*refused.*leave out --address"), session(address):
+            pass
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        for given in (None, "auto"):
+            with pytest.raises(ClusterError, match=rf"at RAY_ADDRESS={address}: .*refused.*unset RAY_ADDRESS"), session(given):
+                pass
 
 
 OWN = """
