@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,15 @@ from pack_sources import digests
 from remote.s3 import Bucket
 
 import fastpipe
+from fastpipe.cluster.tasks import is_of_machine
+from fastpipe.errors import PackError
+from fastpipe.packing.options import pack_options
 from fastpipe.packing.steps import single
+from fastpipe.packing.steps.assemble_step import assemble_step
+from fastpipe.packing.steps.convert_step import convert_step
+from fastpipe.packing.steps.job import Job
+from fastpipe.packing.steps.listing_step import list_step
+from fastpipe.packing.steps.plan_step import read_plan
 from fastpipe.packing.steps.store import store_of
 
 OPTIONS = "--shard-size", SHARD_BYTES
@@ -179,6 +188,27 @@ def test_a_list_of_images_keeps_its_values(tmp_path: Path, monkeypatch: pytest.M
         step(photos / "list.csv", tmp_path / "packed", name)
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
     assert len(list((tmp_path / "packed" / "fields").iterdir())) >= 3
+
+
+def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tmp_path: Path) -> None:
+    """What it made would be lost; on another machine the task can run."""
+    spool = tmp_path / "new" / "spool"
+    for name in ("list", "convert", "plan"):
+        succeeded("pack", source, tmp_path / "packed", *OPTIONS, "--spool", spool, "--step", name)
+    job = Job.of(source, tmp_path / "packed", pack_options(shard_size=SHARD_BYTES, spool=spool))
+    plan = read_plan(job)
+    (tmp_path / "packed").rename(tmp_path / "elsewhere")
+    unseen = replace(job, options=pack_options(shard_size=SHARD_BYTES))
+    steps: list[Callable[[], object]] = [
+        lambda: list_step(unseen),
+        lambda: convert_step(unseen, plan.sources.parts[0]),
+        lambda: assemble_step(job, next(plan.shards())),
+    ]
+    for run in steps:
+        with pytest.raises(PackError, match="machines.* see .*by the same path") as told:
+            run()
+        assert is_of_machine(told.value)
+        assert not (tmp_path / "packed").exists()
 
 
 def test_a_file_that_another_worker_renames_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

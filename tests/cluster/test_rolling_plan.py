@@ -26,6 +26,7 @@ def converted(kind: str, folder: Path) -> tuple[Job, Plan]:
     """A pack whose parts are all converted, and its plan."""
     options = pack_options(shard_size=SHARD_BYTES, fields=FIELDS[kind])
     job = Job.of(MAKERS[kind](folder / "source"), folder / "packed", options, 2 * PHOTO_BYTES)
+    (folder / "packed" / ".pack").mkdir(parents=True)  # as the pack does that all steps are of
     list_step(job)
     for part in read_parts(job.store()):
         convert_step(job, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +31,22 @@ def publish(partial: Path, final: Path) -> None:
     """Gives a whole, synced file its final name."""
     os.replace(partial, final)
     sync_folder(final.parent)
+
+
+def make_in_shared(folder: Path) -> None:
+    """Makes a folder, but not the one that it is in: a machine that does not see that would make another one.
+
+    Raises:
+        PackError: this machine does not see it.
+        OSError: the disk refuses.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError as problem:
+        raise PackError(
+            f"{folder.parent} is not on the machine {platform.node()}; expected DST, and the folder of --spool, to be "
+            "folders of a file system that all machines see by the same path. Mount it there, or choose another folder"
+        ) from problem
 
 
 def no_link(path: str, flags: int) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import WORK_FOLDER, shard_name
-from fastpipe.packing.output.files import publish, whole_file
+from fastpipe.packing.output.files import make_in_shared, publish, whole_file
 from fastpipe.packing.output.journal import SPOOL_FOLDER, ShardEntry, Tally
 from fastpipe.packing.output.shard_writer import FinishedShard
 from fastpipe.remote.options import RemoteOptions
@@ -77,6 +77,10 @@ class FolderOutlet(Outlet):
     def __init__(self, destination: Path) -> None:
         self.destination = destination
         self.folder = destination / WORK_FOLDER / SPOOL_FOLDER / f"worker-{uuid.uuid4().hex}"
+
+    def __enter__(self) -> Outlet:
+        make_in_shared(self.folder.parent)
+        return super().__enter__()
 
     def _hand_over(self, entry: ShardEntry, shard: Path, journal: list[str]) -> None:
         for name in journal:

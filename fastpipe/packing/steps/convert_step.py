@@ -107,8 +107,8 @@ def read_columns(store: SpoolStore, part: Part) -> NDArray[np.void]:
     except FileNotFoundError as problem:
         raise PackError(
             f"part {part.number} is not converted: there is no {problem.filename}. Run --step convert for all parts, "
-            "then --step plan"
-        ) from None
+            "then --step plan. All machines have to see DST, or the folder of --spool, by the same path"
+        ) from problem
     body = data[_HASH_BYTES:]
     if data[:_HASH_BYTES] != xxhash.xxh3_64_digest(body) or len(body) != part.files * COLUMNS.itemsize:
         raise PackError(

@@ -26,6 +26,8 @@ def opened(job: Job) -> Iterator[Journal]:
     """The journal of the destination, locked; errors of the disk are named."""
     of_disk = job.destination if isinstance(job.destination, Path) else Path("the spool folder")
     with disk_errors(of_disk), open_journal(job.destination, None, job.options.source.remote) as journal:
+        if isinstance(job.options.spool, Path):
+            job.options.spool.mkdir(parents=True, exist_ok=True)
         yield journal
 
 

@@ -227,8 +227,9 @@ def read_step(store: SpoolStore, name: str, step: str) -> bytes:
         return store.read(name)
     except FileNotFoundError as problem:
         raise PackError(
-            f"the spool has no {name} ({problem.filename}): run --step {step} first, with the same SRC, DST and options"
-        ) from None
+            f"{platform.node()}: the spool has no {name} ({problem.filename}): run --step {step} first, with the same "
+            "SRC, DST and options. All machines have to see DST, or the folder of --spool, by the same path"
+        ) from problem
 
 
 def listed_of(listing: Listing, job: Job, kind: str, columns: list[Any] | None) -> Listed:

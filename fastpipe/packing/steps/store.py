@@ -13,7 +13,7 @@ from pathlib import Path
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 from fastpipe.format.read_at import read_at
-from fastpipe.packing.output.files import PARTIAL, cannot_write, no_link, publish
+from fastpipe.packing.output.files import PARTIAL, cannot_write, make_in_shared, no_link, publish
 from fastpipe.remote.options import RemoteOptions
 
 
@@ -97,7 +97,7 @@ class _Folder(SpoolStore):
     def write(self, name: str, pieces: Iterable[bytes | memoryview], *, synced: bool = True) -> None:
         partial = self._folder / f"{name}.{uuid.uuid4().hex}{PARTIAL}"  # another worker may write the same file
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_in_shared(self._folder)
             with open(partial, "wb", opener=no_link) as file:
                 for piece in pieces:
                     file.write(piece)
