@@ -81,11 +81,12 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
         options: dict[str, Any] = {"address": address or "local", "log_to_driver": False, "logging_level": "error"}
         if ours:
             options |= {"num_cpus": workers or granted_cpus(), "object_store_memory": _STORE_BYTES}
+        answers = False
         try:
-            _knock(address or "local")
+            answers = _answers(address or "local")
             ray.init(**options)
         except (ConnectionError, RuntimeError, ValueError, OSError, AssertionError) as problem:
-            raise ClusterError(_unreachable(address, named, problem)) from problem
+            raise ClusterError(_unreachable(address, named, problem, answers=answers)) from problem
     try:
         alive = [node for node in ray.nodes() if node["Alive"]]
         yield Cluster(round(ray.cluster_resources().get("CPU", 0)), len(alive), ours)
@@ -94,17 +95,29 @@ def session(address: str | None = None, *, workers: int | None = None) -> Iterat
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Raises OSError if nobody answers at HOST:PORT: Ray tries for minutes."""
+def _answers(address: str) -> bool:
+    """Whether somebody answers at HOST:PORT; False: it is none.
+
+    Raises:
+        OSError: nobody does. Ray would try for minutes.
+    """
     found = _HOST_AND_PORT.fullmatch(address)
-    if found is not None:
-        socket.create_connection((found[1], int(found[2])), timeout=_ANSWER_S).close()
+    if found is None:
+        return False
+    socket.create_connection((found[1], int(found[2])), timeout=_ANSWER_S).close()
+    return True
 
 
-def _unreachable(address: str | None, named: str, problem: Exception) -> str:
+def _unreachable(address: str | None, named: str, problem: Exception, *, answers: bool) -> str:
     said = " ".join(str(problem).split())[:300]
     if address in (None, "local"):
         return f"Ray cannot be started on this machine: {said}. Its logs are in /tmp/ray/session_latest/logs"
+    if answers:
+        return (
+            f"Ray cannot use what answers at {named}: {said}. This machine needs the same versions of Ray and Python. If "
+            "the cluster asks for a token, as new versions of Ray do, set RAY_AUTH_MODE=token, and copy "
+            "~/.ray/auth_token from the machine of ray start --head"
+        )
     instead = "leave out --address" if named.startswith("--") else "unset RAY_ADDRESS"
     return (
         f"there is no Ray cluster at {named}: {said}. Start one (ray start --head; on other machines "

@@ -141,6 +141,15 @@ def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.Monkey
                 pass
 
 
+def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=rf"answers at --address {address}: .*RAY_AUTH_MODE=token"):
+            with session(address):
+                pass
+
+
 OWN = """
 from cluster.cluster_tasks import slow, squared
 from fastpipe.cluster.session import session
