@@ -98,7 +98,7 @@ def pack(
     """
     started = time.monotonic()
     options = options or PackOptions()
-    check_apart(source, destination)
+    check_apart(source, destination, options.spool)
     of_disk = destination if isinstance(destination, Path) else Path(options.spool or "the spool folder")
     try:
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)

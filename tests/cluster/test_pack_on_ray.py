@@ -244,6 +244,9 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
 def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--address auto: .*executor"):
         fastpipe.pack(made["folder"], tmp_path / "packed", address="auto")
+    for executor in ("ray", "threads"):
+        with pytest.raises(ConfigError, match=r"--spool .*: it is in SRC .*; choose another folder"):
+            fastpipe.pack(made["folder"], tmp_path / "packed", executor=executor, spool=made["folder"] / "spool")
     with pytest.raises(ConfigError, match="--on: expected"):
         fastpipe.pack(made["folder"], tmp_path / "packed", executor="dask")
     with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):

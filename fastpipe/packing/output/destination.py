@@ -75,8 +75,13 @@ def open_journal(destination: Place, spool: Place | None, remote: RemoteOptions 
     return BucketJournal(destination, spool, remote or RemoteOptions())
 
 
-def check_apart(source: SourcePath, destination: Place) -> None:
-    """Refuses a destination in the source: the next pack would take it for a class; and the other way round."""
+def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
+    """Refuses a destination in the source: the next pack would take it for a class; and the other way round.
+
+    A spool in the source would be taken for a class, too. It may contain the source: it uses a folder of its own.
+    """
+    if spool is not None and _contains(source, spool):
+        raise ConfigError(f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder")
     if not isinstance(source, Path) or not isinstance(destination, Path):
         inner_url, outer_url = f"{destination}/", f"{source}/"
         if inner_url.startswith(outer_url) or outer_url.startswith(inner_url):
@@ -90,6 +95,12 @@ def check_apart(source: SourcePath, destination: Place) -> None:
             f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST, for example "
             f"{outer.with_name(outer.name + '-packed')}"
         )
+
+
+def _contains(source: SourcePath, folder: Place) -> bool:
+    if isinstance(source, Path) and isinstance(folder, Path):
+        return folder.resolve().is_relative_to(source.resolve())
+    return f"{folder}/".startswith(f"{source}/")
 
 
 def check_ours(destination: Path) -> None:

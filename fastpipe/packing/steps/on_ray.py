@@ -56,7 +56,7 @@ def pack_on_ray(
         ClusterError: the cluster cannot be reached, or its machines fail a task.
     """
     started = time.monotonic()
-    check_apart(source, destination)
+    check_apart(source, destination, options.spool)
     job = Job.of(source, destination, options, part_bytes)
     with session(address, workers=options.workers) as cluster, opened(job) as journal:
         tasks = _Tasks(job, journal, cluster.cpus, on_progress)

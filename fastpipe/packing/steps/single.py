@@ -52,7 +52,7 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     share = _share(part)
     checked = pack_options(**options)
     source, destination = source_path(src, checked.source.remote), destination_of(dst)
-    check_apart(source, destination)
+    check_apart(source, destination, checked.spool)
     job = Job.of(source, destination, checked, PART_BYTES)
     if step == "list":
         return _list(job)
