@@ -220,6 +220,8 @@ def pack(
             "spool": spool,
         }
         if step is not None or part is not None:
+            if as_json:
+                raise ConfigError("--json: a step says in one line what it did; leave it out, or --step")
             _run_step(src, dst, step, part, on, address, options)
             return
         gc.freeze()  # the imports' objects stay: the collector need not walk them again and again

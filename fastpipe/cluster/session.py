@@ -114,8 +114,8 @@ def _unreachable(address: str | None, named: str, problem: Exception, *, answers
         return f"Ray cannot be started on this machine: {said}. Its logs are in /tmp/ray/session_latest/logs"
     if answers:
         return (
-            f"Ray cannot use what answers at {named}: {said}. This machine needs the same versions of Ray and Python. If "
-            "the cluster asks for a token, as new versions of Ray do, set RAY_AUTH_MODE=token, and copy "
+            f"Ray cannot use what answers at {named}: {said}. This machine needs the same versions of Ray and Python. "
+            "If the cluster asks for a token, as new versions of Ray do, set RAY_AUTH_MODE=token, and copy "
             "~/.ray/auth_token from the machine of ray start --head"
         )
     instead = "leave out --address" if named.startswith("--") else "unset RAY_ADDRESS"

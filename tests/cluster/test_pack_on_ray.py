@@ -252,6 +252,7 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
     with pytest.raises(ConfigError, match=r"--spool s3://.*expected a folder of this machine"):
         fastpipe.pack(made["folder"], "s3://bucket/packed", spool="s3://bucket/spool")
     assert "--part: it needs --step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--part", "1/2")
+    assert "--json: a step" in failed(2, "pack", made["folder"], tmp_path / "packed", "--step", "list", "--json")
     both = "--step", "convert", "--on", "ray"
     assert "the steps are tasks" in failed(2, "pack", made["folder"], tmp_path / "packed", *both)
 

@@ -205,7 +205,7 @@ def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tm
         lambda: assemble_step(job, next(plan.shards())),
     ]
     for run in steps:
-        with pytest.raises(PackError, match="machines.* see .*by the same path") as told:
+        with pytest.raises(PackError, match=r"machines.* see .*by the same path") as told:
             run()
         assert is_of_machine(told.value)
         assert not (tmp_path / "packed").exists()

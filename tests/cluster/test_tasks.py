@@ -133,11 +133,17 @@ def test_an_address_that_does_not_answer_is_told_soon(monkeypatch: pytest.Monkey
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody listens
-        with pytest.raises(ClusterError, match=rf"at --address {address}: .*refused.*leave out --address"), session(address):
+        with (
+            pytest.raises(ClusterError, match=rf"at --address {address}: .*refused.*leave out --address"),
+            session(address),
+        ):
             pass
         monkeypatch.setenv("RAY_ADDRESS", address)
         for given in (None, "auto"):
-            with pytest.raises(ClusterError, match=rf"at RAY_ADDRESS={address}: .*refused.*unset RAY_ADDRESS"), session(given):
+            with (
+                pytest.raises(ClusterError, match=rf"at RAY_ADDRESS={address}: .*refused.*unset RAY_ADDRESS"),
+                session(given),
+            ):
                 pass
 
 
@@ -145,9 +151,9 @@ def test_a_cluster_that_refuses_is_not_said_to_be_absent(monkeypatch: pytest.Mon
     monkeypatch.setattr(sessions, "import_ray", lambda: Nobody)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=rf"answers at --address {address}: .*RAY_AUTH_MODE=token"):
-            with session(address):
-                pass
+        named = rf"answers at --address {address}: .*RAY_AUTH_MODE=token"
+        with pytest.raises(ClusterError, match=named), session(address):
+            pass
 
 
 OWN = """

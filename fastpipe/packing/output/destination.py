@@ -81,7 +81,9 @@ def check_apart(source: SourcePath, destination: Place, spool: Place | None = No
     A spool in the source would be taken for a class, too. It may contain the source: it uses a folder of its own.
     """
     if spool is not None and _contains(source, spool):
-        raise ConfigError(f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder")
+        raise ConfigError(
+            f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder"
+        )
     if not isinstance(source, Path) or not isinstance(destination, Path):
         inner_url, outer_url = f"{destination}/", f"{source}/"
         if inner_url.startswith(outer_url) or outer_url.startswith(inner_url):
