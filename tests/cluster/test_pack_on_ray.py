@@ -199,6 +199,15 @@ def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path],
     assert digests(tmp_path / "packed") == digests(local(made["folder"]))
 
 
+def test_a_driver_with_other_libraries_is_refused(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would write its own versions into dataset.json."""
+    monkeypatch.setattr("fastpipe.packing.steps.job.versions", lambda **_: {"pillow": "1"})
+    with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
+        packed_on_ray(made["folder"], tmp_path / "packed")
+
+
 def test_nothing_to_pack_and_fail_fast_say_why(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "source" / "a").mkdir(parents=True)
     (tmp_path / "source" / "a" / "text.jpg").write_bytes(b"no image")
