@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -23,11 +24,14 @@ from remote.s3 import Bucket
 import fastpipe
 from fastpipe.cluster.tasks import is_of_machine
 from fastpipe.errors import PackError
+from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.packing.options import pack_options
+from fastpipe.packing.output.journal import SPOOL_FOLDER
+from fastpipe.packing.steps import job as steps_job
 from fastpipe.packing.steps import single
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
-from fastpipe.packing.steps.job import Job
+from fastpipe.packing.steps.job import JOB_FILE, Job
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import read_plan
 from fastpipe.packing.steps.store import store_of
@@ -104,6 +108,21 @@ def test_each_step_has_the_options_of_the_list(source: Path, tmp_path: Path) -> 
     for name in ("convert", "plan", "assemble", "publish"):
         refused = failed(1, "pack", source, packed, *OPTIONS, "--max-size", "100", "--step", name)
         assert "listed with other options" in refused, name
+        step(source, packed, name)
+    assert digests(packed) == digests(tmp_path / "local")
+
+
+def test_a_spool_of_another_version(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = tmp_path / "packed"
+    for name in ("list", "convert"):
+        step(source, packed, name)
+    monkeypatch.setattr(steps_job, "_SPOOL_FORMAT", 2)
+    assert "by other versions of the libraries" in failed(1, "pack", source, packed, *OPTIONS, "--step", "convert")
+    step(source, packed, "list")
+    written = json.loads((packed / WORK_FOLDER / SPOOL_FOLDER / JOB_FILE).read_text())
+    (packed / WORK_FOLDER / SPOOL_FOLDER / JOB_FILE).write_text(json.dumps({**written, "new": 1}))
+    assert "is of another version of fastpipe" in failed(1, "pack", source, packed, *OPTIONS, "--step", "convert")
+    for name in ("list", "convert", "plan", "assemble", "publish"):
         step(source, packed, name)
     assert digests(packed) == digests(tmp_path / "local")
 

@@ -39,6 +39,8 @@ from fastpipe.packing.steps.store import SpoolStore, store_of
 PART_BYTES = 256_000_000
 PART_SOURCES = 1 << 16
 
+_SPOOL_FORMAT = 1  # another one when the spool's files change: nothing of the old ones is taken
+
 JOB_FILE = "job.json"
 PARTS_FILE = "parts.json"
 PLAN_FILE = "shards.plan"
@@ -87,8 +89,8 @@ class Job:
         return store_of(self.destination / WORK_FOLDER / SPOOL_FOLDER, self.options.source.remote)
 
     def made_with(self, kinds: Mapping[str, str]) -> str:
-        """Names what decides the bytes of a sample besides its source."""
-        said = self.options.shaping(kinds), versions(masks="mask" in kinds.values())
+        """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
+        said = _SPOOL_FORMAT, self.options.shaping(kinds), versions(masks="mask" in kinds.values())
         return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
 
     def check(self, listed: Listed) -> Listed:
@@ -207,9 +209,16 @@ def read_listed(store: SpoolStore) -> Listed:
     """The facts that the step "list" wrote.
 
     Raises:
-        PackError: it has not run.
+        PackError: it has not run, or in another version of fastpipe.
     """
-    return Listed(**json.loads(read_step(store, JOB_FILE, "list")))
+    said = json.loads(read_step(store, JOB_FILE, "list"))
+    try:
+        return Listed(**said)
+    except TypeError as problem:
+        raise PackError(
+            f"{platform.node()}: {JOB_FILE} in the spool is of another version of fastpipe ({problem}). Install the "
+            "same version on all machines, and begin with --step list"
+        ) from problem
 
 
 def read_parts(store: SpoolStore) -> list[Part]:

@@ -19,7 +19,7 @@ from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
 from fastpipe.packing.steps.dataset import begin, opened, publish
-from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, Job, read_parts
+from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, Job, read_listed, read_parts
 from fastpipe.packing.steps.listing_step import list_step
 from fastpipe.packing.steps.plan_step import plan_step, read_plan
 from fastpipe.packing.steps.sources import Sources
@@ -93,6 +93,7 @@ def _is_packed(job: Job) -> bool:
 
 def _convert(job: Job, share: tuple[int, int]) -> str:
     store = job.store()
+    job.check(read_listed(store))
     parts, there = read_parts(store), store.sizes()
     ours = _shared(parts, share)
     left = [part for part in ours if not part.is_converted(there)]
