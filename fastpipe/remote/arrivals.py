@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -11,6 +13,8 @@ from fastpipe.remote.parts import Part
 from fastpipe.remote.wants import Wants
 
 _LOG = logging.getLogger("fastpipe")
+
+THREAD_NAMES = "fastpipe-write"  # how they begin
 
 _WRITERS = 3
 
@@ -25,17 +29,24 @@ class Arrivals:
 
     def __init__(self, wants: Wants, cache: Cache) -> None:
         self._wants, self._cache = wants, cache
-        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="fastpipe-write")
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix=THREAD_NAMES)
+        self._begun: set[Future[None]] = set()
         self._closed = False
         self._told_full = False
 
     def store(self, part: Part, data: Any) -> Future[None]:
         """Has a thread put a part into its file."""
-        return self._writers.submit(self._store, part, data)
+        return self._begin(self._store, part, data)
 
     def sync(self) -> Future[None]:
         """Has a thread have the disk write what came."""
-        return self._writers.submit(self.sync_now)
+        return self._begin(self.sync_now)
+
+    def _begin(self, work: Callable[..., None], *given: Any) -> Future[None]:
+        begun = self._writers.submit(work, *given)
+        self._begun.add(begun)
+        begun.add_done_callback(self._begun.discard)
+        return begun
 
     def _store(self, part: Part, data: Any) -> None:
         if self._closed:
@@ -77,7 +88,12 @@ class Arrivals:
         except OSError as problem:
             _LOG.warning("the cache in %s: the disk does not write: %s", self._cache.root, problem.strerror)
 
-    def close(self) -> None:
-        """Writes nothing from now on, and waits for what is being written."""
+    async def close(self) -> None:
+        """Writes nothing from now on, and waits for what is being written; the loop goes on meanwhile, because it has
+        the requests of all datasets.
+        """
         self._closed = True
-        self._writers.shutdown(wait=True)
+        self._writers.shutdown(wait=False)
+        if begun := [asyncio.wrap_future(each) for each in list(self._begun)]:
+            await asyncio.wait(begun)
+        self._writers.shutdown()  # at once: nothing is left to do

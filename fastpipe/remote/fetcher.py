@@ -7,6 +7,8 @@ arrived. Wants.lock guards what they share.
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Iterable
@@ -14,14 +16,14 @@ from contextlib import suppress
 
 import numpy as np
 
-from fastpipe.remote.arrivals import Arrivals
+from fastpipe.remote.arrivals import THREAD_NAMES, Arrivals
 from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.extents import Extents
 from fastpipe.remote.flow import REQUEST_BYTES, Flow
 from fastpipe.remote.parts import Key, Part, kept_part
 from fastpipe.remote.retry import Ranges
-from fastpipe.remote.store import Answer, Requests
+from fastpipe.remote.store import THREAD_NAME, Answer, Requests
 from fastpipe.remote.wants import Wants
 
 _LOOK_S = 0.01  # how often blocks are looked at that other processes fetch
@@ -89,8 +91,23 @@ class Fetcher:
             patience_s: how long to wait for what is being written.
         """
         self.closed = True
-        with suppress(TimeoutError):
-            self._requests.begin(self._finish()).result(patience_s)
+        finished = self._requests.begin(self._finish())
+        if self._may_wait():
+            with suppress(TimeoutError):
+                finished.result(patience_s)
+
+    def _may_wait(self) -> bool:
+        """Whether the calling thread is none that `_finish` needs: a `__del__` runs in any thread, and it and a signal
+        handler run in the middle of any line, also one that holds the lock. At the end of the program, the thread of
+        requests does not run any more.
+        """
+        if sys.is_finalizing() or threading.current_thread().name.startswith((THREAD_NAME, THREAD_NAMES)):
+            return False
+        try:
+            threading.Condition(self._wants.lock).notify()  # changes nothing
+        except RuntimeError:  # the calling thread does not hold it
+            return True
+        return False
 
     def oldest(self) -> tuple[int, int, float] | None:
         """Shard, first byte and seconds of the request that has been under way for longest."""
@@ -183,6 +200,8 @@ class Fetcher:
         synced = claimed = time.monotonic()
         while not self.closed and owner() is not None:
             await asyncio.sleep(_LOOK_S if self._awaited else 0.1)
+            if self.closed:  # the cache's files may be
+                break
             now = time.monotonic()
             if now - synced > _SYNC_S:
                 synced = now
@@ -222,5 +241,5 @@ class Fetcher:
             self.closed = True
         for task in self._tasks:
             task.cancel()
-        self._arrivals.close()
+        await self._arrivals.close()
         self._cache.close()

@@ -20,6 +20,8 @@ from fastpipe.remote.options import RemoteOptions
 
 _T = TypeVar("_T")
 
+THREAD_NAME = "fastpipe-requests"
+
 # Options that name another server than the cloud's own.
 _ENDPOINTS = (
     *("endpoint", "endpoint_url", "aws_endpoint", "aws_endpoint_url"),
@@ -69,7 +71,7 @@ class Requests:
             raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
         _first_used_in = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="fastpipe-requests", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

@@ -385,3 +385,74 @@ def test_close_lets_go_of_the_cache(range_server: RangeServer, open_remote: Load
         loader.close()
         assert open_shards(tmp_path / "cache") == 0
     assert kept
+
+
+def test_closing_a_loader_on_a_slow_disk_delays_no_other(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncing, sync = threading.Event(), threading.Event()
+    with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
+        monkeypatch.setattr(slow._engine._reader._cache, "sync", lambda: (syncing.set(), sync.wait(30.0)))
+        next(iter(slow))
+        slow._engine._reader.arrivals.sync()
+        assert syncing.wait(10.0)
+        closing = threading.Thread(target=slow.close)
+        closing.start()
+        time.sleep(0.1)
+        started = time.monotonic()
+        assert len(list(other)) == len(other)
+        took_s, waited = time.monotonic() - started, closing.is_alive()
+        sync.set()
+        closing.join()
+        assert took_s < 8.0  # close() gives up after 10 s
+        assert waited
+
+
+@pytest.mark.parametrize("where", ["thread of requests", "thread that writes", "inside the lock"])
+def test_close_waits_for_no_thread_that_waits_for_it(
+    range_server: RangeServer, open_remote: Loaders, where: str
+) -> None:
+    """As a __del__ does that closes a loader: it runs in any thread and line. So does a signal handler."""
+    with open_remote(range_server.url) as loader:
+        next(iter(loader))
+        reader, took_s = loader._engine._reader, []
+        ended = threading.Event()
+
+        def close() -> None:
+            started = time.monotonic()
+            loader.close()
+            took_s.append(time.monotonic() - started)
+            ended.set()
+
+        if where == "thread of requests":
+            reader._requests.loop.call_soon_threadsafe(close)
+        elif where == "thread that writes":
+            reader.arrivals._writers.submit(close)
+        else:
+            with reader.wants.lock:
+                close()
+        assert ended.wait(30.0)
+        assert took_s[0] < 5.0
+
+
+def test_a_loader_that_is_closed_at_the_end_of_the_program(range_server: RangeServer, tmp_path: Path) -> None:
+    script = """
+        import os, sys, time, fastpipe
+
+        class Trainer:
+            def __init__(self):
+                self.itself = self  # the garbage collector finds it when no other thread runs any more
+                self.loader = fastpipe.loader(sys.argv[1], 32, cache_dir=sys.argv[2])
+                next(iter(self.loader))
+
+            def __del__(self, write=os.write, clock=time.monotonic):
+                started = clock()
+                self.loader.close()
+                write(1, str(clock() - started).encode())
+
+        Trainer()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), range_server.url, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert float(done.stdout) < 5.0
+    assert "Traceback" not in done.stderr
