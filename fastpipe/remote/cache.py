@@ -16,7 +16,7 @@ from fastpipe.remote import locks
 from fastpipe.remote.block_states import ABSENT, ALLOTTED, SYNCED, WRITTEN, BlockStates
 from fastpipe.remote.blocks import BLOCK_BYTES, PAGE_BYTES, Blocks
 from fastpipe.remote.cache_root import datasets, disk_bytes, open_accounts, small_bytes, unusable
-from fastpipe.remote.hold import Hold, remove, used_at
+from fastpipe.remote.hold import Hold, remove, remove_unfinished, used_at
 from fastpipe.remote.shard_files import ShardFiles
 
 # What a file system itself needs for a sparse shard: the list of its pieces.
@@ -71,6 +71,8 @@ class Cache:
             raise unusable(root, problem) from problem
 
     def _keep_to_limit(self, *, alone: bool) -> None:
+        if alone:
+            remove_unfinished(self.folder)
         used = self._recount()
         if used + self._missing_bytes() > self._limit:
             used = self._drop_others(used)
@@ -190,4 +192,6 @@ class Cache:
     def close(self) -> None:
         """Lets go of files and locks. The states can be read no more."""
         self._files.close()
+        if self._hold is not None:
+            self._hold.touch()
         self._hold = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from fastpipe.errors import ConfigError, DatasetError
@@ -82,7 +83,8 @@ def small_bytes(folder: Path) -> int:
     for path, _, names in os.walk(folder):
         for name in names:
             if not (name.startswith("shard-") and name.endswith(".tar")):
-                total += -(-os.lstat(os.path.join(path, name)).st_size // PAGE_BYTES) * PAGE_BYTES
+                with suppress(FileNotFoundError):  # another process has given it its name
+                    total += -(-os.lstat(os.path.join(path, name)).st_size // PAGE_BYTES) * PAGE_BYTES
     return total
 
 

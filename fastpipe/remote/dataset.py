@@ -24,7 +24,7 @@ from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import FINGERPRINT, make_root
 from fastpipe.remote.direct import DirectShard
 from fastpipe.remote.flow import REQUEST_BYTES
-from fastpipe.remote.hold import Hold
+from fastpipe.remote.hold import Hold, unfinished
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import Ranges
@@ -62,6 +62,7 @@ class RemoteIndex(Index):
         name = _fingerprint(url, info)
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, name, url)
+        self._hold.touch()
         self._process = os.getpid()
         self._put(DATASET_FILE, data)
         self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
@@ -145,7 +146,7 @@ class RemoteIndex(Index):
         file = self._hold.folder / name
         if expected is not None and _hash_of(file) == expected:
             return
-        new = file.with_name(f".{file.name}.{os.getpid()}")
+        new = unfinished(file)
         try:
             file.parent.mkdir(exist_ok=True)
             found = self._requests.result(self._copy(name, new))
@@ -180,7 +181,7 @@ class RemoteIndex(Index):
     def _put(self, name: str, data: bytes) -> None:
         """Writes a file of the cache; other processes see all of it or nothing."""
         file = self._hold.folder / name
-        new = file.with_name(f".{file.name}.{os.getpid()}")
+        new = unfinished(file)
         try:
             file.parent.mkdir(exist_ok=True)
             if file.exists() and file.read_bytes() == data:

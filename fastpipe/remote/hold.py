@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,10 @@ class Hold:
         """Whether nobody else uses it. If so, nobody can before `share`: with the lock on the accounts only."""
         return locks.claim(self.descriptor, _IN_USE_AT, 1)
 
+    def touch(self) -> None:
+        """It is used now: the states change only while blocks come."""
+        os.utime(self.descriptor)
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Does not count as a user inside the `with`; to be used with the lock on the accounts only."""
@@ -66,6 +71,17 @@ class Hold:
             yield
         finally:
             self.share()
+
+
+def unfinished(file: Path) -> Path:
+    """A name beside a file of a dataset, for it while it is written: no other thread, process or container has it."""
+    return file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what killed processes have left; to be called where no other process uses the dataset."""
+    for path in folder.rglob(".*"):
+        path.unlink(missing_ok=True)
 
 
 def in_use(folder: Path) -> bool:

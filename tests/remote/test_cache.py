@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.remote.block_states import ALLOTTED, SYNCED, WRITTEN
 from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import datasets, disk_bytes, make_root
-from fastpipe.remote.hold import Hold, in_use
+from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_bytes
+from fastpipe.remote.hold import Hold, in_use, unfinished, used_at
 from fastpipe.remote.reader import Reader
 
 Loaders = Callable[..., Any]
@@ -456,3 +457,54 @@ def test_a_loader_that_is_closed_at_the_end_of_the_program(range_server: RangeSe
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert float(done.stdout) < 5.0
     assert "Traceback" not in done.stderr
+
+
+def test_the_dataset_that_was_used_last_stays(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
+    """Also if none of its blocks was fetched then."""
+    cache = tmp_path / "cache"
+    fastpipe.open(range_server.url, cache_dir=cache)
+    (used,) = datasets(cache)
+    unused = cache / ("0" * 32)
+    unused.mkdir()
+    for file in used.iterdir():
+        (unused / file.name).write_bytes(file.read_bytes())
+    os.utime(used / "blocks", (1e9, 1e9))
+    os.utime(unused / "blocks", (1.5e9, 1.5e9))
+    fastpipe.open(range_server.url, cache_dir=cache)
+    assert used_at(used) > used_at(unused)
+    os.utime(used / "blocks", (1e9, 1e9))
+    with open_remote(range_server.url) as loader:
+        list(loader)
+        os.utime(used / "blocks", (1e9, 1e9))
+    assert used_at(used) > used_at(unused)
+
+
+def test_threads_open_one_url_at_the_same_time(range_server: RangeServer, tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def open_it(cache: Path) -> int:
+        together.wait(30.0)
+        return len(fastpipe.open(range_server.url, cache_dir=cache))
+
+    with ThreadPoolExecutor(4) as threads:
+        for each in range(10):
+            assert list(threads.map(open_it, [tmp_path / str(each)] * 4)) == [300] * 4
+
+
+def test_unfinished_files_of_killed_processes_go(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path
+) -> None:
+    fastpipe.open(range_server.url, cache_dir=tmp_path / "cache")
+    (folder,) = datasets(tmp_path / "cache")
+    unfinished(folder / "index.npy").write_bytes(b"half")
+    with open_remote(range_server.url):
+        assert not list(folder.glob(".*"))
+        unfinished(folder / "index.npy").write_bytes(b"half")
+        with open_remote(range_server.url):  # it may be the first one's
+            assert list(folder.glob(".*"))
+
+
+def test_a_file_that_gets_its_name_while_the_folder_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "index.npy").write_bytes(b"1" * 5000)
+    monkeypatch.setattr(os, "walk", lambda folder: [(folder, [], ["index.npy", ".index.npy.0"])])
+    assert small_bytes(tmp_path) == 6 * 4096  # of folders and of the index
