@@ -30,6 +30,7 @@ from fastpipe.remote.reader import Reader
 from fastpipe.remote.retry import Ranges
 from fastpipe.remote.store import Store, refuse_forked, requests_of_process
 
+_GZIP = b"\x1f\x8b"
 _PIECES = 8  # of a file that is copied, at a time
 
 
@@ -126,6 +127,11 @@ class RemoteIndex(Index):
             info = json.loads(data)
             checksum = read_self_checksum(data)
         except (ValueError, RecursionError) as problem:
+            if data.startswith(_GZIP):
+                raise DatasetError(
+                    f"{self.url / DATASET_FILE} comes compressed by gzip; expected the file that `fastpipe pack` "
+                    "wrote. Turn the server's compression off, or upload the dataset without Content-Encoding"
+                ) from problem
             raise DatasetError(
                 f"{self.url / DATASET_FILE} is not valid JSON ({problem}); expected the file that `fastpipe pack` "
                 "wrote. Upload the dataset again"

@@ -85,11 +85,13 @@ def remove_unfinished(folder: Path) -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process uses a dataset of a cache."""
+    """Whether a process uses a dataset of a cache; True for that of a user whose files this one may not write."""
     try:
         file = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except PermissionError:
+        return True
     try:
         return not locks.claim(file, _IN_USE_AT, 1)
     finally:
@@ -97,11 +99,13 @@ def in_use(folder: Path) -> bool:
 
 
 def remove(folder: Path) -> bool:
-    """Removes a dataset from a cache; False where a process uses it."""
+    """Removes a dataset from a cache; False where a process uses it, or this user may not write it."""
     try:
         file = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT)
     except FileNotFoundError:
         return True
+    except PermissionError:
+        return False
     try:
         if not locks.claim(file, _IN_USE_AT, 1):
             return False

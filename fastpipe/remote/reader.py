@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -161,7 +162,8 @@ class Reader:
             first = int(self._cache.blocks.first[shard])
             states = self._cache.states[first + start // BLOCK_BYTES : first + (stop - 1) // BLOCK_BYTES + 1]
             if not self._fetcher.closed and states.min() >= WRITTEN:
-                with open(self._cache.folder / self._names[shard], "rb") as file:
+                kept = self._cache.folder / self._names[shard]
+                with suppress(FileNotFoundError), open(kept, "rb") as file:  # else somebody has removed the cache
                     return os.pread(file.fileno(), stop - start, start)
             sample = self._extents.sample_at(shard, start)
             part = self.wants.ring_parts.of(sample)

@@ -23,6 +23,7 @@ _KINDS = {
     "Request": "the connection broke off",
 }
 _EXPIRED = re.compile(r"expired|InvalidToken|RequestTimeTooSkewed", re.IGNORECASE)
+_NO_SIZE = re.compile(r"Header missing from response|Failed to parse value for CONTENT_\w+ header")
 _MOST_WAIT_S = 10.0
 
 
@@ -66,6 +67,9 @@ def verdict_on(problem: Exception) -> Verdict:
         return Verdict(2, kind="refused", advice="Check URL and storage_options")
     if type(problem).__name__ == "NotSupportedError":
         advice = "The server has to answer ranges (HTTP 206); copy the dataset to one that does"
+        return Verdict(3, kind="refused", advice=advice)
+    if _NO_SIZE.search(text):
+        advice = "The server has to tell sizes (Content-Length, Content-Range); copy the dataset to one that does"
         return Verdict(3, kind="refused", advice=advice)
     if isinstance(problem, (ValueError, TypeError)):
         return Verdict(1, kind="refused", advice="Check URL and storage_options")

@@ -31,6 +31,11 @@ def place_of(data: object) -> object:
         parts = urlsplit(data)
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(f"data: expected file:///FOLDER, got {data!r}, which names the host {parts.netloc!r}")
+        if parts.query or parts.fragment:
+            raise ConfigError(
+                f"data: {data!r} has a query or a fragment, but file:// names a folder; write %3F for ? and %23 for #, "
+                "or pass the folder without file://"
+            )
         return Path(unquote(parts.path))
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in (*SCHEMES, "file"))
@@ -39,6 +44,13 @@ def place_of(data: object) -> object:
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
     if not rest:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
+    host = rest.split("/")[0]
+    if "@" in host and scheme in ("http", "https"):
+        raise ConfigError(
+            f"data: the URL of {host.rpartition('@')[2]} has a user name or a password, which messages would show; "
+            'leave them out, and pass storage_options={"client_options": {"default_headers": {"authorization": "Basic '
+            '..."}}}'
+        )
     if "?" in rest or "#" in rest:
         raise ConfigError(
             f"data: {data!r} has a query or a fragment, but names of files are put behind a URL; pass the URL of the "

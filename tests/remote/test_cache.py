@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.remote.block_states import ALLOTTED, SYNCED, WRITTEN
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_bytes
+from fastpipe.remote.contents import kept_datasets
 from fastpipe.remote.hold import Hold, in_use, unfinished, used_at
 from fastpipe.remote.reader import Reader
 
@@ -508,3 +510,34 @@ def test_a_file_that_gets_its_name_while_the_folder_is_counted(tmp_path: Path, m
     (tmp_path / "index.npy").write_bytes(b"1" * 5000)
     monkeypatch.setattr(os, "walk", lambda folder: [(folder, [], ["index.npy", ".index.npy.0"])])
     assert small_bytes(tmp_path) == 6 * 4096  # of folders and of the index
+
+
+def test_datasets_of_other_users_stay(
+    range_server: RangeServer, open_remote: Loaders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And are no error, where users share a cache."""
+    other = tmp_path / "cache" / ("0" * 32)
+    other.mkdir(parents=True)
+    (other / "url").write_text("http://other/user\n")
+    (other / "blocks").write_bytes(bytes(100_000))
+    real = os.open
+
+    def refused(path: Any, *given: Any, **named: Any) -> int:
+        if str(path).startswith(str(other)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    with open_remote(range_server.url, cache_limit="1MB") as loader:  # room is needed
+        assert len(list(loader)) == len(loader)
+    assert (other / "blocks").exists()
+    assert {each.url: each.in_use for each in kept_datasets(tmp_path / "cache")}["http://other/user"]
+
+
+def test_a_cache_that_is_removed_while_a_dataset_uses_it(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    local, remote = fastpipe.Dataset(remote_packed), fastpipe.Dataset(range_server.url, cache_dir=tmp_path / "cache")
+    assert remote[0][0].equal(local[0][0])
+    shutil.rmtree(tmp_path / "cache")
+    assert all(remote[sample][0].equal(local[sample][0]) for sample in range(0, 300, 7))

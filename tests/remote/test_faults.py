@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import re
 import signal
@@ -78,6 +79,7 @@ FINAL = {
     "reset": (Fault(cut=-1), "the connection broke off", "Check the network"),
     "short body": (Fault(short=7), "the server sent", "Check the network"),
     "200 for a range": (Fault(status=200), "HTTP 200 instead of 206", "has to answer ranges"),
+    "a size that is not told": (Fault(headers={"Content-Range": "bytes 0-9/*"}), "CONTENT_RANGE", "tell sizes"),
     "stalled socket": (Fault(stall=10, stall_s=5.0), "no byte for read_timeout seconds", "Check the network"),
 }
 
@@ -257,6 +259,12 @@ def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_
         RangeServer(tmp_path) as server,
         pytest.raises(DatasetError, match="has been changed: expected the hash"),
     ):
+        fastpipe.open(server.url, cache_dir=tmp_path)
+
+
+def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_bytes(gzip.compress((remote_packed / "dataset.json").read_bytes()))
+    with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match=r"compressed by gzip.*Content-Encoding"):
         fastpipe.open(server.url, cache_dir=tmp_path)
 
 

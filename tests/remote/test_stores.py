@@ -126,12 +126,15 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
         ("hf://models/x/y/z", "expected hf://datasets/ORG/NAME/FOLDER"),
         ("https://host/x?token=1", "has a query"),
         ("file://host/x", "expected file:///FOLDER"),
+        ("file:///x/a#1", "write %3F for ? and %23 for #"),
+        ("https://user:secret@host/x", "the URL of host has a user name or a password"),
     ],
 )
 def test_urls_that_nobody_reads(data: str, words: str) -> None:
     for take in (fastpipe.loader, fastpipe.Dataset, fastpipe.open):
-        with pytest.raises(ConfigError, match=f"^data: .*{re.escape(words)}"):
+        with pytest.raises(ConfigError, match=f"^data: .*{re.escape(words)}") as caught:
             take(data)  # type: ignore[operator]
+        assert "secret" not in str(caught.value)
 
 
 def test_what_is_a_url() -> None:
