@@ -55,7 +55,7 @@ def remote_options(
             "storage_options: expected a dict as obstore's stores take it, for example {'skip_signature': True} or "
             f"{{'region': 'eu-west-1'}}, got {type(storage_options).__name__}"
         )
-    if cache_dir is not None and not isinstance(cache_dir, (str, os.PathLike)):
+    if cache_dir is not None and (not isinstance(cache_dir, (str, os.PathLike)) or cache_dir == ""):
         raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
     folder = default_cache() if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir)))
     return RemoteOptions(

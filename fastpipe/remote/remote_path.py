@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.folder import Url
@@ -254,7 +255,8 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     if len(parts) < top:
         raise ConfigError(f"expected {scheme}://datasets/ORG/NAME, got {url}")
     objects = Objects(Url(f"{scheme}://{'/'.join(parts[:top])}"), options)
-    return RemotePath(_Place(objects), PurePosixPath("/".join(parts[top:])))
+    key = "/".join(parts[top:])
+    return RemotePath(_Place(objects), PurePosixPath(unquote(key) if scheme.lower() in ("http", "https") else key))
 
 
 def _key(path: RemotePath) -> str | None:

@@ -115,6 +115,8 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
         open_remote("http://127.0.0.1/x", storage_options={"region": "x"})
     with pytest.raises(ConfigError, match="storage_options: expected a dict"):
         open_remote("http://127.0.0.1/x", storage_options=[1])
+    with pytest.raises(ConfigError, match="cache_dir: expected a folder, got ''"):  # a variable that is not set
+        open_remote("http://127.0.0.1/x", cache_dir="")
 
 
 @pytest.mark.parametrize(

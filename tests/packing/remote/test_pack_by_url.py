@@ -202,6 +202,15 @@ def test_sources_of_a_web_server(tmp_path: Path) -> None:
             fastpipe.pack(f"{server.url}/rows/none.tar", tmp_path / "none")
 
 
+def test_a_source_whose_url_has_escapes(tmp_path: Path) -> None:
+    (tmp_path / "web").mkdir()
+    tar = next(webdataset(tmp_path / "web" / "my tars").iterdir())
+    fastpipe.pack(tar, tmp_path / "local", **SMALL)
+    with RangeServer(tmp_path / "web") as server:
+        fastpipe.pack(f"{server.url}/my%20tars/{tar.name}", tmp_path / "packed", **SMALL)
+    assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
 @pytest.mark.parametrize("inner", ["", "/train-00001-of-00002.parquet"])
 def test_sources_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str) -> None:
     tables = parquet(tmp_path / "source")
