@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,10 @@ class DrawnJob(Job):
 
     def store(self) -> SpoolStore:
         return DrawnSpool(self.records, tables=self.tables)
+
+    def made_with(self, kinds: Mapping[str, str]) -> str:
+        """No sample is made."""
+        return ""
 
 
 def shards_of(job: Job) -> Iterator[ShardPlan]:

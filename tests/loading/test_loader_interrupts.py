@@ -75,10 +75,14 @@ def test_ctrl_c_at_random_moments(
     for moment, ended in endings[kind]:
         place = f"{moment}: {ended}"
         assert in_time(ended["seconds"], 2), place
+        assert not ended["left"], place
+        if "RuntimeError: Error calling __set_name__" in ended["stderr"]:
+            # Before Python 3.12 a Ctrl-C that comes while a class is made, as in an import, ends so.
+            assert "\nKeyboardInterrupt\n" in ended["stderr"], place
+            continue
         assert ended["stderr"].count("Traceback") <= 1, place
         assert ended["code"] in (-signal.SIGINT, 130), place
         assert ended["stderr"].rstrip().endswith("KeyboardInterrupt"), place
-        assert not ended["left"], place
     tried("Ctrl-C at a random moment", len(endings[kind]), "ends within 2 s, one traceback, no process left")
 
 
