@@ -251,7 +251,7 @@ _FAULTY = {
                 self.cache[number] = image  # here
                 return image
 
-        train(DataLoader(Caching(), 16, num_workers=2), step_s=0.03)
+        train(DataLoader(Caching(), 16, num_workers=2), step_s=0.1)  # memory is looked at a few times a second
     """,
     "memory-grows loop": """
         model = torch.nn.Sequential(torch.nn.Linear(8, 20_000), torch.nn.ReLU(), torch.nn.Linear(20_000, 1))
