@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,7 +27,7 @@ def _words(now: UnpackProgress) -> str:
 
 def unpack(
     data: Dataset,
-    dst: Annotated[Path, typer.Argument(help="New or empty folder for the images.")],
+    dst: Annotated[str, typer.Argument(metavar="DST", help="New or empty folder for the images.")],
     form: Annotated[
         Format,
         typer.Option("--format", help="One folder of JPEG files for each class, or tar shards (WebDataset)."),
@@ -42,7 +41,7 @@ def unpack(
     """
     with exit_codes():
         with shown(err, "unpacking", _words) as show:
-            found = run_unpack(place(data), dst, form.value, workers=workers, on_progress=show)
+            found = run_unpack(place(data), place(dst), form.value, workers=workers, on_progress=show)
         if as_json:
             print_json({"images": found.images, "bytes": found.bytes, "fields_left_out": found.left_out})
             return

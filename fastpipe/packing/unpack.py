@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from fastpipe.checks import choice
+from fastpipe.checks import choice, whole
 from fastpipe.engine.pictures import jpeg_of
-from fastpipe.errors import DatasetError, PackError, SampleError
+from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
@@ -59,7 +59,7 @@ class Unpacked:
 
 def unpack(
     data: Place,
-    destination: Path,
+    destination: Place,
     form: str = "folder",
     *,
     workers: int | None = None,
@@ -69,7 +69,7 @@ def unpack(
 
     Args:
         data: the dataset's folder, or its URL: then shards are read there, past the cache.
-        destination: a new or empty folder.
+        destination: a new or empty folder of this machine.
         form: "folder": CLASS/KEY.jpg, images without a class as KEY.jpg. "webdataset": shards with the names, samples
             and members of the dataset's own.
         workers: threads; None: the CPUs granted to this process.
@@ -82,17 +82,22 @@ def unpack(
         SampleError: a sample is damaged.
     """
     choice("--format", form, FORMATS)
+    threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
+    if not isinstance(destination, Path):
+        raise ConfigError(f"DST {destination}: expected a folder of this machine; unpack into one, then upload it")
     index = open_data(data)
     if not index.packed:
         raise DatasetError(f"{data} is not packed: its images are files, or members of tars, already")
     if isinstance(data, Path):
         check_apart(data, destination)
+    if destination.exists() and not destination.is_dir():
+        raise PackError(f"{destination} is a file; expected a new or empty folder")
     with _disk_errors(destination):
         destination.mkdir(parents=True, exist_ok=True)
         if any(destination.iterdir()):
             raise PackError(f"{destination} is not empty; choose a new or empty folder")
     images = size = stored = 0
-    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read(index, run), workers or granted_cpus())
+    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read(index, run), threads)
     files = ClassFolders(index, destination) if form == "folder" else JpegShards(index, destination)
     try:
         with _disk_errors(destination):

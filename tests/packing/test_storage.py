@@ -298,6 +298,10 @@ def test_unpacking_refuses(packs: dict[str, Path], stored: Path, tmp_path: Path)
         unpack(next(stored.glob("shard-*.tar")), tmp_path / "new")
     with pytest.raises(ConfigError, match="--format"):
         unpack(stored, tmp_path / "new", "zip")
+    with pytest.raises(ConfigError, match="--workers: expected 1 to 1024, got 0"):
+        unpack(stored, tmp_path / "new", workers=0)
+    with pytest.raises(PackError, match="file is a file; expected a new or empty folder"):
+        unpack(stored, tmp_path / "full" / "file")
     damage(stored, 5)
     with pytest.raises(SampleError, match=r"changed since they were packed.*fastpipe verify"):
         unpack(stored, tmp_path / "damaged")
@@ -326,6 +330,9 @@ def test_the_commands(source: Path, tmp_path: Path) -> None:
     found = json.loads(succeeded("unpack", packed, tmp_path / "out", "--json"))
     assert found["images"] == len(Index(packed))
     assert "not empty" in failed(1, "unpack", packed, tmp_path / "out")
+    assert "expected a folder of this machine" in failed(2, "unpack", packed, "s3://bucket/out")
+    succeeded("unpack", packed, (tmp_path / "by url").as_uri())
+    assert (tmp_path / "by url" / "class-0").is_dir()
     image = next((tmp_path / "out" / "class-0").glob("*.jpg"))
     assert Image.open(io.BytesIO(image.read_bytes())).format == "JPEG"
 
