@@ -102,7 +102,7 @@ def describe(path: Path) -> Description:
     try:
         found.index = Index(path)
     except DatasetError as problem:
-        if not str(problem).startswith(str(path / INDEX_FILE)):
+        if not str(problem).startswith(os.path.join(os.path.abspath(path), INDEX_FILE)):  # Index names it so
             found.findings.append(Damage(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
             return found
         found.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))

@@ -337,6 +337,15 @@ def test_an_index_that_cannot_be_opened_leaves_the_shards_checked(many_shards: P
     assert report.findings[1].samples == Index(many_shards).shards[2].samples
 
 
+def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = copied(tiny)
+    (dataset / INDEX_FILE).unlink()
+    monkeypatch.chdir(dataset.parent)
+    report = verify(Path(dataset.name))
+    assert [found.file for found in report.findings] == [INDEX_FILE]
+    assert report.samples == len(Index(tiny))
+
+
 def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = copied(many_shards)
     damage(dataset, 11)
