@@ -104,7 +104,11 @@ def readable(name: str) -> str:
     """A file system's name as text that every terminal and file can hold.
 
     Bytes that are not UTF-8 become a backslash, x and two digits: `caf\\xe9.jpg`. So do control characters, which a
-    terminal would act on, except line ends and tabs.
+    terminal would act on, except line ends and tabs. Halves of a character, which no file has in its name but a program
+    may pass, become a backslash, u and four digits.
     """
-    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    try:
+        text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        text = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)

@@ -301,6 +301,11 @@ def _checked_classes(classes: Sequence[str]) -> dict[str, int]:
     names = [classes] if isinstance(classes, str) else list(classes)
     if isinstance(classes, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigError(f"classes: expected a list of names, each once, got {classes!r}")
+    for name in names:
+        try:
+            os.fsencode(name)
+        except UnicodeEncodeError:
+            raise ConfigError(f"classes: expected names that can be UTF-8, got {name!r}") from None
     return {name: label for label, name in enumerate(names)}
 
 

@@ -398,3 +398,16 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert column(tmp_path / "1000", "boxes").shape == (20_000, 4)
     assert peaks[1] < peaks[0] + 5_000_000, peaks  # 750 samples more hold 12 MB of captions
+
+
+def test_half_a_character(tmp_path: Path) -> None:
+    """A str may hold one, UTF-8 cannot: the other samples are packed all the same."""
+    half = "a\ud800"
+    with fastpipe.Writer(tmp_path / "packed", workers=1) as writer:
+        writer.add(jpeg_bytes(seed=1), key=half)
+        writer.add(b"", key=half + "b")
+        writer.add(tmp_path / half)
+    assert writer.summary.info["samples"] == 1
+    assert rejected(tmp_path / "packed").keys() == {"a\\ud800b", str(tmp_path / "a\\ud800")}
+    with pytest.raises(ConfigError, match=r"classes: expected names that can be UTF-8, got 'a\\ud800'"):
+        fastpipe.Writer(tmp_path / "other", classes=["b", half])
