@@ -10,6 +10,7 @@ import typer
 from fastpipe.cli.console import Address, AsJson, Dataset, On, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
+from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
 from fastpipe.verify.damage import Report
@@ -103,5 +104,16 @@ def _tell(report: Report) -> None:
     bad = sum(last - first + 1 for first, last in report.bad_samples())
     out.print(
         f"damaged: {readable(report.path)}: {count(len(report.findings), 'problem')}, {count(bad, 'sample')} "
-        f"affected; checked {what}. To repair it: fastpipe verify {readable(report.path)} --repair SRC"
+        f"affected; checked {what}. {_next_step(report)}"
     )
+
+
+def _next_step(report: Report) -> str:
+    path = readable(report.path)
+    if any(found.file == DATASET_FILE for found in report.findings):
+        return (
+            f"Only {DATASET_FILE} defines the correct content, so pack it again: fastpipe pack SRC {path} --overwrite"
+        )
+    if "://" in path:
+        return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
+    return f"To repair it: fastpipe verify {path} --repair SRC"

@@ -51,10 +51,15 @@ def why_no_dataset(path: Path) -> str:
     if not path.is_dir():
         hint = f". Pack it first: fastpipe pack {path} DST" if path.suffix == ".tar" else ""
         return f"{path} is a file; expected a folder that `fastpipe pack` wrote{hint}"
-    if any(path.glob("shard-*.tar")) or (path / WORK_FOLDER).exists():
+    if (path / WORK_FOLDER).exists():
         return (
             f"{path} holds an unfinished pack: {DATASET_FILE} is missing, because pack writes it last. Run the same "
             "`fastpipe pack` command again; it continues where it stopped"
+        )
+    if any(path.glob("shard-*.tar")):
+        return (
+            f"{path} holds an unfinished pack or copy: {DATASET_FILE} is missing. Copy all files of the dataset, or "
+            "pack the source into another folder"
         )
     return (
         f"{path} is not a packed dataset: it has no {DATASET_FILE}. "

@@ -13,7 +13,7 @@ from cli_run import failed, fp, succeeded
 from conftest import damage
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import shard_name
+from fastpipe.format.layout import DATASET_FILE, shard_name
 
 
 def test_sound_is_said_with_what_was_read(textured: Path) -> None:
@@ -33,6 +33,16 @@ def test_damage_is_named_and_ends_with_1(textured: Path, copied: Callable[[Path]
     assert f"{shard_name(0)}, byte {offset}, sample 6 (key {key}): the JPEG has changed" in result.stdout
     assert f"damaged: {dataset}: 2 problems, 1 sample affected" in result.stdout
     assert fp("verify", dataset, "--quick").exit_code == 0
+
+
+def test_no_repair_is_advised_that_would_be_refused(textured: Path, copied: Callable[[Path], Path]) -> None:
+    dataset = copied(textured)
+    damage(dataset, 6)
+    assert f"To repair it: fastpipe verify {dataset} --repair SRC" in fp("verify", dataset).stdout
+    (dataset / DATASET_FILE).write_bytes((dataset / DATASET_FILE).read_bytes().replace(b'"seed": 0', b'"seed": 1'))
+    said = fp("verify", dataset).stdout
+    assert "--repair" not in said
+    assert f"pack it again: fastpipe pack SRC {dataset} --overwrite" in said
 
 
 def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) -> None:

@@ -19,7 +19,7 @@ from conftest import FLAT_CLASSES, FLAT_IMAGES, packed_jpeg
 import fastpipe
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, WORK_FOLDER
 
 Copy = Callable[[Path], Path]
 
@@ -92,7 +92,15 @@ def test_a_folder_of_photos(flat: Path) -> None:
 def test_an_unfinished_pack(flat: Path, copied: Copy) -> None:
     dataset = copied(flat)
     (dataset / DATASET_FILE).unlink()
+    (dataset / WORK_FOLDER).mkdir()
     assert_refused(dataset, dataset, "unfinished pack", "Run the same `fastpipe pack` command again")
+
+
+def test_an_unfinished_copy(flat: Path, copied: Copy) -> None:
+    """There is nothing that a pack could continue, and it would refuse the folder."""
+    dataset = copied(flat)
+    (dataset / DATASET_FILE).unlink()
+    assert_refused(dataset, dataset, "unfinished pack or copy", "into another folder")
 
 
 @pytest.mark.parametrize(
