@@ -72,8 +72,8 @@ def _named(data: object) -> str:
     name, kinds = type(data).__name__, {kind.__name__ for kind in type(data).__mro__}
     if isinstance(data, (list, tuple, set)):
         return (
-            f"a {name} of {len(data)}. A loader reads one dataset: put the sources into one folder, pack it with "
-            "`fastpipe pack`, and pass the folder that pack wrote"
+            f"a {name} of {len(data)}. fastpipe.loader mixes datasets: pass it a dict {{folder or URL: weight}}. Or "
+            "put the sources into one folder, pack it with `fastpipe pack`, and pass the folder that pack wrote"
         )
     if kinds & {"DataLoader", "Loader"}:
         return f"a {name}. That is already a loader: iterate over it"

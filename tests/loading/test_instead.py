@@ -82,7 +82,10 @@ class Photos(TensorDataset):
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (lambda flat: [flat, flat], "got a list of 2. A loader reads one dataset: put the sources into one folder"),
+        (
+            lambda flat: [flat, flat],
+            "got a list of 2. fastpipe.loader mixes datasets: pass it a dict {folder or URL: weight}. Or put",
+        ),
         (lambda flat: fastpipe.open(flat), "37 samples, 3 classes, 1 shard>. Pass its folder"),
         (lambda flat: fastpipe.Dataset(flat), "37 samples. Pass its folder"),
         (
