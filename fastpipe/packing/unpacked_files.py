@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
@@ -47,8 +49,17 @@ class ClassFolders:
         """Writes one image."""
         folder = self._folders.get(sample.label)
         if folder is None:
-            folder = self._destination / folder_name(self._index.class_name(sample.label))
-            folder.mkdir(exist_ok=True)
+            name = self._index.class_name(sample.label)
+            folder = self._destination / folder_name(name)
+            try:
+                folder.mkdir()
+            except OSError as problem:
+                if problem.errno not in (errno.EEXIST, errno.ENAMETOOLONG):
+                    raise
+                raise PackError(
+                    f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
+                    "new folder with --format webdataset, which makes none"
+                ) from problem
             self._folders[sample.label] = folder
         with open(folder / f"{sample.key}.jpg", "xb", opener=no_link) as file:
             file.write(sample.jpeg)

@@ -316,6 +316,17 @@ def test_class_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["%", "%2E%2E", "a%2Fb", "plain"]
 
 
+@pytest.mark.parametrize("names", [["a/b", "a%2Fb"], ["", "%"], ["a", "b" * 300]])
+def test_classes_that_cannot_have_folders_of_their_own(names: list[str], tmp_path: Path) -> None:
+    """Images of two classes in one folder would be those of one class."""
+    with fastpipe.Writer(tmp_path / "packed", classes=names, workers=1) as writer:
+        for label in range(2):
+            writer.add(jpeg_bytes(seed=label), label)
+    with pytest.raises(PackError, match=f"the class '{names[1]}' cannot have a folder of its own.*--format webdataset"):
+        unpack(tmp_path / "packed", tmp_path / "out")
+    assert unpack(tmp_path / "packed", tmp_path / "shards", "webdataset").images == 2
+
+
 def test_the_commands(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     succeeded("pack", source, packed, "--storage", "coefficients")
