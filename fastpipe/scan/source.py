@@ -14,6 +14,7 @@ from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
+from fastpipe.packing.source.files import folders_and_files
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, put_in_order
 from fastpipe.packing.source.options import SourceOptions
@@ -109,10 +110,8 @@ def _refuse_others(path: Path, form: str) -> None:
 
 def _folder(path: Path) -> Source:
     try:
-        with os.scandir(path) as entries:
-            listed = list(entries)
-        folders = sorted(entry.name for entry in listed if entry.is_dir() and not entry.name.startswith("."))
-        files = sorted(entry.name for entry in listed if not entry.is_dir())
+        listed = folders_and_files(path)
+        folders, files = ([name for name in names if not name.startswith(".")] for names in listed)
         packed = [name for name in folders if is_dataset(path / name / DATASET_FILE)]
     except OSError as problem:
         raise DatasetError(f"{readable(str(path))} cannot be listed: {problem.strerror}") from problem
@@ -121,7 +120,7 @@ def _folder(path: Path) -> Source:
             f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
             f"{path / packed[0]}"
         )
-    if not listed:
+    if not any(listed):
         raise DatasetError(
             f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
             "folder of images for each class, images without classes, or tars"

@@ -85,6 +85,25 @@ def test_hidden_folders_beside_tars_count_not(tmp_path: Path) -> None:
     assert source.tars == ["train-000.tar", "train-001.tar"]
 
 
+def test_a_hidden_tar_is_no_source(tmp_path: Path) -> None:
+    """Programs keep their notes there: macOS writes ._a.tar beside a.tar."""
+    (tmp_path / "1.jpg").write_bytes(jpeg_bytes())
+    (tmp_path / ".notes.tar").write_bytes(b"no tar")
+    assert keys(tmp_path) == ["1.jpg"]
+
+
+@pytest.mark.parametrize("folder", [".", "a"])
+def test_a_link_to_itself_leaves_out_one_file(tmp_path: Path, folder: str) -> None:
+    root = tmp_path / "photos"
+    (root / folder).mkdir(parents=True)
+    (root / folder / "1.jpg").write_bytes(jpeg_bytes())
+    (root / "loop").symlink_to("loop")
+    name = os.path.normpath(f"{folder}/1.jpg")
+    assert keys(root) == [name]
+    assert fastpipe.pack(root, tmp_path / "packed").info["samples"] == 1
+    assert keys(tmp_path / "packed") == [name]
+
+
 def test_max_pixels_decides_which_large_pictures_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the loader, not of the scan, which is kept for the next loader."""
     (tmp_path / "photos").mkdir()

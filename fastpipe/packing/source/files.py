@@ -5,6 +5,7 @@ All that tells the two apart while a source is listed and read stands here, and 
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias, cast
@@ -103,9 +104,20 @@ def folders_and_files(root: SourcePath) -> tuple[list[str], list[str]]:
     """
     if not isinstance(root, Path):
         return root.listed()
+    folders, files = list[str](), list[str]()
     with os.scandir(root) as entries:
-        listed = sorted(entries, key=lambda entry: entry.name)
-    return [each.name for each in listed if each.is_dir()], [each.name for each in listed if not each.is_dir()]
+        for each in sorted(entries, key=lambda entry: entry.name):
+            (folders if _is_folder(each) else files).append(each.name)
+    return folders, files
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as problem:
+        if problem.errno != errno.ELOOP:
+            raise
+        return False  # a link to itself is a file that cannot be read
 
 
 def names_in(folder: SourcePath) -> list[str]:
