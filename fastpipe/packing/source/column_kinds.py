@@ -20,6 +20,7 @@ from typing import Any
 _INT = re.compile(r"-?(0|[1-9]\d{0,18})")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
+_WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
 _CATEGORIES = ("categories", "category", "labels", "label")
 _NUMBERS = "numbers"
 
@@ -30,7 +31,7 @@ class Seen:
     Attributes:
         count: how many there are.
         looks: what they look like -> the number of the first such record.
-        labels: the same for a column of labels in a CSV file.
+        labels: the same for a column of labels in a CSV file; "whole" is a number such as 2.0.
     """
 
     def __init__(self, *, typed: bool) -> None:
@@ -47,7 +48,7 @@ class Seen:
             look = "json"  # lists of several lengths
         self.looks.setdefault(look, number)
         if not self._typed:
-            self.labels.setdefault("padded" if _PADDED.fullmatch(str(value).strip()) else str(look), number)
+            self.labels.setdefault(_look_of_label(str(value).strip(), str(look)), number)
 
     @property
     def kind(self) -> str:
@@ -131,6 +132,19 @@ def _look_of_text(text: str) -> Any:
         except (ValueError, RecursionError):
             pass
     return "text"
+
+
+def _look_of_label(text: str, look: str) -> str:
+    if is_no_label(text):
+        return "none"
+    if _PADDED.fullmatch(text):
+        return "padded"
+    return "whole" if _WHOLE.fullmatch(text) else look
+
+
+def is_no_label(text: str) -> bool:
+    """Whether a label of a CSV file, without spaces around it, says that there is none."""
+    return text in ("", "-1", "-1.0")
 
 
 def _parsed(text: str) -> Any:

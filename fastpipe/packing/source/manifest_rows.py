@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.column_kinds import Seen, field_value
+from fastpipe.packing.source.column_kinds import Seen, field_value, is_no_label
 from fastpipe.packing.source.column_names import FILE_NAME, label_column, named_as_image, own_fields
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
@@ -108,7 +108,11 @@ def _rows(manifest: Manifest, columns: _Columns, *, numbered: bool | None) -> It
         if isinstance(label, str) and not label.strip():
             label = None
         elif label is not None and not manifest.typed:
-            label = int(label) if numbered else label.strip()
+            label = label.strip()
+            if is_no_label(label):
+                label = None
+            elif numbered:
+                label = int(label.partition(".")[0])
         values: dict[str, Any] = {}
         problem = None
         for each, column in columns.fields:
@@ -161,11 +165,11 @@ def _numbered(manifest: Manifest, column: str, looks: Mapping[str, int]) -> bool
     there = {look: number for look, number in looks.items() if look != "none"}
     if not there:
         return None
-    if there.keys() == {"int"}:
+    if there.keys() <= {"int", "whole"}:
         return True
     if "int" not in there or there.keys() <= {"int", "padded"}:
         return False
-    other = next(number for look, number in there.items() if look != "int")
+    other = next(number for look, number in there.items() if look not in ("int", "whole"))
     raise PackError(
         f"{_called(manifest)}: the labels in column {column} are numbers (line {there['int']}) and names (line "
         f"{other}); "

@@ -265,8 +265,10 @@ class _Labels:
         """
         if label is None:
             return NO_LABEL
+        if isinstance(label, float) and label.is_integer():
+            label = int(label)  # 2.0, as pandas writes it if another one is missing
         if isinstance(label, bool) or not isinstance(label, (int, str)):
-            raise ValueError(f"label: expected a number or the name of a class, got {label!r:.60}")
+            raise ValueError(f"label: expected a whole number or the name of a class, got {label!r:.60}")
         numbered = isinstance(label, int)
         if numbered and label == NO_LABEL:
             return NO_LABEL

@@ -166,6 +166,11 @@ def test_only_the_fields_that_are_asked_for(photos: Path, tmp_path: Path) -> Non
         (["b", "a", ""], ["a", "b"], [1, 0, -1]),
         (["10", "9", "010"], ["010", "10", "9"], [1, 2, 0]),  # a number has no leading zero
         (["", "", ""], [], [-1, -1, -1]),
+        (["b", "-1", "a"], ["a", "b"], [1, -1, 0]),
+        (["-1", "-1", ""], [], [-1, -1, -1]),
+        (["10.0", "2.0", ""], [str(number) for number in range(11)], [10, 2, -1]),  # as pandas writes them
+        (["2", "1.00", "-1.0"], ["0", "1", "2"], [2, 1, -1]),
+        (["1.5", "1.0", "a"], ["1.0", "1.5", "a"], [1, 0, 2]),
     ],
 )
 def test_labels_of_csv(photos: Path, tmp_path: Path, labels: list[str], classes: list[str], numbers: list[int]) -> None:
@@ -173,6 +178,18 @@ def test_labels_of_csv(photos: Path, tmp_path: Path, labels: list[str], classes:
     listing = list_sources(write_text(photos / "a.csv", "path,label\n" + "\n".join(lines) + "\n"), 0)
     assert listing.classes == classes
     assert [source.label for source in sorted(listing.sources, key=lambda source: source.path)] == numbers
+
+
+def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
+    """pandas writes them so if one of the column is missing."""
+    rows = [{"path": "000.jpg", "label": 2.0}, {"path": "001.jpg", "label": None}, {"path": "002.jpg", "label": -1.0}]
+    listing = list_sources(write_lines(photos / "a.jsonl", *rows), 0)
+    assert listing.classes == ["0", "1", "2"]
+    assert sorted((source.path, source.label) for source in listing.sources) == [
+        ("000.jpg", 2),
+        ("001.jpg", -1),
+        ("002.jpg", -1),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +258,8 @@ REJECTED = [
     ({"path": "\ud800"}, "a.jsonl/000013", "expected the path of an image"),
     ({"path": "x" * 5000}, "a.jsonl/000013", "expected the path of an image"),
     ({"path": "."}, ".", "not a regular file"),
-    ({"path": "000.jpg", "label": [1]}, "000.jpg#2", "label: expected a number or the name of a class, got [1]"),
+    ({"path": "000.jpg", "label": [1]}, "000.jpg#2", "label: expected a whole number or the name of a class, got [1]"),
+    ({"path": "000.jpg", "label": 0.5}, "000.jpg#2", "label: expected a whole number or the name of a class, got 0.5"),
     ({"path": "000.jpg", "caption": 7}, "000.jpg#2", "field caption: expected a text"),
     ({"path": "000.jpg", "objects": {"bbox": [[1, 2]]}}, "000.jpg#2", "field objects: expected boxes of four numbers"),
     ({"path": "000.jpg", "seg": "gone.png"}, "000.jpg#2", "field seg: gone.png: no such file in the image root"),
