@@ -68,7 +68,7 @@ class Source:
         """
         try:
             if not self.pattern:
-                _refuse_others(self.root, recognise(self.root, SourceOptions()).format)
+                _refuse_others(self.root, _form(self.root))
                 return list_sources(self.root, seed=0, shuffle=False)
             listing = list_archives(self.root, self.tars or [])
         except PackError as problem:
@@ -96,6 +96,24 @@ def unpacked_source(path: Path) -> Source | None:
     if not path.exists() and _MAGIC.search(rest):
         return _pattern(name, folder, rest)
     raise DatasetError(why_no_dataset(path))
+
+
+def _form(root: Path) -> str:
+    """What a folder or tar is.
+
+    Raises:
+        DatasetError: packing would need an option to know it.
+        PackError: it cannot be listed.
+    """
+    try:
+        return recognise(root, SourceOptions()).format
+    except PackError as problem:
+        if "--" not in str(problem):
+            raise
+        raise DatasetError(
+            f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of images "
+            "and tars: pack the source, or move what is none of these to another folder"
+        ) from problem
 
 
 def _refuse_others(path: Path, form: str) -> None:

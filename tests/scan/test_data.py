@@ -209,6 +209,13 @@ def test_what_only_packing_reads_is_told(tmp_path: Path) -> None:
             fastpipe.loader(data)
 
 
+def test_options_that_only_packing_has_are_told(tmp_path: Path) -> None:
+    photos = write_folder(tmp_path / "photos", images=3)
+    (photos / "labels.csv").write_text("path,label\nclass-0/0.jpg,wren\n")
+    with pytest.raises(DatasetError, match=r"--format picks one; .* These are options of `fastpipe pack`"):
+        fastpipe.open(photos)
+
+
 def test_paths_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"no\.tar does not exist"):
         fastpipe.open(tmp_path / "no.tar")
