@@ -141,6 +141,11 @@ def _next(path: SourcePath, reader: Any, number: int) -> list[str] | None:
     try:
         return next(reader, None)
     except csv.Error as problem:
+        if "new-line character" in str(problem):
+            raise PackError(
+                f"{readable(str(path))}, line {number}: expected lines that end with a line feed (\\n or \\r\\n), got a "
+                "carriage return (\\r) by itself; convert the line ends, or put the value with it into quotes"
+            ) from None
         raise PackError(
             f"{readable(str(path))}, line {number}: {problem}. A quote is open or stands inside a value, so the lines "
             "behind it cannot be told apart; correct this line"

@@ -72,7 +72,10 @@ def list_manifest(
     """
     seen: dict[str, Seen] = {}
     records = 0
+    problem = None
     for record in manifest:
+        if problem is None and record.problem is not None:
+            problem = f"{row_name(manifest.path.name, record.number)}: {record.problem}"
         records += record.values is not None
         for name, value in (record.values or {}).items():
             if name not in seen:
@@ -83,6 +86,8 @@ def list_manifest(
     for column in seen.values():
         if column.count < records:
             column.add(None, 0)  # a record without the key says the same as one with null
+    if not seen and problem is not None:
+        raise PackError(f"{_called(manifest)} holds no row that can be read; the first: {problem}")
     image = _image_column(manifest, seen, how, metadata=metadata)
     columns = _Columns(image, _label_column(manifest, seen, how, image))
     columns.fields = _fields(manifest, seen, how, columns, metadata=metadata)

@@ -137,7 +137,14 @@ def _columns(fields: object) -> dict[str, str]:
             "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
             f"{fields!r}"
         )
-    return dict(map(_split, listed))
+    columns: dict[str, str] = {}
+    for name, column in map(_split, listed):
+        if name in columns:
+            raise ConfigError(
+                f"--field {name}={column}: the field {name} is {columns[name]} already; expected each name once"
+            )
+        columns[name] = column
+    return columns
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -211,6 +211,7 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
         ("a.csv", "", "got an empty file"),
         ("a.csv", "path\n", "holds no rows"),
         ("a.jsonl", "", "holds no rows"),
+        ("a.jsonl", '[{"path": "000.jpg"}]', r"holds no row that can be read; the first: a\.jsonl/000001: expected an object"),
         (
             "a.csv",
             "path," + ",".join(f"c{n}" for n in range(70)) + "\n" + "," * 70,
@@ -495,5 +496,7 @@ def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> 
 def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--format"):
         fastpipe.pack(photos, tmp_path / "packed", format="cvs")
+    with pytest.raises(ConfigError, match="--field a=c: the field a is b already; expected each name once"):
+        fastpipe.pack(photos, tmp_path / "packed", fields=["a=b", "a=c"])
     with pytest.raises(PackError, match="expected the folders images and labels"):
         fastpipe.pack(photos, tmp_path / "packed", format="yolo")
