@@ -72,7 +72,7 @@ def _names(folder: Path, ending: str) -> list[str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text("utf-8", "replace")
+        return path.read_text("utf-8-sig", "replace")
     except OSError as problem:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
 

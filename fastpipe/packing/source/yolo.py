@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def _row(path: str, labels: Path) -> Row:
     if len(data) > _MOST_BYTES:
         return Row(path, problem=f"{text.name}: expected at most {_MOST_BYTES:,} bytes", where=path)
     boxes, numbers = [], []
-    for at, line in enumerate(data.splitlines(), 1):
+    for at, line in enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
         words = line.split()
         if not words:
             continue

@@ -144,6 +144,13 @@ def test_yolo(yolo: Path, tmp_path: Path) -> None:
     assert Index(tmp_path / "packed").fields["boxes"].names == ("ant", "", "cow")
 
 
+def test_a_byte_order_mark_is_no_part_of_a_line(yolo: Path, voc: Path, tmp_path: Path) -> None:
+    """Windows' editors write it."""
+    for text, root in ((yolo / "labels/train/000.txt", yolo), (voc / "ImageSets/Main/train.txt", voc)):
+        text.write_bytes(b"\xef\xbb\xbf" + text.read_bytes())
+        assert not fastpipe.pack(root, tmp_path / f"packed-{root.name}", split="train").tally.rejected
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
