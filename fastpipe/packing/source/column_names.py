@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from fastpipe.format.fields import RESERVED
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
-from fastpipe.packing.source.tar_fields import field_name
+from fastpipe.packing.source.tar_fields import field_name, free_name
 
 # Columns with the path of an image, if there is no --image-column.
 IMAGE_COLUMNS = frozenset(
@@ -56,9 +55,7 @@ def own_fields(columns: Iterable[str], *, metadata: bool = False) -> list[FieldC
     found = []
     for column in columns:
         called = column.removesuffix("_" + FILE_NAME) if metadata else column
-        name = field_name(called.lower())
-        while name in taken or name in RESERVED:
-            name = f"{name}_"
+        name = free_name(field_name(called.lower()), taken)
         taken.add(name)
         found.append(FieldColumn(name, column))
     return found

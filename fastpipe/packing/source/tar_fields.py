@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
+from itertools import count
 
 from fastpipe.errors import PackError
 from fastpipe.format.fields import RESERVED, Field, member
@@ -13,6 +14,7 @@ from fastpipe.packing.source.options import FieldColumn
 
 MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
 NOTE = "json"
+_MOST_CHARACTERS = 64  # of a field's name
 
 # By the last part of the ending; of other members the bytes are kept.
 _KINDS = {
@@ -37,8 +39,7 @@ def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
     found: dict[str, tuple[str, SourceField]] = {}
     for ending, name in short.items():
         name = name if taken[name] == 1 else field_name(ending)
-        while name in found:  # such as a-b.txt and a_b.txt
-            name = f"{name}_"
+        name = free_name(name, found)  # such as a-b.txt and a_b.txt
         found[name] = ending, SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"))
     return list(found.values())
 
@@ -81,3 +82,13 @@ def field_name(ending: str) -> str:
     if not name[:1].isalpha():
         name = f"field_{name}"[:60]
     return f"{name}_" if name in RESERVED else name
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """A field's name that no other field has: the name itself, or with _ or a number behind it."""
+    free = name
+    for number in count(2):
+        if free not in taken and free not in RESERVED:
+            break
+        free = f"{free}_" if len(free) < _MOST_CHARACTERS else f"{name[:55]}_{number}"
+    return free

@@ -180,6 +180,13 @@ def test_labels_of_csv(photos: Path, tmp_path: Path, labels: list[str], classes:
     assert [source.label for source in sorted(listing.sources, key=lambda source: source.path)] == numbers
 
 
+def test_columns_with_long_names_become_fields_of_different_names(photos: Path, tmp_path: Path) -> None:
+    columns = [f"{'c' * 70}{number}" for number in range(12)]
+    write_lines(photos / "a.jsonl", {"path": "000.jpg", **dict.fromkeys(columns, 1)})
+    fastpipe.pack(photos / "a.jsonl", tmp_path / "packed")
+    assert len(kinds(tmp_path / "packed")) == 12
+
+
 def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
     """pandas writes them so if one of the column is missing."""
     rows = [{"path": "000.jpg", "label": 2.0}, {"path": "001.jpg", "label": None}, {"path": "002.jpg", "label": -1.0}]
