@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import FieldColumn
+from fastpipe.packing.source.picture_names import PICTURES
 from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_asked, fields_of, fields_of_dataset, parts_of
 from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
@@ -115,6 +116,8 @@ def _list_samples(
         asked: the fields to take; None: all.
     """
     if classes is None:
+        if not gathered.sources and gathered.dropped:
+            raise _without_images(root, gathered.dropped)
         labels = (source.label for source in gathered.sources if source.problem is None)
         classes = [str(label) for label in range(max(labels, default=-1) + 1)]
     known = set() if fields is None else {NOTE}
@@ -131,6 +134,17 @@ def _list_samples(
         if source.problem is None:
             sources[at] = replace(source, parts=parts_of(fields, gathered.members.pop(at, {})))
     return Listing(root, classes, sources, stray, gathered.dropped, tuple(field for _, field in fields))
+
+
+def _without_images(root: SourcePath, endings: Mapping[str, int]) -> PackError:
+    """The error for tars with members, none of which is a sample's image."""
+    text = f"{readable(str(root))} has no image in its tars: the endings of the members are {', '.join([*endings][:10])}"
+    if any(ending.rpartition(".")[2] in PICTURES for ending in endings):
+        text += (
+            ". In a WebDataset, the ending begins at the first dot of the file's name, so photo.v1.jpg is the member "
+            "v1.jpg of photo: make the tar again without further dots in the names, or unpack it and pack the folder"
+        )
+    return PackError(text)
 
 
 def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:

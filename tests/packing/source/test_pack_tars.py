@@ -292,6 +292,14 @@ def no_tar(folder: Path) -> None:
     (folder / "a.tar").write_bytes(JPEG)
 
 
+def dotted(folder: Path) -> None:
+    write_tar(folder / "a.tar", {"photo.v1.jpg": JPEG, "photo.v2.jpg": JPEG})
+
+
+def films(folder: Path) -> None:
+    write_tar(folder / "a.tar", {"1.mp4": b"film", "2.mp4": b"film"})
+
+
 def pipe(folder: Path) -> None:
     (folder / "a.tar").unlink()
     os.mkfifo(folder / "a.tar")
@@ -304,6 +312,8 @@ def pipe(folder: Path) -> None:
         (disguised, r"a\.tar is compressed \(gzip\)"),
         (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
         (pipe, r"a\.tar is not a regular file"),
+        (dotted, r"no image in its tars: the endings of the members are v1\.jpg, v2\.jpg\. .* begins at the first dot"),
+        (films, r"no image in its tars: the endings of the members are mp4$"),
     ],
 )
 def test_what_is_no_source(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
