@@ -143,8 +143,8 @@ def _next(path: SourcePath, reader: Any, number: int) -> list[str] | None:
     except csv.Error as problem:
         if "new-line character" in str(problem):
             raise PackError(
-                f"{readable(str(path))}, line {number}: expected lines that end with a line feed (\\n or \\r\\n), got a "
-                "carriage return (\\r) by itself; convert the line ends, or put the value with it into quotes"
+                f"{readable(str(path))}, line {number}: expected lines that end with a line feed (\\n or \\r\\n), got "
+                "a carriage return (\\r) by itself; convert the line ends, or put the value with it into quotes"
             ) from None
         raise PackError(
             f"{readable(str(path))}, line {number}: {problem}. A quote is open or stands inside a value, so the lines "

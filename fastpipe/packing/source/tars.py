@@ -138,7 +138,9 @@ def _list_samples(
 
 def _without_images(root: SourcePath, endings: Mapping[str, int]) -> PackError:
     """The error for tars with members, none of which is a sample's image."""
-    text = f"{readable(str(root))} has no image in its tars: the endings of the members are {', '.join([*endings][:10])}"
+    text = (
+        f"{readable(str(root))} has no image in its tars: the endings of the members are {', '.join([*endings][:10])}"
+    )
     if any(ending.rpartition(".")[2] in PICTURES for ending in endings):
         text += (
             ". In a WebDataset, the ending begins at the first dot of the file's name, so photo.v1.jpg is the member "

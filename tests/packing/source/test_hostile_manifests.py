@@ -82,7 +82,10 @@ def test_a_wrong_line_of_jsonl_is_listed(photos: Path, tmp_path: Path, line: byt
         (b"path\n000.jpg\n" + b"x" * LONG + b"\n", r"a\.csv, line 3: field larger than field limit"),
         (b'path\n"' + b"x\n" * LONG, r"a\.csv, line 2: field larger than field limit"),
         (b"path\n" + b"," * 2 * LONG, r"a\.csv, line 2: expected at most 16,777,216 bytes in a line"),
-        (b"path\r000.jpg\r001.jpg\r", r"a\.csv, line 1: expected lines that end with a line feed .*, got a carriage return"),
+        (
+            b"path\r000.jpg\r001.jpg\r",
+            r"a\.csv, line 1: expected lines that end with a line feed .*, got a carriage return",
+        ),
         ("path\n000.jpg\n".encode("utf-16"), "expected the names of the columns, as text; expected UTF-8"),
         ("path\n000.jpg\n".encode("utf-16-le"), "expected the names of the columns, as text; .* NUL byte"),
         (b"," * 1_000_000 + b"\n", "names of the columns, at most 640; got 1,000,001"),

@@ -218,7 +218,11 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
         ("a.csv", "", "got an empty file"),
         ("a.csv", "path\n", "holds no rows"),
         ("a.jsonl", "", "holds no rows"),
-        ("a.jsonl", '[{"path": "000.jpg"}]', r"holds no row that can be read; the first: a\.jsonl/000001: expected an object"),
+        (
+            "a.jsonl",
+            '[{"path": "000.jpg"}]',
+            r"holds no row that can be read; the first: a\.jsonl/000001: expected an object",
+        ),
         (
             "a.csv",
             "path," + ",".join(f"c{n}" for n in range(70)) + "\n" + "," * 70,
