@@ -139,7 +139,7 @@ def _look_of_label(text: str, look: str) -> str:
         return "none"
     if _PADDED.fullmatch(text):
         return "padded"
-    return "whole" if _WHOLE.fullmatch(text) else look
+    return "whole" if look == "float" and _WHOLE.fullmatch(text) else look
 
 
 def is_no_label(text: str) -> bool:
