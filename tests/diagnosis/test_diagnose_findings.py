@@ -96,6 +96,16 @@ def test_a_few_idle_threads_are_nothing() -> None:
     assert found(observation)["too-many-threads"].severity == "bad"
 
 
+def test_opencv_that_is_limited_with_the_first_sample() -> None:
+    observation = seen()
+    for worker in observation.workers:
+        worker.start, worker.snapshots = Snapshot(0, 50 << 20, 2, 1, 16), []
+    assert "OpenCV works on 16 threads" in found(observation)["opencv-threads"].what
+    for worker in observation.workers:
+        worker.snapshots.append(Snapshot(15, 50 << 20, 2, 1, 1))
+    assert found(observation) == {}
+
+
 def test_threads_of_other_libraries() -> None:
     observation = seen()
     for worker in observation.workers:

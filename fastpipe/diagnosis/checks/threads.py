@@ -19,7 +19,8 @@ def check(seen: Observation, around: Surroundings) -> Iterator[Finding]:
     snapshots = [taken for worker in workers for taken in [worker.start, *worker.snapshots[-1:]] if taken is not None]
     if not snapshots:
         return
-    yield from _opencv(seen, snapshots, around)
+    latest = [taken for worker in workers if (taken := [worker.start, *worker.snapshots][-1]) is not None]
+    yield from _opencv(seen, latest, around)  # a dataset may limit OpenCV when it reads its first sample
     yield from _torch(seen, snapshots)
     threads = max(snapshot.threads or 0 for snapshot in snapshots)
     busy = _parallel(seen) > 1.3
