@@ -34,6 +34,10 @@ Dataset = Annotated[
         "of photos, tars, a pattern.",
     ),
 ]
+Packed = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="A folder that `fastpipe pack` wrote, or its URL (s3://, https://, ...)."),
+]
 Address = Annotated[
     str | None,
     typer.Option(

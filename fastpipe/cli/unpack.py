@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import AsJson, Dataset, err, exit_codes, out, place, print_json
+from fastpipe.cli.console import AsJson, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.packing.unpack import UnpackProgress
 from fastpipe.packing.unpack import unpack as run_unpack
@@ -26,7 +26,7 @@ def _words(now: UnpackProgress) -> str:
 
 
 def unpack(
-    data: Dataset,
+    data: Packed,
     dst: Annotated[str, typer.Argument(metavar="DST", help="New or empty folder for the images.")],
     form: Annotated[
         Format,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import Address, AsJson, Dataset, On, err, exit_codes, out, place, print_json
+from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import DATASET_FILE
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 def verify(
-    data: Dataset,
+    data: Packed,
     quick: Annotated[bool, typer.Option("--quick", help="Check only sizes and structure; read no shard.")] = False,
     repair: Annotated[
         str | None,

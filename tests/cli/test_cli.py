@@ -45,6 +45,12 @@ def test_help_explains_every_option(command: str) -> None:
     assert text.isascii()
 
 
+@pytest.mark.parametrize("command", ["verify", "unpack"])
+def test_help_names_photos_only_where_they_need_no_packing(command: str) -> None:
+    assert "not packed" not in succeeded(command, "--help")
+    assert "not packed" in succeeded("inspect", "--help")
+
+
 def test_without_a_command_the_help_is_shown() -> None:
     result = fp()
     assert result.exit_code == 2
