@@ -36,14 +36,23 @@ def doctor(
             show_default=False,
         ),
     ] = None,
-    batches: Annotated[int, typer.Option(help="With --train-script: stop it after this number of batches.")] = 100,
+    batches: Annotated[
+        int | None,
+        typer.Option(help="With --train-script: stop it after this number of batches.", show_default="100"),
+    ] = None,
     seconds: Annotated[
-        float, typer.Option(help="With --train-script: stop it after this number of seconds with batches.")
-    ] = 120.0,
+        float | None,
+        typer.Option(
+            help="With --train-script: stop it after this number of seconds with batches.", show_default="120"
+        ),
+    ] = None,
     stall_timeout: Annotated[
-        float,
-        typer.Option(help="With --train-script: report it as stuck after this number of seconds without a batch."),
-    ] = 60.0,
+        float | None,
+        typer.Option(
+            help="With --train-script: report it as stuck after this number of seconds without a batch.",
+            show_default="60",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find causes of slow or stopped training input on this machine.
@@ -62,8 +71,17 @@ def doctor(
         if train_script is not None:
             if data is not None:
                 raise ConfigError("expected DATA or --train-script COMMAND, got both: run doctor once with each")
-            _train_script(train_script, batches, seconds, stall_timeout, as_json)
+            _train_script(
+                train_script,
+                100 if batches is None else batches,
+                120.0 if seconds is None else seconds,
+                60.0 if stall_timeout is None else stall_timeout,
+                as_json,
+            )
             return
+        for option, value in (("batches", batches), ("seconds", seconds), ("stall-timeout", stall_timeout)):
+            if value is not None:
+                raise ConfigError(f"--{option} needs --train-script COMMAND: it says when the command is stopped")
         checks = examine(None if data is None else place(data))
         if as_json:
             print_json([asdict(check) for check in checks])

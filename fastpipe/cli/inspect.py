@@ -33,7 +33,10 @@ def inspect(
     shuffle: Annotated[
         bool, typer.Option("--shuffle", help="Compare the order of an epoch with a uniform permutation.")
     ] = False,
-    batch_size: Annotated[int, typer.Option(help="Samples in a batch of all ranks together, for --shuffle.")] = 256,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Samples in a batch of all ranks together, for --shuffle.", show_default="256"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the content of a dataset, and draw a contact sheet.
@@ -48,7 +51,9 @@ def inspect(
             raise ConfigError("--sheet and --no-sheet exclude each other; pass only one of them")
         if sheet is not None:
             check_new(sheet, overwrite=overwrite)
-        whole("--batch-size", batch_size, least=1, most=2**31)
+        if batch_size is not None and not shuffle:
+            raise ConfigError("--batch-size needs --shuffle: it is the batch of the order that is compared")
+        batch_size = 256 if batch_size is None else whole("--batch-size", batch_size, least=1, most=2**31)
         index = open_data(place(data))
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None

@@ -258,3 +258,5 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, flat: Path, tmp_path: Path
     monkeypatch.setattr(system, "oom_kills", lambda: 1)
     assert fp("doctor").exit_code == 1  # something is bad
     assert "is not a packed dataset, and it is empty" in failed(1, "doctor", tmp_path)
+    for option in ("--batches", "--seconds", "--stall-timeout"):
+        assert f"{option} needs --train-script COMMAND" in failed(2, "doctor", option, "5")

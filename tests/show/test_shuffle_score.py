@@ -132,6 +132,7 @@ def test_inspect_shows_it(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["epoch"]["class_mix"] == shuffle_report(fastpipe.open(mixed), batch_size=40).epoch.class_mix
     assert "shuffle" not in json.loads(succeeded("inspect", mixed, "--no-sheet", "--json"))
     assert "--batch-size: expected 1" in failed(2, "inspect", mixed, "--no-sheet", "--shuffle", "--batch-size", 0)
+    assert "--batch-size needs --shuffle" in failed(2, "inspect", mixed, "--no-sheet", "--batch-size", 40)
 
 
 def test_one_class_or_one_batch_cannot_be_mixed_badly(flat: Path, many_shards: Path) -> None:
