@@ -260,6 +260,17 @@ def test_shares_are_at_most_all() -> None:
         assert words in found(observation, replace(ROOMY, cpus=1))["slow-dataset"].what
 
 
+def test_samples_that_sleep_are_not_blamed_on_the_cpus() -> None:
+    observation = seen()
+    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
+    for delayed_s, words in ((0.0034, "waiting for the disk, the network or a lock"), (0.006, "threads are ready")):
+        for worker in observation.workers:
+            worker.fetches = [
+                replace(FETCH, at_s=0.01 * batch, cpu_s=0.0005, delayed_s=delayed_s) for batch in range(15)
+            ]
+        assert words in found(observation, replace(ROOMY, cpus=1))["slow-dataset"].why
+
+
 def test_no_pinning_without_pinned_memory() -> None:
     observation = seen(num_workers=0)
     observation.workers = [replace(observation.workers[0], number=-1)]

@@ -160,7 +160,8 @@ def _waiting(seen: Observation, found: Stages, around: Surroundings) -> Iterator
         if found.collate_s > found.dataset_s:
             name, place = "slow-collate", str(seen.facts["collate_place"])
         computing = found.on_cpu / max(1 - min(delayed, 0.99), 0.01)  # of the time in which it had a CPU
-        if delayed > _CROWDED and seen.num_workers >= around.cpus:
+        asleep = 1 - found.on_cpu - delayed  # for a disk, a server or a lock: other CPUs would not help
+        if delayed > max(_CROWDED, asleep) and seen.num_workers >= around.cpus:
             why = "more threads are ready to run than there are CPUs"
             change = (
                 f"fewer workers or fewer threads for the {count(around.cpus, 'CPU')} granted: OMP_NUM_THREADS=1, "
