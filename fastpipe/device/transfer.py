@@ -111,12 +111,12 @@ class Transfer:
 
     @property
     def under_way(self) -> int:
-        """Batches that are queued and were not done at the last `collect`.
+        """Batches that are queued and were not done at the last `collect`; on the CPU none.
 
         Any thread may ask: it does not look at the device. A look from another thread would break a CUDA graph that
         the training loop captures.
         """
-        return len(self._working)
+        return len(self._working) if self._stream.copies else 0
 
     def collect(self) -> None:
         """Lets go of host memory that has been copied, and counts what the device has done.
@@ -208,7 +208,9 @@ class Transfer:
         """
         self._users.append(self._stream.hand_over(staged.ready, staged.memory))
         if len(self._users) > _MOST_UNDONE:
-            self._wait(self._users.popleft())
+            step = self._users.popleft()
+            if self._stream.copies:  # the CPU is never behind
+                self._wait(step)
         return staged.batch
 
     def _wait(self, step: Mark) -> None:

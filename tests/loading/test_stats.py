@@ -161,6 +161,14 @@ def test_batches_on_the_way_to_the_device(flat: Path, monkeypatch: pytest.Monkey
         assert loader.stats().pinned_bytes == stream.pinned_bytes > 0
 
 
+def test_on_the_cpu_nothing_waits_for_a_device(flat: Path) -> None:
+    with fastpipe.loader(flat, 4, size=8, num_workers=1) as loader:
+        for _ in loader:
+            assert loader.stats().batches_copying == 0
+        assert loader.stats().batches > 4
+        assert loader.stats().held_s == 0
+
+
 def test_a_monitors_thread_never_asks_the_device(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To query an event while the training loop captures a CUDA graph would break the capture."""
     stream = FakeStream()
