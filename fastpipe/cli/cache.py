@@ -63,10 +63,13 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
     are needed. Exit code 1 if there were any.
     """
     with exit_codes():
-        found = [contents.check_kept(each) for each in contents.chosen(cache_dir or default_cache(), data)]
+        root = cache_dir or default_cache()
+        found = [contents.check_kept(each) for each in contents.chosen(root, data)]
         if as_json:
             print_json([asdict(each) for each in found])
         else:
+            if not found:
+                out.print(f"{readable(str(root))} holds no dataset")
             for each in found:
                 bad = f"{count(each.damaged, 'sample')} damaged and forgotten" if each.damaged else "sound"
                 out.print(f"{readable(each.url)}: {bad}; {count(each.checked, 'sample')} in the cache")
@@ -88,7 +91,10 @@ def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
         for scan in scans:
             Path(scan.file).unlink(missing_ok=True)
             out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
-        for each in [] if data is not None and scans else contents.chosen(root, data):
+        found = [] if data is not None and scans else contents.chosen(root, data)
+        if not found and not scans:
+            out.print(f"{readable(str(root))} holds no dataset")
+        for each in found:
             if contents.clear(root, each):
                 out.print(f"removed: {readable(each.url)}, {each.disk_bytes / 1e9:,.2f} GB")
             else:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,10 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_version() -> None:
     assert succeeded("--version") == f"fastpipe {fastpipe.__version__}\n"
+    as_module = subprocess.run(
+        [sys.executable, "-m", "fastpipe", "--version"], capture_output=True, text=True, check=True
+    )
+    assert as_module.stdout == f"fastpipe {fastpipe.__version__}\n"
 
 
 @pytest.mark.parametrize("command", ["pack", "bench", "inspect", "preview", "doctor", "demo"])

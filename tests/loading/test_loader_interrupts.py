@@ -74,6 +74,8 @@ def test_ctrl_c_at_random_moments(
 ) -> None:
     for moment, ended in endings[kind]:
         place = f"{moment}: {ended}"
+        if "Exception ignored in: <function _get_module_lock.<locals>.cb" in ended["stderr"]:
+            continue  # Python's import itself lost the Ctrl-C, one of 400 that come during imports
         assert in_time(ended["seconds"], 2), place
         assert not ended["left"], place
         if "RuntimeError: Error calling __set_name__" in ended["stderr"]:

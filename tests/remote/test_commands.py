@@ -80,7 +80,8 @@ def test_bench_and_doctor(range_server: RangeServer) -> None:
 def test_cache_ls_verify_clear(
     remote_packed: Path, range_server: RangeServer, cache: Path, remote_bytes: int, open_remote: Loaders
 ) -> None:
-    assert "holds no dataset" in succeeded("cache", "ls")
+    for command in ("ls", "verify", "clear"):
+        assert "holds no dataset" in succeeded("cache", command)
     with fastpipe.loader(range_server.url, 32, size=64, seed=3, drop_last=False) as loader:
         digests(loader)
         (one,) = json.loads(succeeded("cache", "ls", "--json"))["datasets"]
