@@ -48,6 +48,7 @@ LAYERS: dict[str, str] = {
     "bench": "cv2 turbojpeg PIL torch",
     "demo": "cv2 turbojpeg",
     "cli": "",
+    "__main__": "",
 }
 # The same for the folders of csrc/.
 CSRC_LAYERS = (
@@ -139,6 +140,7 @@ def test_modules_of_a_folder_have_no_cycle() -> None:
 def test_few_modules_lie_beside_the_folders() -> None:
     assert sorted(path.name for path in PACKAGE.glob("*.py")) == [
         "__init__.py",
+        "__main__.py",
         "checks.py",
         "errors.py",
         "native.py",
