@@ -94,7 +94,11 @@ class Passes:
     def _stretches(self, start: int, stop: int, *, first: bool) -> list[tuple[int, int, int, bool]]:
         """(pass, start, stop, first): the same in places, each once, for EpochOrder.reads."""
         found = []
-        for number, low, high in self._pieces(start, stop):
+        pieces = self._pieces(start, stop)
+        if first and start == stop < self._size:  # a mixture's first batch may have none of a dataset that comes later
+            number, inside = divmod(self._begin + start, self._length)
+            pieces = [(number, inside, inside)]
+        for number, low, high in pieces:
             anew = first or low == 0
             begin = low // self._repeats if anew else -(-low // self._repeats)
             found.append((number, begin, -(-high // self._repeats), anew))

@@ -18,6 +18,7 @@ from fastpipe.errors import ConfigError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
+from fastpipe.plan.epoch import EpochPlan
 
 Row = tuple[int, bytes]
 OTHERS = 53
@@ -186,6 +187,24 @@ def test_datasets_behind_urls(
                 assert rows_of(mine) == rows_of(theirs)
                 assert torch.equal(mine.labels, theirs.labels)
         assert remote.stats().fetched_bytes > 0
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_dataset_that_the_first_batch_lacks_is_read_ahead(flat: Path, other: Path, first: int) -> None:
+    with loader_of({flat: 0.01, other: 0.99}, epoch_size=800) as loader:
+        plan = EpochPlan(loader.dataset, loader._recipe, epoch=1)
+        named: set[int] = set()
+        shards: set[int] = set()
+        rare = 0
+        for number in range(first, len(plan)):
+            batch = plan.batch(number)
+            named.update(plan.upcoming(number, first=number == first).tolist())
+            shards.update(plan.reads(number, batch, first=number == first)["shard"].tolist())
+            assert named >= set(batch.samples.tolist())
+            assert shards >= set(batch.records["shard"].tolist())
+            rare += int((batch.samples < FLAT_IMAGES).sum())
+            assert rare or number > first or named & set(range(FLAT_IMAGES)), "before it is due"
+    assert rare
 
 
 def test_ranks_fetch_their_own_samples_only(flat: Path, range_server: RangeServer, tmp_path: Path) -> None:
