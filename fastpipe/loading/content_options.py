@@ -26,7 +26,7 @@ _MOST = 2**40
 Part = Callable[[NDArray[np.int64], NDArray[np.void]], NDArray[np.bool_]]  # samples, records -> which stay
 
 
-def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> Content:
+def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool, sequences: int = 1) -> Content:
     """What epochs have of a dataset.
 
     Args:
@@ -34,6 +34,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
         chosen: by the user; not everything.
         train: kfold's fold is left out; else nothing but the fold is taken.
         shuffle: of the loader.
+        sequences: of the recipe.
 
     Raises:
         ConfigError: an argument is wrong, or nothing is left of the dataset.
@@ -69,7 +70,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
     weighting = None
     if chosen.weights is not None:
         replacement = flag("replacement", chosen.replacement)
-        weighting, mark = weighting_of(index, content, chosen.weights, replacement)
+        weighting, mark = weighting_of(index, content, chosen.weights, replacement, sequences)
         identity["weights"] = f"{mark}{'' if replacement else ' without replacement'}"
     elif chosen.replacement is not True:
         raise ConfigError("replacement works only with weights=; leave it out")

@@ -256,7 +256,8 @@ def loader(
     elif not chosen.everything:
         from fastpipe.loading.content_options import content_of  # most programs read everything
 
-        recipe = replace(recipe, content=content_of(index, chosen, train=train, shuffle=shuffled))
+        content = content_of(index, chosen, train=train, shuffle=shuffled, sequences=sequences)
+        recipe = replace(recipe, content=content)
     for part in parts:
         if isinstance(part.path, Url):
             _tell_nodes(part, everyone, partition)

@@ -27,7 +27,9 @@ def near(name: object, names: list[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else f"; it has {', '.join(map(repr, names[:5]))} and so on"
 
 
-def weighting_of(index: Index, content: Content, weights: object, replacement: bool) -> tuple[Weighting, str]:
+def weighting_of(
+    index: Index, content: Content, weights: object, replacement: bool, sequences: int
+) -> tuple[Weighting, str]:
     """What draws by the weights, and what a state says of them.
 
     Args:
@@ -35,6 +37,7 @@ def weighting_of(index: Index, content: Content, weights: object, replacement: b
         content: what is chosen of it.
         weights: as a user passed them.
         replacement: with it.
+        sequences: that an epoch is cut into; each draws as many samples.
 
     Raises:
         ConfigError: the weights are wrong, or nothing can be drawn by them.
@@ -59,11 +62,12 @@ def weighting_of(index: Index, content: Content, weights: object, replacement: b
     if replacement:
         return SpreadDraws(found), mark
     drawn = DistinctDraws(found)
-    if content.epoch_size is None or math.ceil(content.epoch_size / content.repeats) > len(drawn):
+    most = len(drawn) // sequences * sequences * content.repeats
+    if content.epoch_size is None or content.epoch_size > most:
+        alike = f", with {sequences} canonical nodes, each of which draws as many samples" if sequences > 1 else ""
         raise ConfigError(
-            f"replacement=False draws each sample once at most: expected epoch_size= of 1 to "
-            f"{len(drawn) * content.repeats:,}, got {content.epoch_size}; pass a smaller epoch_size, or "
-            "replacement=True"
+            f"replacement=False draws each sample once at most: expected epoch_size= of 1 to {most:,}{alike}, got "
+            f"{content.epoch_size}; pass a smaller epoch_size, or replacement=True"
         )
     return drawn, mark
 

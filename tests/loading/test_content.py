@@ -450,6 +450,17 @@ def test_wrong_choices(flat: Path, options: dict[str, Any], words: str) -> None:
         loader_of(flat, **options)
 
 
+def test_without_replacement_canonical_nodes_draw_equally_many(flat: Path) -> None:
+    options = {"weights": {}, "replacement": False, "partition": "node", "canonical_nodes": 2}
+    with pytest.raises(ConfigError, match="epoch_size= of 1 to 36, with 2 canonical nodes, each .* got 37"):
+        loader_of(flat, epoch_size=37, **options)
+    ids = ids_of(loader_of(flat, epoch_size=36, **options))
+    assert len(ids) == len(set(ids)) == 36
+    with pytest.raises(ConfigError, match="epoch_size= of 1 to 108, with 2 canonical nodes, each .* got 109"):
+        loader_of(flat, epoch_size=109, repeats=3, **options)
+    assert len(set(ids_of(loader_of(flat, epoch_size=108, repeats=3, **options)))) == 36
+
+
 def test_balanced_takes_a_dataset(flat: Path) -> None:
     with pytest.raises(ConfigError, match=r"balanced: expected a dataset from fastpipe\.open\(FOLDER\), got"):
         fastpipe.balanced(flat)  # type: ignore[arg-type]
