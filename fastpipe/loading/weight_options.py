@@ -23,8 +23,11 @@ _AT_ONCE = 1 << 20  # records
 
 def near(name: object, names: list[str]) -> str:
     """The end of a message about a class that is not there."""
+    if not names:
+        return ": it has no classes"
     found = difflib.get_close_matches(str(name), names, n=1)
-    return f"; did you mean {found[0]!r}?" if found else f"; it has {', '.join(map(repr, names[:5]))} and so on"
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    return f"; did you mean {found[0]!r}?" if found else f"; it has {', '.join(map(repr, names[:5]))}{more}"
 
 
 def weighting_of(

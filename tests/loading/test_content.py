@@ -433,7 +433,7 @@ def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
         ({"weights": [float("nan")] * 37}, "got nan for sample 0"),
         ({"weights": [0] * 37}, "got only 0"),
         ({"weights": "balanced"}, "got str"),
-        ({"weights": {"cat": 1}}, "no class 'cat'"),
+        ({"weights": {"elephant": 1}}, "no class 'elephant'; it has 'ant', 'bee', 'cow'$"),
         ({"weights": {"cow": -1}}, "number at least 0 for class 'cow', got -1"),
         ({"weights": {"cow": 0}, "classes": ["cow"]}, "got only 0 for the samples that are chosen"),
         ({"replacement": False}, "replacement works only with weights="),
@@ -448,6 +448,16 @@ def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
 def test_wrong_choices(flat: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(flat, **options)
+
+
+def test_a_class_that_is_not_there_is_told_those_that_are(flat: Path, tmp_path: Path) -> None:
+    data = io.BytesIO()
+    smooth_noise(20, 16, seed=0).save(data, "JPEG")
+    for classes, words in (([], "no class 'x': it has no classes$"), ([*map(str, range(1234))], "'4' and 1,229 more$")):
+        with fastpipe.Writer(tmp_path / str(len(classes)), classes=classes) as writer:
+            writer.add(data.getvalue(), label=None)
+        with pytest.raises(ConfigError, match=words):
+            loader_of(tmp_path / str(len(classes)), classes=["x"])
 
 
 def test_without_replacement_canonical_nodes_draw_equally_many(flat: Path) -> None:
