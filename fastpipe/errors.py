@@ -68,17 +68,23 @@ class SampleError(DatasetError):
         sample: int = -1,
         offset: int = -1,
         reason: str = "",
+        replace: bool = False,
     ) -> None:
         self.shard = shard
         self.key = key
         self.sample = sample
         self.offset = offset
         self.reason = reason
-        if message is None:
+        if message is None:  # replace: the loader has on_error="replace"
+            advice = "to train without it: fastpipe.loader(..., on_error='replace')"
+            if replace:
+                advice = (
+                    "on_error='replace' found no other sample for its place; to list the damage: fastpipe verify DATA"
+                )
             message = (
                 f"sample {sample} (key {key}) cannot be decoded: {reason}\n"
                 f"  at byte {offset} of {shard}\n"
-                "  to train without it: fastpipe.loader(..., on_error='replace'); "
+                f"  {advice}; "
                 "to repair the dataset: fastpipe verify DATA --repair SRC, or pack it again with --overwrite"
             )
         super().__init__(message)

@@ -281,10 +281,10 @@ class Index:
         record = self.records_of(np.array(sample))[()]
         return str(self.path / self.shards[int(record["shard"])].name), sample_key(sample), int(record["offset"])
 
-    def sample_error(self, sample: int, reason: str) -> SampleError:
-        """The error for a sample that cannot be read or decoded."""
+    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+        """The error for a sample that cannot be read or decoded. `replace`: and that was to be replaced."""
         shard, key, offset = self.where(sample)
-        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason)
+        return SampleError(shard=shard, key=key, sample=sample, offset=offset, reason=reason, replace=replace)
 
 
 def refuse_other(path: Place, expected: str, found: object) -> None:

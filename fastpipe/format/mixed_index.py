@@ -224,10 +224,10 @@ class MixedIndex(Index):
         part, number = self._part(sample)
         return part.where(number)
 
-    def sample_error(self, sample: int, reason: str) -> SampleError:
+    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
         """See Index; it names the sample's number in its own dataset."""
         part, number = self._part(sample)
-        return part.sample_error(number, reason)
+        return part.sample_error(number, reason, replace=replace)
 
     def _part(self, sample: int) -> tuple[Index, int]:
         number = int(self.part_of(np.array([sample]))[0])

@@ -217,7 +217,7 @@ class EpochWorks:
             reason += f" (and {attempts} other samples that could replace it failed too)"
         elif self._replace_bad:
             reason += " (and there is no other sample that could replace it)"
-        raise self._index.sample_error(int(plan.samples[first_row]), reason)
+        raise self._index.sample_error(int(plan.samples[first_row]), reason, replace=self._replace_bad)
 
     def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
         """A lack of memory is no fault of a sample: to replace it would make batches depend on the moment."""

@@ -244,15 +244,17 @@ class UnpackedIndex(Index):
         record = self.records[sample]
         return str(self.shards[int(record["shard"])].path), self.paths_of(np.array([sample]))[0], int(record["offset"])
 
-    def sample_error(self, sample: int, reason: str) -> SampleError:
-        """The error for a sample that cannot be read or decoded; it names the file."""
+    def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
+        """See Index; it names the file."""
         shard, key, offset = self.where(sample)
         for ours, theirs in _WORDS.items():
             reason = reason.replace(ours, theirs)
         advice = (
-            "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file. `fastpipe pack` reads "
-            "every file once, and leaves out and lists the damaged ones"
+            "on_error='replace' found no other sample for its place: remove the damaged files"
+            if replace
+            else "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
         )
+        advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
         if "has changed since" in reason:
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
         message = (

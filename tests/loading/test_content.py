@@ -462,11 +462,11 @@ def test_a_class_that_is_not_there_is_told_those_that_are(flat: Path, tmp_path: 
 
 def test_without_replacement_canonical_nodes_draw_equally_many(flat: Path) -> None:
     options = {"weights": {}, "replacement": False, "partition": "node", "canonical_nodes": 2}
-    with pytest.raises(ConfigError, match="epoch_size= of 1 to 36, with 2 canonical nodes, each .* got 37"):
+    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 36, with 2 canonical nodes, each .* got 37"):
         loader_of(flat, epoch_size=37, **options)
     ids = ids_of(loader_of(flat, epoch_size=36, **options))
     assert len(ids) == len(set(ids)) == 36
-    with pytest.raises(ConfigError, match="epoch_size= of 1 to 108, with 2 canonical nodes, each .* got 109"):
+    with pytest.raises(ConfigError, match=r"epoch_size= of 1 to 108, with 2 canonical nodes, each .* got 109"):
         loader_of(flat, epoch_size=109, repeats=3, **options)
     assert len(set(ids_of(loader_of(flat, epoch_size=108, repeats=3, **options)))) == 36
 

@@ -213,9 +213,11 @@ def test_no_sample_is_good(flat: Path, copied: Copy) -> None:
         damage(dataset, sample)
     with (
         fastpipe.loader(dataset, 8, size=16, on_error="replace", num_workers=2) as loader,
-        pytest.raises(SampleError, match="16 other samples that could replace it failed too"),
+        pytest.raises(SampleError, match="16 other samples that could replace it failed too") as caught,
     ):
         next(iter(loader))
+    assert "on_error='replace' found no other sample for its place" in str(caught.value)
+    assert "to train without it" not in str(caught.value), "the loader does that already"
     assert loader.stats().replaced == 0
 
 

@@ -186,6 +186,9 @@ def test_a_file_damaged_behind_its_header_is_named_or_replaced(mixed: Path, tmp_
     with fastpipe.loader(root, 8, train=False, crop=fastpipe.Resize(), size=8, on_error="replace") as loader:
         assert sum(len(labels) for _, labels in loader) == samples
         assert (loader.stats().replaced, loader.stats().images_failed) == (1, 1)
+    alone = fastpipe.loader(root, 1, train=False, samples=[caught.value.sample], size=8, on_error="replace")
+    with alone, pytest.raises(SampleError, match="found no other sample for its place: remove the damaged files"):
+        next(iter(alone))
     # What is converted: a PNG whose pixels end early, behind a sound header.
     photo.write_bytes(data)
     png = bytearray(picture.read_bytes())
