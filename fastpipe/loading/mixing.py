@@ -20,6 +20,8 @@ from fastpipe.plan.recipe import Recipe
 
 _LABELS = ("union", "offset", "own")
 _SIZES = ("smallest", "largest")
+_MOST_TOTAL = 1e300
+_MOST = 2**40  # rows of an epoch
 
 
 def weights_of(data: Mapping[Any, Any]) -> list[float]:
@@ -38,6 +40,11 @@ def weights_of(data: Mapping[Any, Any]) -> list[float]:
         found.append(weight)
     if not found:
         raise ConfigError("data: expected {folder or URL: weight}, got no dataset")
+    if not sum(found) < _MOST_TOTAL:
+        raise ConfigError(
+            f"data: expected weights with a sum below {_MOST_TOTAL:g}, got {sum(found):g}; divide them all by the "
+            "largest one"
+        )
     return found
 
 
@@ -82,7 +89,7 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     if isinstance(size, str):
         choice("epoch_size", size, _SIZES)
     else:
-        size = whole("epoch_size", size, least=1, most=2**40)
+        size = whole("epoch_size", size, least=1, most=_MOST)
     content = Content()
     inside = replace(chosen, epoch_size=None, labels=None)
     if not inside.everything:
@@ -98,8 +105,15 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
             )
             raise ConfigError(f"{part.path} has {count} samples of those that are chosen; {what}, or leave it out")
     rows = recipe.batch_size * recipe.ranks.world_size
-    batches = batches_of_mixture(weights, counts, content.repeats, size, rows)
     total = math.fsum(weights)
+    if size == "largest":
+        for part, weight, count in zip(index.parts, weights, counts, strict=True):
+            if not count * content.repeats * total / weight <= _MOST:
+                raise ConfigError(
+                    f'epoch_size="largest": with {weight / total:g} of all weights, {part.path} comes to its end after '
+                    f"more than {_MOST:,} rows; give it a larger weight, or pass a number as epoch_size"
+                )
+    batches = batches_of_mixture(weights, counts, content.repeats, size, rows)
     shares = [round(weight / total, 12) for weight in weights]
     identity = {**content.identity, "mixture": shares, "epoch_size": size}
     return replace(

@@ -62,6 +62,10 @@ def weighting_of(
             found = found[content.samples]
     if not found.any():
         raise ConfigError("weights: expected a weight above 0, got only 0 for the samples that are chosen")
+    with np.errstate(over="ignore"):
+        total = float(found.sum())
+    if total == math.inf:
+        raise ConfigError("weights: expected weights with a finite sum, got inf; divide them all by the largest one")
     if replacement:
         return SpreadDraws(found), mark
     drawn = DistinctDraws(found)

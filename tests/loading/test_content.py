@@ -432,6 +432,8 @@ def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
         ({"weights": [-1] * 37}, "got -1.0 for sample 0"),
         ({"weights": [float("nan")] * 37}, "got nan for sample 0"),
         ({"weights": [0] * 37}, "got only 0"),
+        ({"weights": [1e308] * 37}, "weights with a finite sum, got inf; divide them all by the largest one"),
+        ({"weights": {"cow": 1e308, "bee": 1e308}}, "weights with a finite sum"),
         ({"weights": "balanced"}, "got str"),
         ({"weights": {"elephant": 1}}, "no class 'elephant'; it has 'ant', 'bee', 'cow'$"),
         ({"weights": {"cow": -1}}, "number at least 0 for class 'cow', got -1"),

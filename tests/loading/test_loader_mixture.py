@@ -295,6 +295,8 @@ def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
         (lambda a, b: {}, {}, "got no dataset"),
         (lambda a, b: {a: 0, b: 1}, {}, "expected a weight above 0 for .*, got 0"),
         (lambda a, b: {a: "much", b: 1}, {}, "got 'much'"),
+        (lambda a, b: {a: 1e308, b: 1e308}, {}, r"weights with a sum below 1e\+300, got inf; divide them all"),
+        (lambda a, b: {a: 1, b: 1e-300}, {"epoch_size": "largest"}, "with 1e-300 of all weights, .* comes to its end"),
         (lambda a, b: {3: 1}, {}, "got the folder 3"),
         (lambda a, b: {a: 1, b: 1}, {"samples": [1]}, "samples works with one dataset"),
         (lambda a, b: {a: 1, b: 1}, {"weights": {"cow": 2}}, "weights works with one dataset"),
