@@ -130,7 +130,7 @@ def _class_numbers(index: Index, classes: object) -> NDArray[np.int64] | None:
         raise ConfigError(f"classes: expected names, for example {index.classes[:2]!r}, got {classes!r}")
     known = index.class_to_idx
     for name in classes:
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise ConfigError(f"classes: {index.path} has no class {name!r}{near(name, index.classes)}")
         if classes.count(name) > 1:
             raise ConfigError(f"classes: expected each name once, got {name!r} again")

@@ -83,7 +83,7 @@ def _sample_weights(index: Index, weights: object) -> NDArray[np.float64]:
     expected = f"weights: expected a number at least 0 for each of {len(index)} samples, or {{class name: number}}"
     try:
         found = np.asarray(weights, dtype=np.float64)
-    except (ValueError, TypeError) as problem:
+    except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
         raise ConfigError(f"{expected}; got {type(weights).__name__}: {problem}") from problem
     if found.shape != (len(index),):
         raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
