@@ -102,7 +102,9 @@ def check_crops_alone(recipe: Recipe, augment: Augment | None) -> None:
     """Refuses what does not go with several crops of each image."""
     name = type(recipe.crop).__name__
     if recipe.flip > 0:
-        raise ConfigError(f"crop: {name} is for evaluation, and mirrors by itself or not at all; pass train=False")
+        raise ConfigError(
+            f"crop: {name} is for evaluation, and mirrors by itself or not at all; pass train=False, without hflip"
+        )
     if augment is not None and augment.soft:
         raise ConfigError(
             f"augment: mixup, cutmix and label_smoothing make soft labels of one image each, but {name} has "

@@ -114,6 +114,8 @@ def test_what_does_not_go_with_several_crops(textured: Path) -> None:
         ConfigError, match="FiveCrop is for evaluation, and mirrors by itself or not at all; pass train"
     ):
         fastpipe.loader(textured, 4, size=16, crop=fastpipe.FiveCrop())
+    with pytest.raises(ConfigError, match="pass train=False, without hflip"):
+        fastpipe.loader(textured, 4, size=16, crop=fastpipe.FiveCrop(), train=False, hflip=True)
     augment = fastpipe.Augment(mixup=0.2, cutmix=0.0, num_classes=3)
     with pytest.raises(ConfigError, match="soft labels of one image each, but TenCrop has 10 crops"):
         fastpipe.loader(textured, 4, size=16, crop=fastpipe.TenCrop(), train=False, augment=augment)
