@@ -64,7 +64,8 @@ class Buckets(PaddedCrop):
 
     @classmethod
     def _hint(cls, size: object) -> str:
-        return f". For a shorter side of {size} pixels: size=fastpipe.Buckets(min_size={size!r})"
+        side = size if isinstance(size, int) else 800
+        return f"For a shorter side of {side} pixels: fastpipe.loader(..., size=fastpipe.Buckets(min_size={side}))"
 
     @property
     def largest(self) -> tuple[int, int]:

@@ -34,9 +34,7 @@ class BaseCrop:
             size = (options["size"],)
         if size:
             raise ConfigError(
-                f"{cls.__name__}: expected {expected}, got {', '.join(map(repr, size))}. The size of the output "
-                f"belongs to the loader: fastpipe.loader(..., size={size[0]!r}, crop=fastpipe.{cls.__name__}())"
-                f"{cls._hint(size[0])}"
+                f"{cls.__name__}: expected {expected}, got {', '.join(map(repr, size))}. {cls._hint(size[0])}"
             )
         unknown = [name for name in options if f"{name}=" not in known]
         if unknown:
@@ -65,8 +63,11 @@ class BaseCrop:
 
     @classmethod
     def _hint(cls, size: object) -> str:
-        """What else a size may have been meant for."""
-        return ""
+        """Where a size belongs, and what else it may have been meant for."""
+        return (
+            f"The size of the output belongs to the loader: fastpipe.loader(..., size={size!r}, "
+            f"crop=fastpipe.{cls.__name__}())"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

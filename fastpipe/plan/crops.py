@@ -65,10 +65,11 @@ class Resize(BaseCrop):
 
     @classmethod
     def _hint(cls, size: object) -> str:
+        hint = super()._hint(size)
         if not isinstance(size, int):
-            return ""
+            return hint
         return (
-            f". For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: "
+            f"{hint}. For torchvision's Resize({size!r}) of the shorter side before a CenterCrop: "
             f"crop=fastpipe.CenterCrop(resize={size!r})"
         )
 

@@ -359,5 +359,6 @@ def test_errors_of_one_dataset_only(shapes: Path) -> None:
 def test_wrong_buckets(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         fastpipe.Buckets(**options)
-    with pytest.raises(ConfigError, match=r"size=fastpipe.Buckets\(min_size=800\)"):
+    with pytest.raises(ConfigError, match=r"size=fastpipe.Buckets\(min_size=800\)") as caught:
         fastpipe.Buckets(800)  # type: ignore[misc]
+    assert "crop=" not in str(caught.value), "a loader refuses that"
