@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -60,9 +61,12 @@ class BySample(TorchFunctionMode):
         draw = _DRAWS.get(function)
         if draw is None or keywords.get("generator") is not None:
             return function(*args, **keywords)
+        if "input" in keywords:
+            args = (keywords.pop("input"), *args)
         made = draw(self, *args, **keywords)
         if made is not None:
-            return made
+            out = keywords.get("out")
+            return made if out is None else out.resize_(made.shape).copy_(made)
         self.others += 1
         if self._generator is not None and function not in _WITHOUT_GENERATOR:
             keywords["generator"] = self._generator
@@ -130,7 +134,7 @@ def _mix(words: Tensor) -> Tensor:
 def _shape(size: Arguments, keywords: Keywords) -> Sequence[int]:
     """The size of a call, which may be written f(2, 3), f((2, 3)) or f(size=(2, 3))."""
     given: Sequence[Any] = keywords.get("size", size)
-    return tuple(given[0]) if len(given) == 1 and not isinstance(given[0], int) else given
+    return tuple(given[0]) if len(given) == 1 and np.ndim(given[0]) else given
 
 
 def _rand(mode: BySample, *size: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
@@ -151,7 +155,8 @@ def _randn_like(mode: BySample, like: Tensor, *, dtype: Any = None, device: Any 
 
 def _randint(mode: BySample, *limits: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Tensor | None:
     *given, size = (*limits, keywords["size"]) if "size" in keywords else limits
-    high = given[-1] if given else keywords["high"]
+    given += [keywords["high"]] if "high" in keywords else []
+    high = given[-1]
     low = given[0] if len(given) > 1 else keywords.get("low", 0)
     numbers = mode.uniform(size, torch.float64, device)
     return None if numbers is None else numbers.mul_(high - low).floor_().add_(low).to(dtype or torch.int64)
@@ -178,11 +183,15 @@ def _normal_(mode: BySample, out: Tensor, mean: float = 0.0, std: float = 1.0, *
     return None if numbers is None else out.copy_(numbers.mul_(std).add_(mean))
 
 
-def _normal(mode: BySample, mean: Any, std: Any = 1.0, **_: Any) -> Tensor | None:
-    like = mean if isinstance(mean, Tensor) else std
-    if not isinstance(like, Tensor):
+def _normal(
+    mode: BySample, mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None, **_: Any
+) -> Tensor | None:
+    given = [each for each in (mean, std) if isinstance(each, Tensor)]
+    if not given and size is None:
         return None
-    numbers = mode.normal(like.shape, like.dtype, like.device)
+    if given:
+        size, dtype, device = np.broadcast_shapes(*(each.shape for each in given)), given[0].dtype, given[0].device
+    numbers = mode.normal(size, dtype, device)
     return None if numbers is None else numbers * std + mean
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -14,24 +15,40 @@ from torch.distributions import Bernoulli, Normal, Uniform
 
 from fastpipe.augment.by_sample import BySample
 
+
+def into(draw: Callable[..., Tensor], *size: int) -> Tensor:
+    """What a draw writes into a tensor that is given to it."""
+    out = torch.full(size, -1.0)
+    assert draw(*size, out=out) is out
+    return out
+
+
 SEEDS = torch.randint(-(2**63), 2**63 - 1, (12,), generator=torch.Generator().manual_seed(0))
 DRAWS: dict[str, Callable[[int], Tensor]] = {
     "rand": lambda n: torch.rand(n, 3),
     "rand of a size": lambda n: torch.rand((n,)),
     "rand of a keyword": lambda n: torch.rand(size=(n, 2)),
+    "rand of a number of numpy": lambda n: torch.rand(np.int64(n)),  # type: ignore[call-overload]
+    "rand into a tensor": lambda n: into(torch.rand, n, 3),
     "rand of a multiple": lambda n: torch.rand(3 * n, 1).view(n, 3),
     "rand, float64": lambda n: torch.rand(n, dtype=torch.float64),
     "rand, bfloat16": lambda n: torch.rand(n, 8, dtype=torch.bfloat16),
     "rand_like": lambda n: torch.rand_like(torch.empty(n, 2)),
+    "randn_like by name": lambda n: torch.randn_like(input=torch.empty(n)),
     "randn": lambda n: torch.randn(n, 2, 2),
     "randn_like": lambda n: torch.randn_like(torch.empty(n)),
     "randint": lambda n: torch.randint(5, (n, 9)),
     "randint from": lambda n: torch.randint(-5, 5, (n, 9)),
     "randint by names": lambda n: torch.randint(low=2, high=9, size=(n, 9)),
+    "randint, high by name": lambda n: torch.randint(2, high=9, size=(n, 9)),
+    "bernoulli by name": lambda n: torch.bernoulli(input=torch.full((n, 30), 0.5)),
     "bernoulli": lambda n: torch.bernoulli(torch.full((n, 30), 0.5)),
     "bernoulli_": lambda n: torch.empty(n, 30).bernoulli_(0.5),
     "uniform_": lambda n: torch.empty(n).uniform_(2, 3),
     "normal_": lambda n: torch.empty(n).normal_(5, 2),
+    "normal of a size": lambda n: torch.normal(0.0, 1.0, (n, 2)),
+    "normal of a size by name": lambda n: torch.normal(mean=0.0, std=1.0, size=(n, 2), dtype=torch.float64),
+    "normal of two shapes": lambda n: torch.normal(torch.zeros(n, 1), torch.ones(5)),
     "normal": lambda n: torch.normal(torch.zeros(n), 2.0),
     "Uniform": lambda n: Uniform(-1.0, 1.0).rsample(torch.Size((n,))),
     "Bernoulli": lambda n: Bernoulli(0.5).sample(torch.Size((n, 30))),
@@ -69,10 +86,12 @@ def moments(drawn: Tensor) -> tuple[float, float, float, float]:
         lambda n: torch.rand(n, 20_000),
         lambda n: torch.randn(n, 20_000),
         lambda n: torch.randint(-3, 4, (n, 20_000)),
+        lambda n: torch.randint(1, high=5, size=(n, 20_000)),
         lambda n: torch.bernoulli(torch.full((n, 20_000), 0.2)),
         lambda n: torch.empty(n, 20_000).uniform_(-2, 5),
         lambda n: torch.empty(n, 20_000).normal_(3, 0.5),
         lambda n: torch.normal(torch.full((n, 20_000), 2.0), torch.full((n, 20_000), 3.0)),
+        lambda n: torch.normal(2.0, 3.0, (n, 20_000)),
     ],
 )
 def test_numbers_have_the_distribution_asked_for(draw: Callable[[int], Tensor]) -> None:
@@ -84,6 +103,11 @@ def test_numbers_have_the_distribution_asked_for(draw: Callable[[int], Tensor]) 
     bins = torch.linspace(float(theirs.min()), float(theirs.max()), 9)
     counts = [torch.histogram(drawn.float(), bins)[0] / drawn.numel() for drawn in (ours, theirs)]
     assert (counts[0] - counts[1]).abs().max() < 0.005
+
+
+def test_normal_numbers_of_two_shapes_are_all_different() -> None:
+    with BySample(SEEDS):
+        assert torch.normal(torch.zeros(12, 1), torch.ones(5)).unique().numel() == 60
 
 
 def test_rows_and_calls_are_independent() -> None:
