@@ -77,10 +77,14 @@ class Delivery:
         held_s = self._stats.held_s
         try:
             batch = self._next(epoch, position)
-        except BaseException:
+        except BaseException as problem:
             # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
             self._over = True
             epoch.cancel()
+            if isinstance(problem, StopIteration):  # the loop would take it for the end of the epoch
+                raise RuntimeError(
+                    "a module of augment= raised StopIteration, as next() of an empty iterator does; correct it there"
+                ) from problem
             raise
         now = time.perf_counter()
         held_s = self._stats.held_s - held_s

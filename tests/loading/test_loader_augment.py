@@ -71,6 +71,18 @@ def test_batches_that_are_kept_stay_as_they_are(textured: Path) -> None:
         assert all(torch.equal(images, copy) for (images, _), copy in zip(kept, copies, strict=True))
 
 
+def test_stop_iteration_of_an_augmentation_does_not_end_the_epoch_as_if_all_were_done(textured: Path) -> None:
+    class Faulty(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return next(iter(()))
+
+    with (
+        loader_of(textured, augment=Faulty()) as loader,
+        pytest.raises(RuntimeError, match=r"a module of augment= raised StopIteration, .*; correct it there"),
+    ):
+        list(loader)
+
+
 def test_an_augmentation_that_raises_ends_the_epoch_only(textured: Path) -> None:
     class Fails(torch.nn.Module):
         calls = 0
