@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     packed = set(_PACKED) if options.pack_rounds else set()
     duels = []
     for peer in peers:
-        for form in ({peer.beside, peer.data} & datasets.PACKING.keys()) - packed:
+        forms = set() if missing(peer) else {peer.beside, peer.data} & datasets.PACKING.keys()
+        for form in forms - packed:
             packed.add(form)
             datasets.pack(form, work, load.workers)
         duels.append(duel(peer, work, load, options.rounds, versions))

@@ -144,6 +144,20 @@ def test_a_peer_that_is_not_installed_is_reported(nothing_installed: Path, tmp_p
     assert roster.missing(roster.chosen(["fastpipe-default"])[0]) is None
 
 
+def test_nothing_is_packed_for_a_peer_that_is_not_installed(
+    nothing_installed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # ffcv-jpg-same is beside photos that FFCV's environment shrinks.
+    monkeypatch.setattr(run, "INSTALLED", nothing_installed)
+    photos = tmp_path / "photos" / "class"
+    photos.mkdir(parents=True)
+    (photos / "photo.jpg").write_bytes(b"not decoded")
+    out = tmp_path / "out"
+    options = ["--peers", "ffcv-jpg-same", "--samples", "1", "--pack-rounds", "0", "--work", str(tmp_path / "work")]
+    run.main([str(photos.parent), *options, "--out", str(out)])
+    assert "not installed; run `make bench-peers`" in (out / "results.md").read_text()
+
+
 def test_a_peer_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def read(peer: Peer, *_: object) -> dict[str, Any]:
         if peer.name != "fastpipe":
