@@ -27,7 +27,10 @@ _WORKERS = 2
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Trains all networks, one after the other, and prints the table."""
-    options = _arguments().parse_args(arguments)
+    parser = _arguments()
+    options = parser.parse_args(arguments)
+    if options.seeds < 2:
+        parser.error(f"--seeds: expected at least 2, for the standard error, got {options.seeds}")
     packed = {
         "learn": train_demo.packed(options.folder / "learn", options.learn, seed=0),
         "test": train_demo.packed(options.folder / "test", options.test, seed=1),
@@ -95,7 +98,7 @@ def error_of(values: Sequence[float]) -> float:
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.accuracy", description="Accuracy with either loader.")
     parser.add_argument("folder", nargs="?", type=Path, default=Path("bench-accuracy"), help="for the photos")
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each (5)")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each, at least 2 (5)")
     parser.add_argument("--learn", type=int, default=train_demo.LEARN, help=f"photos to learn ({train_demo.LEARN})")
     parser.add_argument("--test", type=int, default=1000, help="photos to test (1000)")
     return parser

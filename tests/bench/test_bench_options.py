@@ -1,0 +1,33 @@
+"""Options of the benchmarks that cannot work: an error before anything is measured."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+from checkout import ROOT
+
+sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
+
+from bench import accuracy, monitor_cost
+
+
+@pytest.mark.parametrize(
+    ("bench", "options", "said"),
+    [
+        (monitor_cost, ["data", "--pairs", "1"], "--pairs: expected at least 2, for the middle half of the ratios"),
+        (accuracy, ["folder", "--seeds", "1"], "--seeds: expected at least 2, for the standard error, got 1"),
+    ],
+)
+def test_too_few_runs_for_a_spread(
+    bench: ModuleType,
+    options: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", *options])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert said in capsys.readouterr().err
