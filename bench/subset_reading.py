@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", type=Path)
     options = parser.parse_args()
+    if options.work is not None:
+        options.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         data = Path(folder) / "data"
         write(options.photos, data, options.samples)
