@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fastpipe.checks import positive
 from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError
 from fastpipe.loading.loader import Loader
 
 if TYPE_CHECKING:
@@ -34,8 +35,15 @@ def monitor(loader: Loader, *, every: float | None = None, console: Console | No
         console: where to print; None: standard error.
 
     Raises:
-        ConfigError: `every` is not a number above 0.
+        ConfigError: an argument is wrong.
     """
+    if not isinstance(loader, Loader):
+        raise ConfigError(f"loader: expected a loader that fastpipe.loader made, got {type(loader).__name__}")
+    if console is not None and not hasattr(console, "is_terminal"):
+        raise ConfigError(
+            f"console: expected a rich.console.Console, got {type(console).__name__}; for a file, write "
+            "rich.console.Console(file=...)"
+        )
     return Monitor(loader, None if every is None else positive("every", every), console)
 
 
@@ -98,7 +106,7 @@ class Monitor:
 
     def _look(self, every_s: float, show: Callable[[dict[str, str]], None]) -> None:
         before, then_s = self._loader.stats(), time.monotonic()
-        while not self._stop.wait(every_s):
+        while not self._stop.wait(min(every_s, threading.TIMEOUT_MAX)):
             after, now_s = self._loader.stats(), time.monotonic()
             show(describe(before, after, now_s - then_s, len(self._loader)))
             before, then_s = after, now_s

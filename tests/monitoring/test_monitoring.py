@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 import fastpipe
@@ -137,3 +138,19 @@ def test_times_that_make_no_sense(flat: Path, every: object) -> None:
         pytest.raises(ConfigError, match="every: expected a number above 0"),
     ):
         fastpipe.monitor(loader, every=every)  # type: ignore[arg-type]
+
+
+def test_what_is_no_loader_and_no_console(flat: Path) -> None:
+    with pytest.raises(ConfigError, match=r"loader: expected a loader that fastpipe.loader made, got DataLoader"):
+        fastpipe.monitor(torch.utils.data.DataLoader([1]))  # type: ignore[arg-type]
+    with (
+        fastpipe.loader(flat, 8, size=16) as loader,
+        pytest.raises(ConfigError, match=r"expected a rich.console.Console, got StringIO; for a file, write rich"),
+    ):
+        fastpipe.monitor(loader, console=io.StringIO())  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_time_longer_than_any_wait(flat: Path) -> None:
+    with fastpipe.loader(flat, 8, size=16) as loader, fastpipe.monitor(loader, every=1e12):
+        time.sleep(0.05)
