@@ -110,6 +110,8 @@ def inspect(index: Index) -> Inspection:
 def _histogram(values: NDArray[np.float64], bins: int = 12) -> Histogram:
     """Bins up to the 99th percentile; the last one takes what lies beyond, so that one giant does not hide the rest."""
     low, high = float(values.min()), float(np.percentile(values, 99))
+    if low == high:  # one bin for this value, and one for giants where there are any
+        bins = 1 + bool(values.max() > high)
     edges = np.linspace(low, max(high, low + 1e-9), bins + 1)
     counts, _ = np.histogram(np.minimum(values, edges[-1]), edges)
     edges[-1] = max(edges[-1], values.max())

@@ -59,6 +59,13 @@ def test_histograms_hold_every_value_once(values: list[float]) -> None:
     assert_holds(inspection._histogram(np.array(values)), values)
 
 
+@pytest.mark.parametrize(("values", "counts"), [([32.0] * 9, [9]), ([32.0] * 900 + [4000.0], [900, 1])])
+def test_sizes_that_are_all_alike_are_one_row(values: list[float], counts: list[int]) -> None:
+    spread = inspection._histogram(np.array(values))
+    assert spread.counts == counts
+    assert_holds(spread, values)
+
+
 def test_one_giant_does_not_hide_the_rest() -> None:
     spread = inspection._histogram(np.array([*np.linspace(100, 200, 500), 1e6]))
     assert max(spread.counts) < 100
