@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fastpipe
-from bench.roster import INSTALLED, SCRIPTS
+from bench.roster import INSTALLED, PEERS, SCRIPTS, missing
 from fastpipe import RandomResizedCrop, View
 from fastpipe.engine.engine import engine_facts
 
@@ -94,6 +94,8 @@ def main() -> None:
         "--threads", type=int, default=2, help="threads of each loader, and workers of DataLoader (default 2)"
     )
     arguments = parser.parse_args()
+    if reason := missing(next(peer for peer in PEERS if peer.environment == "torchvision_pil")):
+        sys.exit(f"bench: DataLoader with torchvision: {reason}")
     with tempfile.TemporaryDirectory(prefix="fastpipe-views-") as work:
         loaders = {}
         for label, (storage, exact) in CONTENDERS.items():

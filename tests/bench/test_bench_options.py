@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,7 +11,7 @@ from checkout import ROOT
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
-from bench import accuracy, monitor_cost
+from bench import accuracy, monitor_cost, roster, views
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,10 @@ def test_too_few_runs_for_a_spread(
     with pytest.raises(SystemExit):
         bench.main()
     assert said in capsys.readouterr().err
+
+
+def test_views_without_their_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "INSTALLED", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["bench", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"DataLoader with torchvision: not installed; run `make bench-peers`"):
+        views.main()
