@@ -97,7 +97,9 @@ def moments(drawn: Tensor) -> tuple[float, float, float, float]:
 def test_numbers_have_the_distribution_asked_for(draw: Callable[[int], Tensor]) -> None:
     with BySample(SEEDS):
         ours = draw(12)
-    theirs = draw(12)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # else one run in 200 differs by chance
+        theirs = draw(12)
     for one, other in zip(moments(ours)[:2], moments(theirs)[:2], strict=True):
         assert one == pytest.approx(other, abs=0.02)
     bins = torch.linspace(float(theirs.min()), float(theirs.max()), 9)
