@@ -202,6 +202,13 @@ def test_sources_of_a_web_server(tmp_path: Path) -> None:
             fastpipe.pack(f"{server.url}/rows/none.tar", tmp_path / "none")
 
 
+@pytest.mark.parametrize("name", ["empty//part.jpg", "tab\t.jpg", "a/../b.jpg"])
+def test_an_object_whose_name_is_no_path_is_an_error_at_once(tmp_path: Path, bucket: Bucket, name: str) -> None:
+    bucket.client.put_object(Bucket=bucket.name, Key=f"in/{name}", Body=jpeg_bytes())
+    with pytest.raises(PackError, match=r"in cannot be listed: .*after 1 attempt in .*: rename that object, or move"):
+        fastpipe.pack(bucket.url("in"), tmp_path / "packed", storage_options=bucket.options, read_timeout=1, **SMALL)
+
+
 def test_a_source_whose_url_has_escapes(tmp_path: Path) -> None:
     (tmp_path / "web").mkdir()
     tar = next(webdataset(tmp_path / "web" / "my tars").iterdir())
