@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.format.folder import Url
@@ -326,7 +327,8 @@ def _open(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         client = {"allow_http": str(named[0]).startswith("http://"), **client}
         if scheme == "s3":
             config = {**_aws_profile(config), **config}
-        return cloud(str(url), client_options=client, retry_config=retry, **config)
+        # Names in buckets have no escapes, but obstore takes %20 of a URL for a space.
+        return cloud(quote(url, safe=":/@"), client_options=client, retry_config=retry, **config)
     except (BaseError, ValueError, TypeError) as problem:
         if isinstance(problem, ConfigError):
             raise

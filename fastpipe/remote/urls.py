@@ -44,6 +44,12 @@ def place_of(data: object) -> object:
         raise ConfigError(f"data: expected hf://datasets/ORG/NAME/FOLDER, got {data!r}")
     if not rest:
         raise ConfigError(f"data: expected {scheme}://BUCKET/FOLDER, got {data!r}")
+    names = url[found.end() :].split("/")
+    if scheme in ("s3", "gs", "az") and not {"", ".", ".."}.isdisjoint(names):
+        raise ConfigError(
+            f"data: {data!r} has an empty name between slashes, or a name . or ..; expected {scheme}://BUCKET/FOLDER "
+            "with one slash between names"
+        )
     host = rest.split("/")[0]
     if "@" in host and scheme in ("http", "https"):
         raise ConfigError(

@@ -170,6 +170,17 @@ def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: Bucket) ->
         assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
+def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: Bucket) -> None:
+    """Names in buckets have no escapes."""
+    odd = "a b/50%/x%20y+ä%2F"
+    there = {"storage_options": bucket.options}
+    url = bucket.upload(odd_names(tmp_path / "photos"), f"{odd}/photos")
+    fastpipe.pack(url, bucket.url(f"{odd}/packed/"), **there, **SMALL)
+    fastpipe.pack(tmp_path / "photos", tmp_path / "local", **SMALL)
+    same(bucket, f"{odd}/packed", tmp_path / "local")
+    assert len(fastpipe.Dataset(bucket.url(f"{odd}/packed"), cache_dir=tmp_path / "cache", **there)) == 5
+
+
 def test_a_whole_bucket_with_marks_of_folders(tmp_path: Path, bucket: Bucket) -> None:
     source = write_folder(tmp_path / "source", images=4)
     for file in source.rglob("*.jpg"):
