@@ -35,7 +35,8 @@ class Verdict:
         tries: how often to try at most; None: as long as there is time.
         busy: the server wants fewer requests.
         renew: credentials may have changed.
-        kind: "denied", "missing", "busy", "replaced", "refused", "named" or "network": other users have other advice.
+        kind: "denied", "missing", "busy", "replaced", "refused", "region", "named" or "network": other users have
+            other advice.
         advice: what to do if it stays so.
     """
 
@@ -71,6 +72,12 @@ def verdict_on(problem: Exception) -> Verdict:
     if _NO_SIZE.search(text):
         advice = "The server has to tell sizes (Content-Length, Content-Range); copy the dataset to one that does"
         return Verdict(3, kind="refused", advice=advice)
+    if "redirect without LOCATION" in text:
+        advice = (
+            'The bucket is in another region: set AWS_REGION, or pass storage_options={"region": "..."}. If the region '
+            "is right, check the URL"
+        )
+        return Verdict(2, kind="region", advice=advice)
     if type(problem).__name__ == "InvalidPathError":
         advice = (
             "Names must have no empty part, as in a//b, no part . or .., and no control character: rename that object, "

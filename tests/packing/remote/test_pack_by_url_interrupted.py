@@ -358,6 +358,17 @@ def test_a_fault_that_stays(tmp_path: Path, bucket: Bucket, source: Path, what: 
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_bucket_of_another_region_is_told_at_once(tmp_path: Path, bucket: Bucket, source: Path) -> None:
+    """S3 answers with a redirect that names no URL."""
+    with Proxy(bucket.options["endpoint"], lambda _: Wrong(301)) as proxy:
+        there = {"storage_options": bucket.through(proxy.url), **SMALL}
+        with pytest.raises(
+            PackError, match=r"in cannot be looked at: .*after 2 attempts in .*another region: set AWS_REGION"
+        ):
+            fastpipe.pack(bucket.url("in"), tmp_path / "packed", **there)
+
+
+@pytest.mark.usefixtures("quick")
 def test_an_upload_that_does_not_succeed_names_all(
     tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
