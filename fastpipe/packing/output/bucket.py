@@ -201,6 +201,8 @@ class BucketJournal(Journal):
         ours = is_dataset(self.destination / DATASET_FILE)
         ours = ours or self._objects.stat(f"{WORK_FOLDER}/{PLAN_FILE}") is not None
         for name, facts in self._objects.listed(""):
+            if not name and not facts.size_bytes:
+                continue  # some programs mark a folder by an empty object of its name
             if not ours and not name.startswith(f"{WORK_FOLDER}/"):
                 raise PackError(
                     f"{self.shown} is not empty and holds no packed dataset: there is {name}. Choose a new or empty "

@@ -170,6 +170,16 @@ def test_a_manifest_here_and_its_images_there(tmp_path: Path, bucket: Bucket) ->
         assert (tmp_path / "packed" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
+def test_a_folder_that_a_program_has_made_is_empty(tmp_path: Path, bucket: Bucket) -> None:
+    bucket.client.put_object(Bucket=bucket.name, Key="out/", Body=b"")  # as the consoles of the clouds do
+    source = write_folder(tmp_path / "photos")
+    there = {"storage_options": bucket.options, **SMALL}
+    packed = fastpipe.pack(source, bucket.url("out/"), **there).info
+    assert len(fastpipe.Dataset(bucket.url("out"), storage_options=bucket.options, cache_dir=tmp_path)) > 0
+    assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there).info == packed
+    assert fastpipe.pack(source, bucket.url("out"), overwrite=True, **there, max_size=20).info != packed
+
+
 def test_a_url_names_the_same_folder_as_src_and_as_dst(tmp_path: Path, bucket: Bucket) -> None:
     """Names in buckets have no escapes."""
     odd = "a b/50%/x%20y+ä%2F"
