@@ -323,7 +323,12 @@ def _open(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
                     f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
                 )
             return web(str(url), client_options={"allow_http": scheme == "http", **client}, retry_config=retry)
-        named = [config[name] for name in _ENDPOINTS if name in config] or [os.environ.get("AWS_ENDPOINT_URL", "")]
+        of_aws = os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else ""
+        named = [config[name] for name in _ENDPOINTS if name in config] or [of_aws]
+        if named[0] and not str(named[0]).startswith(("http://", "https://")):  # obstore would panic at each request
+            raise ConfigError(
+                f"storage_options: the endpoint {named[0]} of {url} has to begin with https:// or http://"
+            )
         client = {"allow_http": str(named[0]).startswith("http://"), **client}
         if scheme == "s3":
             config = {**_aws_profile(config), **config}

@@ -113,6 +113,11 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
         open_remote("s3://bucket/x", storage_options={"colour": "red", "skip_signature": True})
     with pytest.raises(ConfigError, match="storage_options: expected only client_options for http"):
         open_remote("http://127.0.0.1/x", storage_options={"region": "x"})
+    for options in ({"endpoint": "127.0.0.1:9000"}, {"aws_endpoint_url": "127.0.0.1:9000"}):
+        with pytest.raises(
+            ConfigError, match=r"the endpoint 127.* of s3://bucket/x has to begin with https:// or http"
+        ):
+            open_remote("s3://bucket/x", storage_options={**options, "skip_signature": True}, read_timeout=0.2)
     with pytest.raises(ConfigError, match="storage_options: expected a dict"):
         open_remote("http://127.0.0.1/x", storage_options=[1])
     with pytest.raises(ConfigError, match="cache_dir: expected a folder, got ''"):  # a variable that is not set
