@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import xxhash
 
@@ -22,6 +24,8 @@ from fastpipe.packing.source.notes import Notes
 _MOST_PATH_BYTES = 4096
 _RUN_ROWS = 512
 _FILES = ("mask", "image")  # kinds whose values may name files
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_WEB = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +104,16 @@ def list_rows(
 def relative_path(path: str, image_root: SourcePath) -> str:
     """A row's path as it names a sample: without "." and empty parts; an absolute one in the image root, from there.
 
-    ".." and other absolute paths stay as they are. Where the image root is a URL, so is an absolute path.
+    ".." and other absolute paths stay as they are. Where the image root is a URL, so is an absolute path. URLs of web
+    servers have escapes.
     """
     if not isinstance(image_root, Path):
-        return str(PurePosixPath(path.removeprefix(f"{image_root}/")))
+        path = unquote(path) if path.lower().startswith(_WEB) else path
+        path = path.removeprefix(f"{image_root}/")
+    if _URL.match(path):
+        return path
+    if not isinstance(image_root, Path):
+        return str(PurePosixPath(path))
     clean = PurePosixPath(path)
     if clean.is_absolute():
         root = PurePosixPath(os.path.abspath(image_root))
@@ -169,7 +179,7 @@ class _Sources:
     def _state(self, path: str) -> _State | str:
         if isinstance(self._root, Path):
             return _state(self._root, path, self._place)
-        return self._states.get(path, f"no such file in {self._place}")
+        return self._states.get(path, _no_such_file(path, self._place))
 
     def _refuse(self, name: str, why: str) -> None:
         self.sources.append(Source(self._free(name), NO_LABEL, 0, 0, 0, why))
@@ -233,12 +243,16 @@ class _State(NamedTuple):
     ctime_ns: int
 
 
+def _no_such_file(path: str, place: str) -> str:
+    return f"a URL that is not in {place}" if _URL.match(path) else f"no such file in {place}"
+
+
 def _state(root: SourcePath, path: str, place: str) -> _State | str:
     """Size and times of a file, or why it cannot be read."""
     try:
         info = status(root, path)
     except FileNotFoundError:
-        return f"no such file in {place}"
+        return _no_such_file(path, place)
     except OSError as problem:
         return f"cannot be read: {problem.strerror}"
     if not stat.S_ISREG(info.st_mode):

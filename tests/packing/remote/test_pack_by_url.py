@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from cli_run import failed, succeeded
@@ -237,6 +238,36 @@ def test_a_source_whose_url_has_escapes(tmp_path: Path) -> None:
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/my%20tars/{tar.name}", tmp_path / "packed", **SMALL)
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
+
+
+def test_rows_that_are_urls(tmp_path: Path) -> None:
+    """Those of a web server have escapes; other ones say so, under their whole name."""
+    folder = tmp_path / "web" / "my photos"
+    write_folder(folder, images=3)
+    names = [str(file.relative_to(folder)) for file in sorted(folder.rglob("*.jpg"))]
+    (folder / names[0]).rename(folder / "50% ä.jpg")
+    names[0] = "50% ä.jpg"
+    (tmp_path / "local.csv").write_text("\n".join(["path", *names]))
+    fastpipe.pack(tmp_path / "local.csv", tmp_path / "local", image_root=folder, **SMALL)
+    with RangeServer(tmp_path / "web") as server:
+        rows = [f"{server.url}/my%20photos/{quote(name)}" for name in names]
+        (tmp_path / "urls.csv").write_text("\n".join(["path", *rows, "s3://other/a.jpg"]))
+        root = f"{server.url}/my%20photos/"
+        summary = fastpipe.pack(tmp_path / "urls.csv", tmp_path / "packed", image_root=root, **SMALL)
+        with pytest.raises(
+            PackError, match=r"the first: https?://.*: a URL that is not in the image root; --image-root"
+        ):
+            fastpipe.pack(tmp_path / "urls.csv", tmp_path / "none", shuffle=False, **SMALL)
+    assert (
+        digests(tmp_path / "packed").items()
+        >= {"shard-000000.tar": digests(tmp_path / "local")["shard-000000.tar"]}.items()
+    )
+    assert summary.tally.rejected == [
+        (
+            "s3://other/a.jpg",
+            "a URL that is not in the image root; --image-root says where the images are (urls.csv/000005)",
+        )
+    ]
 
 
 @pytest.mark.parametrize("inner", ["", "/train-00001-of-00002.parquet"])
