@@ -16,7 +16,7 @@ from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import take
-from fastpipe.packing.picture.pillow import rgb_of
+from fastpipe.packing.picture.pillow import array_of, rgb_of
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.reading import START_BYTES
 
@@ -100,7 +100,7 @@ def _picture(value: object) -> str | bytes | NDArray[np.uint8]:
 
 def _mask(value: object) -> str | bytes | NDArray[Any]:
     """The same for a mask; an array is (H, W) of uint8 or uint16."""
-    found = np.array(value) if _is_pil(value) else _file_or_array(value, _MASK)
+    found = array_of(value) if _is_pil(value) else _file_or_array(value, _MASK)
     return mask_of_array(found) if isinstance(found, np.ndarray) else found
 
 

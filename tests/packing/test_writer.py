@@ -6,11 +6,13 @@ import io
 import json
 import os
 import tracemalloc
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from field_values import FIELDS, column, notes, opened, rows, sample, stored_files
 from pack_sources import assert_same_pixels, digests, jpeg_bytes, pillow, pixels
 from PIL import Image
@@ -220,20 +222,25 @@ BAD: list[tuple[str, Any, str]] = [
     ("score", 1.5, "expected a whole number"),
     ("score", 2**63, "expected a whole number of 64 bits"),
     ("score", True, "expected a whole number"),
+    ("score", 10**5000, "expected a whole number of 64 bits, got int"),
     ("embedding", None, "expected a value of kind floats"),
     ("embedding", [1.0] * 6, "expected 7 numbers, as in the samples before; got 6"),
     ("embedding", [[1.0]], "shape (1, 1)"),
     ("embedding", [float("nan")] * 7, "finite"),
     ("embedding", [1e39] * 7, "finite"),
     ("embedding", ["1"] * 7, "expected a list of numbers"),
+    ("embedding", torch.ones(7, requires_grad=True), "expected a list of numbers"),
     ("tags", "tag", "expected a list of class numbers or class names"),
     ("tags", [1], "expected classes as names, as in the samples before; got numbers"),
     ("tags", ["a", "a"], "each class once"),
+    ("tags", np.array(1), "expected a list of class numbers or class names"),
     ("tags", [-1], "expected class numbers of 0 to"),
     ("caption", b"text", "expected a text (str)"),
     ("caption", "\ud800", "expected text that can be UTF-8"),
     ("meta", {1, 2}, "expected a value that JSON can hold"),
     ("meta", [float("inf")], "expected a value that JSON can hold"),
+    ("meta", reduce(lambda inner, _: [inner], range(100_000), 0), "expected a value that JSON can hold"),
+    ("meta", 10**5000, "expected a value that JSON can hold"),
     ("raw", "text", "expected bytes"),
     ("boxes", [[0, 0, 70.1, 45]], "inside the image"),
     ("boxes", [[-1, 0, 70, 45]], "inside the image"),
@@ -254,6 +261,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("seg", png("RGB"), "a PNG with colours"),
     ("seg", jpeg_bytes(), "JPEG, which may change ids"),
     ("seg", png("L")[:-20], "truncated PNG"),
+    ("seg", Image.open(io.BytesIO(png("L")[:-20])), "a PIL image that Pillow cannot decode"),
     ("seg", 3, "expected a mask"),
     ("seg", "nowhere.png", "cannot be read"),
     ("second", jpeg_bytes((70, 44)), "got 70 x 44"),
@@ -261,7 +269,8 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "words"), BAD, ids=lambda value: str(value)[:30])
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of torch's tensors
+@pytest.mark.parametrize(("name", "value", "words"), BAD, ids=[f"{name}-{words}"[:40] for name, _, words in BAD])
 def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path, name: str, value: Any, words: str) -> None:
     with fastpipe.Writer(tmp_path / "packed", FIELDS) as writer:
         writer.add(**sample(1))

@@ -55,7 +55,7 @@ def _numbers(value: object, expected: str) -> NDArray[np.float32]:
             if array.size and array.dtype.kind not in "iuf":
                 raise ValueError
             numbers = array.astype(np.float32)
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RuntimeError):  # the last of a tensor that needs its gradient
         raise ImageError(f"expected {expected}, got {_shown(value)}") from None
     if not np.isfinite(numbers).all():
         raise ImageError(f"expected {expected}, each finite as a float32, got {_shown(value)}")
@@ -72,7 +72,10 @@ def _floats(value: object) -> NDArray[np.float32]:
 def _classes(value: object) -> list[int] | list[str]:
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}")
-    found = list(value)
+    try:
+        found = list(value)
+    except TypeError:  # an array of no dimensions
+        raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}") from None
     if all(isinstance(each, str) for each in found):
         for name in found:
             _utf8(name)
@@ -178,5 +181,8 @@ def _shown(value: object) -> str:
         return f"an array of {value.shape} {value.dtype}"
     if isinstance(value, (list, tuple)) and len(value) > 8:
         return f"a {type(value).__name__} of {len(value)}"
-    words = ascii(value) if isinstance(value, (int, float, list, tuple, bool)) else type(value).__name__
+    try:
+        words = ascii(value) if isinstance(value, (int, float, list, tuple, bool)) else type(value).__name__
+    except (ValueError, RecursionError):  # too many digits, or too deep
+        words = type(value).__name__
     return words if len(words) <= 60 else words[:60] + "..."

@@ -162,6 +162,16 @@ def rgb_of(image: Any) -> NDArray[np.uint8]:
     return OpenedImage("a PIL image", copy.width, copy.height, 1, False, copy).rgb()
 
 
+def array_of(image: Any) -> NDArray[Any]:
+    """What the pixels of a PIL image of a program's hold; the image stays as it is.
+
+    Raises:
+        ImageError: its file is damaged.
+    """
+    with _reasons("a PIL image"):
+        return np.array(image)
+
+
 def _plugin(name: str) -> Any:
     if name == "HEIC":
         try:
