@@ -284,6 +284,15 @@ def test_a_bad_value_rejects_the_sample_by_name(tmp_path: Path, name: str, value
     assert verify(tmp_path / "packed").sound
 
 
+def test_a_set_of_classes_has_one_order(tmp_path: Path) -> None:
+    """Python's differs from run to run, and numbers of classes would, too."""
+    names = [f"name {number}" for number in range(40)]
+    with fastpipe.Writer(tmp_path / "packed", {"tags": "classes", "numbers": "classes"}) as writer:
+        writer.add(jpeg_bytes(), tags=set(names), numbers={5, 2**19, 3})
+    assert Index(tmp_path / "packed").fields["tags"].names == tuple(sorted(names))
+    assert [row.tolist() for row in rows(tmp_path / "packed", "numbers", "numbers.offsets")] == [[3, 5, 2**19]]
+
+
 def test_a_rejected_sample_leaves_nothing_behind(tmp_path: Path) -> None:
     """No class name of it gets a number, and no width of it counts."""
     for name, bad in (("clean", False), ("bad", True)):
