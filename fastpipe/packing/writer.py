@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -288,6 +288,8 @@ class _Identity:
 
 
 def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f'fields: expected a dict of names and kinds, such as {{"caption": "text"}}, got {fields!r}')
     for name, kind in fields.items():
         try:
             check_name(name)
@@ -298,8 +300,9 @@ def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked_classes(classes: Sequence[str]) -> dict[str, int]:
-    names = [classes] if isinstance(classes, str) else list(classes)
-    if isinstance(classes, str) or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+    ordered = isinstance(classes, Iterable) and not isinstance(classes, (str, set, frozenset))
+    names = list(classes) if ordered else []
+    if not ordered or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigError(f"classes: expected a list of names, each once, got {classes!r}")
     for name in names:
         try:
