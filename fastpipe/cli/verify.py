@@ -15,6 +15,7 @@ from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
+from fastpipe.verify.shard_facts import describe
 from fastpipe.verify.verification import verify as run_verify
 from fastpipe.verify.verify_progress import verify_progress
 
@@ -116,4 +117,10 @@ def _next_step(report: Report) -> str:
         )
     if "://" in path:
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
-    return f"To repair it: fastpipe verify {path} --repair SRC"
+    repair = f"To repair it: fastpipe verify {path} --repair SRC"
+    source = (describe(Path(report.path)).info or {}).get("source")
+    if not isinstance(source, dict) or "made_by" not in source:
+        return repair
+    if any(found.file.startswith("shard-") for found in report.findings):
+        return f"It has no SRC to repair its shards from: run the program that wrote it with {source['made_by']} again"
+    return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from cli_run import failed, fp, succeeded
 from conftest import damage
+from pack_sources import jpeg_bytes
 
+import fastpipe
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, shard_name
 
@@ -43,6 +45,21 @@ def test_no_repair_is_advised_that_would_be_refused(textured: Path, copied: Call
     said = fp("verify", dataset).stdout
     assert "--repair" not in said
     assert f"pack it again: fastpipe pack SRC {dataset} --overwrite" in said
+
+
+def test_what_is_advised_for_a_dataset_of_a_program(tmp_path: Path) -> None:
+    dataset, other = tmp_path / "written", tmp_path / "other"
+    other.mkdir()
+    with fastpipe.Writer(dataset, {"caption": "text"}) as writer:
+        writer.add(jpeg_bytes(), caption="a picture")
+    (dataset / "fields" / "caption.bytes.npy").unlink()
+    said = fp("verify", dataset).stdout
+    assert f"To repair it: fastpipe verify {dataset} --repair SRC, where SRC is any other folder" in said
+    assert "repaired: fields/caption.bytes.npy" in succeeded("verify", dataset, "--repair", other)
+    damage(dataset, 0)
+    said = fp("verify", dataset).stdout
+    assert "--repair" not in said
+    assert "run the program that wrote it with fastpipe.Writer again" in said
 
 
 def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) -> None:
