@@ -24,6 +24,8 @@ _KINDS = {
     **dict.fromkeys(("jpg", "jpeg", "webp", "tif", "tiff", "bmp", "ppm", "pgm"), "image"),
 }
 
+_OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
+
 
 def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
     """Endings and fields: KEY.txt is a text "txt", KEY.seg.png a mask "seg", KEY.mp3 bytes "mp3".
@@ -48,7 +50,7 @@ def fields_asked(asked: Collection[FieldColumn], endings: Collection[str]) -> li
     """The same for the fields that a user asks for, by the endings of their members.
 
     Raises:
-        PackError: no member has such an ending.
+        PackError: no member has such an ending, or it cannot be of such a kind.
     """
     kinds = {ending: field.kind for ending, field in fields_of(endings)}
     for field in asked:
@@ -56,6 +58,11 @@ def fields_asked(asked: Collection[FieldColumn], endings: Collection[str]) -> li
             raise PackError(
                 f"--field {field.name}={field.column}: no sample has a member with the ending {field.column}; there "
                 f"are {', '.join(sorted(kinds)[:20]) or 'none'}"
+            )
+        if field.kind is not None and field.kind not in _OF_MEMBERS:
+            raise PackError(
+                f"--field {field.name}={field.column}:{field.kind}: expected one of the kinds {', '.join(_OF_MEMBERS)} "
+                "for a member of a tar. Store values of other kinds as json, or write them with fastpipe.Writer"
             )
     return [(field.column, SourceField(field.name, field.kind or kinds[field.column])) for field in asked]
 

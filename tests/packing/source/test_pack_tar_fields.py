@@ -264,6 +264,15 @@ def test_only_the_fields_that_are_asked_for(tmp_path: Path) -> None:
         fastpipe.pack(source, tmp_path / "other", fields={"caption": "text"})
 
 
+@pytest.mark.parametrize("kind", ["int", "floats", "classes", "boxes", "keypoints"])
+def test_a_kind_that_no_member_can_be_is_refused(tmp_path: Path, kind: str) -> None:
+    tars = laion(tmp_path / "tars")
+    with pytest.raises(
+        PackError, match=f"--field x=json:{kind}: expected one of the kinds text, json, bytes, mask, im"
+    ):
+        fastpipe.pack(tars, tmp_path / "packed", fields=[f"x=json:{kind}"])
+
+
 def test_a_field_that_rejects_all_samples_is_named_with_a_remedy(tmp_path: Path) -> None:
     members = {"1.jpg": jpeg_bytes(), "1.cls": b"0", "1.seg.png": png(np.zeros((45, 70, 3), np.uint8))}
     write_tar(tmp_path / "a.tar", members)
