@@ -101,5 +101,7 @@ def run_demo(
 
 def _check_ours(folder: Path) -> None:
     """The demo writes photos, a dataset and a picture: into a folder of its own, never among a user's files."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; pass a new folder: fastpipe demo DIR")
     if folder.is_dir() and any(folder.iterdir()) and not is_photo_folder(folder / "photos"):
         raise ConfigError(f"{folder} is not empty, and no earlier demo made it; pass a new folder: fastpipe demo DIR")

@@ -149,15 +149,16 @@ class Writer:
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
         self._check_complete()
         position = self._position
-        self._position += 1
         identity = None if key is None else f"{key!r} {label}"
         if position < self._skipped:
             with self._remembered():
                 self._identity.take(position, identity)
+            self._position += 1
             return
         name = key if key is not None else _name_of(image, position)
         sample = given(name, identity, image, label, fields, self._kinds, self._classes)
         self._run.append(sample)
+        self._position += 1
         if len(self._run) == RUN_FILES or sum(each.size_bytes for each in self._run) >= RUN_BYTES:
             self._hand_over()
 

@@ -80,6 +80,9 @@ def test_fewer_photos_than_last_time_are_refused(tmp_path: Path, quick: object) 
 def test_a_folder_that_holds_something_else(tmp_path: Path, quick: object) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "mine.jpg").write_bytes(b"precious")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="file is a file; pass a new folder"):
+        run_demo(tmp_path / "file", photos=10)
     with pytest.raises(ConfigError, match="no earlier demo made it; pass a new folder"):
         run_demo(tmp_path, photos=5)
     assert (tmp_path / "photos" / "mine.jpg").read_bytes() == b"precious"

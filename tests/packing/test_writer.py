@@ -356,6 +356,23 @@ def test_no_dataset_appears_after_an_error_that_the_program_catches(tmp_path: Pa
     assert not (tmp_path / "packed" / "dataset.json").exists()
 
 
+class Unreadable:
+    """Numbers of a program's own type, which cannot be read."""
+
+    def __array__(self, *_: object, **__: object) -> None:
+        raise KeyError("numbers")
+
+
+def test_a_sample_that_raises_is_not_added(tmp_path: Path) -> None:
+    with fastpipe.Writer(tmp_path / "packed", {"numbers": "floats"}) as writer:
+        for number in range(3):
+            writer.add(jpeg_bytes(seed=number), key=str(number), numbers=[number])
+            with pytest.raises(KeyError):
+                writer.add(jpeg_bytes(), key="none", numbers=Unreadable())
+    assert writer.summary.files == writer.summary.info["source"]["files"] == 3
+    assert column(tmp_path / "packed", "numbers").tolist() == [[0], [1], [2]]
+
+
 @pytest.mark.usefixtures("one_by_one")
 def test_no_dataset_appears_if_the_program_catches_that_samples_differ(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
