@@ -28,7 +28,9 @@ from fastpipe.packing.output.destination import destination_of
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps.job import Part
 from fastpipe.packing.steps.on_ray import pack_on_ray
+from fastpipe.packing.steps.shard_plan import ShardPlan
 
 
 def packed_on_ray(
@@ -106,8 +108,27 @@ def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path
     assert converting[-1].rejected == 2
     assert assembling[-1].files == 24
     assert assembling[-1].tasks == assembling[-1].total_tasks == 8
-    assert len(assembling) < 8, "the first shards are made before the last photos are converted"
     assert {now.workers for now in told} == {2}
+
+
+def test_shards_are_made_before_the_last_photos_are_converted(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks in this process, one after the other: on a cluster the order depends on when its workers start."""
+
+    def run_tasks(do: Any, items: Any, **_: object) -> Any:
+        for item in items:
+            began.append(item)
+            yield item, do(item)
+
+    began: list[Any] = []
+    monkeypatch.setattr(on_ray, "run_tasks", run_tasks)
+    packed_on_ray(made["folder"], tmp_path / "packed", part_bytes=PHOTO_BYTES)
+    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
+    parts, shards = ([at for at, item in enumerate(began) if isinstance(item, kind)] for kind in (Part, ShardPlan))
+    assert len(shards) == 8
+    assert shards[0] < parts[len(parts) // 4]
+    assert shards[-3] < parts[-1] < shards[-1]
 
 
 def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,15 +199,25 @@ def test_sources_that_change_are_converted_again(
         if now.step == "assembling":
             raise StopError
 
+    log = counted.count_steps(monkeypatch, tmp_path / "log")
     with pytest.raises(StopError):
         packed_on_ray(source, tmp_path / "packed", stop)
+    before = parts_converted(log)
+    # Those of finished shards may be gone already: whoever needs them again converts them again.
+    there = {file.stem for file in (tmp_path / "packed" / ".pack" / "spool").glob("*.spool")}
     (source / "class-0" / "02.jpg").write_bytes((source / "class-1" / "01.jpg").read_bytes())
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
-    log = counted.count_steps(monkeypatch, tmp_path / "log")
+    log.unlink()
     packed_on_ray(source, tmp_path / "packed")
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
-    converted = [line for line in log.read_text().splitlines() if line.startswith("convert")]
-    assert len(converted) == 1  # the part with the file that changed
+    again = parts_converted(log)
+    assert len(again - before) == 1  # the part with the file that changed
+    assert there
+    assert not again & there
+
+
+def parts_converted(log: Path) -> set[str]:
+    return {line.split()[1] for line in log.read_text().splitlines() if line.startswith("convert")}
 
 
 def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
@@ -227,7 +258,7 @@ def test_a_damaged_spool_is_named(ray_cluster: Any, made: dict[str, Path], tmp_p
 
     with pytest.raises(StopError):
         packed_on_ray(made["folder"], tmp_path / "packed", stop)
-    spool = sorted((tmp_path / "packed" / ".pack" / "spool").glob("*.spool"))[1]
+    spool = sorted((tmp_path / "packed" / ".pack" / "spool").glob("*.spool"))[-1]  # its shard cannot be there yet
     data = bytearray(spool.read_bytes())
     data[-1000] ^= 1
     spool.write_bytes(data)
