@@ -47,7 +47,7 @@ def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
             size = f"{scan.disk_bytes / 1e6:,.2f} MB on the disk"
             out.print(f"scan of {readable(scan.source) or 'nothing: damaged'}: {count(scan.files, 'file')}, {size}")
         if not found:
-            out.print(f"{readable(str(root))} holds no dataset")
+            _tell_empty(root)
             return
         for each in found:
             share = f"{each.resident_bytes / max(each.shard_bytes, 1):.0%} of {each.shard_bytes / 1e9:,.2f} GB"
@@ -69,7 +69,7 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
             print_json([asdict(each) for each in found])
         else:
             if not found:
-                out.print(f"{readable(str(root))} holds no dataset")
+                _tell_empty(root)
             for each in found:
                 bad = f"{count(each.damaged, 'sample')} damaged and forgotten" if each.damaged else "sound"
                 out.print(f"{readable(each.url)}: {bad}; {count(each.checked, 'sample')} in the cache")
@@ -93,7 +93,7 @@ def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
             out.print(f"removed: scan of {readable(scan.source)}, {scan.disk_bytes / 1e6:,.2f} MB")
         found = [] if data is not None and scans else contents.chosen(root, data)
         if not found and not scans:
-            out.print(f"{readable(str(root))} holds no dataset")
+            _tell_empty(root)
         for each in found:
             if contents.clear(root, each):
                 out.print(f"removed: {readable(each.url)}, {each.disk_bytes / 1e9:,.2f} GB")
@@ -102,3 +102,7 @@ def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
                 out.print(f"in use, not removed: {readable(each.url)}")
         if left:
             raise typer.Exit(1)
+
+
+def _tell_empty(root: Path) -> None:
+    out.print(f"{readable(str(root))} holds no dataset")

@@ -67,21 +67,17 @@ def doctor(
     from fastpipe.cli.doctor_table import doctor_table
     from fastpipe.doctor import Verdict, examine
 
+    limits = {"batches": batches, "seconds": seconds, "stall_timeout": stall_timeout}
+    given = {name: value for name, value in limits.items() if value is not None}
     with exit_codes():
         if train_script is not None:
             if data is not None:
                 raise ConfigError("expected DATA or --train-script COMMAND, got both: run doctor once with each")
-            _train_script(
-                train_script,
-                100 if batches is None else batches,
-                120.0 if seconds is None else seconds,
-                60.0 if stall_timeout is None else stall_timeout,
-                as_json,
-            )
+            _train_script(train_script, as_json, **given)
             return
-        for option, value in (("batches", batches), ("seconds", seconds), ("stall-timeout", stall_timeout)):
-            if value is not None:
-                raise ConfigError(f"--{option} needs --train-script COMMAND: it says when the command is stopped")
+        if given:
+            option = "--" + next(iter(given)).replace("_", "-")
+            raise ConfigError(f"{option} needs --train-script COMMAND: it says when the command is stopped")
         checks = examine(None if data is None else place(data))
         if as_json:
             print_json([asdict(check) for check in checks])
@@ -91,7 +87,9 @@ def doctor(
             raise typer.Exit(1)
 
 
-def _train_script(command: str, batches: int, seconds: float, stall_timeout: float, as_json: bool) -> None:
+def _train_script(
+    command: str, as_json: bool, *, batches: float = 100, seconds: float = 120.0, stall_timeout: float = 60.0
+) -> None:
     from fastpipe.diagnosis.command import watch_command
     from fastpipe.diagnosis.findings import Severity
 

@@ -10,12 +10,12 @@ import typer
 from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
+from fastpipe.format.index import read_info
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
-from fastpipe.verify.shard_facts import describe
 from fastpipe.verify.verification import verify as run_verify
 from fastpipe.verify.verify_progress import verify_progress
 
@@ -118,7 +118,7 @@ def _next_step(report: Report) -> str:
     if "://" in path:
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
-    source = (describe(Path(report.path)).info or {}).get("source")
+    source = read_info(Path(report.path)).get("source")
     if not isinstance(source, dict) or "made_by" not in source:
         return repair
     if any(found.file.startswith("shard-") for found in report.findings):

@@ -17,11 +17,10 @@ from fastpipe.format.layout import NO_LABEL
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
 from fastpipe.loading.weight_options import near, weighting_of
-from fastpipe.plan.content import Content
+from fastpipe.plan.content import MOST_ROWS, Content
 from fastpipe.plan.draws import Stream, key, uniform
 
 _AT_ONCE = 1 << 20  # records
-_MOST = 2**40
 
 Part = Callable[[NDArray[np.int64], NDArray[np.void]], NDArray[np.bool_]]  # samples, records -> which stay
 
@@ -41,7 +40,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool, sequ
         DatasetError: the index cannot be read.
     """
     repeats = whole("repeats", chosen.repeats, least=1, most=1024)
-    size = None if chosen.epoch_size is None else whole("epoch_size", chosen.epoch_size, least=1, most=_MOST)
+    size = None if chosen.epoch_size is None else whole("epoch_size", chosen.epoch_size, least=1, most=MOST_ROWS)
     old_labels = _class_numbers(index, chosen.classes)
     keep = choice("labels", chosen.labels or "renumber", ("renumber", "keep")) == "keep"
     if keep and old_labels is None:

@@ -14,14 +14,13 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.plan.content import Content
+from fastpipe.plan.content import MOST_ROWS, Content
 from fastpipe.plan.mixture import Mixture, batches_of_mixture
 from fastpipe.plan.recipe import Recipe
 
 _LABELS = ("union", "offset", "own")
 _SIZES = ("smallest", "largest")
 _MOST_TOTAL = 1e300
-_MOST = 2**40  # rows of an epoch
 
 
 def weights_of(data: Mapping[Any, Any]) -> list[float]:
@@ -89,7 +88,7 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     if isinstance(size, str):
         choice("epoch_size", size, _SIZES)
     else:
-        size = whole("epoch_size", size, least=1, most=_MOST)
+        size = whole("epoch_size", size, least=1, most=MOST_ROWS)
     content = Content()
     inside = replace(chosen, epoch_size=None, labels=None)
     if not inside.everything:
@@ -108,10 +107,10 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     total = math.fsum(weights)
     if size == "largest":
         for part, weight, count in zip(index.parts, weights, counts, strict=True):
-            if not count * content.repeats * total / weight <= _MOST:
+            if not count * content.repeats * total / weight <= MOST_ROWS:
                 raise ConfigError(
                     f'epoch_size="largest": with {weight / total:g} of all weights, {part.path} comes to its end after '
-                    f"more than {_MOST:,} rows; give it a larger weight, or pass a number as epoch_size"
+                    f"more than {MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
                 )
     batches = batches_of_mixture(weights, counts, content.repeats, size, rows)
     shares = [round(weight / total, 12) for weight in weights]

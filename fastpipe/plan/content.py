@@ -15,6 +15,8 @@ from fastpipe.format.index import Index
 from fastpipe.plan.order import samples_per_chunk
 from fastpipe.plan.weights import Draws, Weighting
 
+MOST_ROWS = 2**40  # of an epoch
+
 
 @dataclass(frozen=True, eq=False)
 class Content:

@@ -12,7 +12,7 @@ from fastpipe.machine.cache_folder import cache_folder
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "hf")
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # what begins so is a URL
 
 
 def place_of(data: object) -> object:
@@ -21,7 +21,7 @@ def place_of(data: object) -> object:
     Raises:
         ConfigError: a URL of a scheme that nobody here reads, or one that names no folder.
     """
-    found = _SCHEME.match(data) if isinstance(data, str) else None
+    found = SCHEME.match(data) if isinstance(data, str) else None
     if found is None:
         return data
     assert isinstance(data, str)

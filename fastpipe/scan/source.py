@@ -108,7 +108,7 @@ def _form(root: Path) -> str:
     try:
         return recognise(root, SourceOptions()).format
     except PackError as problem:
-        if "--" not in str(problem):
+        if isinstance(problem.__cause__, OSError):
             raise
         raise DatasetError(
             f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of images "

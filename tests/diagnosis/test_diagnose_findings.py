@@ -249,26 +249,23 @@ def test_no_advice_points_to_a_finding_that_is_not_there() -> None:
         assert "see the finding" not in path.read_text(), path
 
 
-def test_shares_are_at_most_all() -> None:
+def slow_dataset(**fetch: float) -> Finding:
+    """What is found on one CPU if the loop waits for workers whose fetches are so."""
     observation = seen()
     observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
+    for worker in observation.workers:
+        worker.fetches = [replace(FETCH, at_s=0.01 * batch, **fetch) for batch in range(15)]  # type: ignore[arg-type]
+    return found(observation, replace(ROOMY, cpus=1))["slow-dataset"]
+
+
+def test_shares_are_at_most_all() -> None:
     for cpu_s, words in ((0.0099, "99% of it on a CPU, 1% waiting"), (0.0157, "on 1.6 CPUs in the mean")):
-        for worker in observation.workers:
-            worker.fetches = [
-                replace(FETCH, at_s=0.01 * batch, seconds=0.01, cpu_s=cpu_s, delayed_s=0.005) for batch in range(15)
-            ]
-        assert words in found(observation, replace(ROOMY, cpus=1))["slow-dataset"].what
+        assert words in slow_dataset(seconds=0.01, cpu_s=cpu_s, delayed_s=0.005).what
 
 
 def test_samples_that_sleep_are_not_blamed_on_the_cpus() -> None:
-    observation = seen()
-    observation.batches = [replace(batch, asked_s=batch.asked_s - 0.05) for batch in observation.batches]
     for delayed_s, words in ((0.0034, "waiting for the disk, the network or a lock"), (0.006, "threads are ready")):
-        for worker in observation.workers:
-            worker.fetches = [
-                replace(FETCH, at_s=0.01 * batch, cpu_s=0.0005, delayed_s=delayed_s) for batch in range(15)
-            ]
-        assert words in found(observation, replace(ROOMY, cpus=1))["slow-dataset"].why
+        assert words in slow_dataset(cpu_s=0.0005, delayed_s=delayed_s).why
 
 
 def test_no_pinning_without_pinned_memory() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,11 @@ from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.files import SourcePath, status
 from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
 from fastpipe.packing.source.notes import Notes
+from fastpipe.remote.urls import SCHEME
 
 _MOST_PATH_BYTES = 4096
 _RUN_ROWS = 512
 _FILES = ("mask", "image")  # kinds whose values may name files
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WEB = ("http://", "https://")
 
 
@@ -110,10 +109,9 @@ def relative_path(path: str, image_root: SourcePath) -> str:
     if not isinstance(image_root, Path):
         path = unquote(path) if path.lower().startswith(_WEB) else path
         path = path.removeprefix(f"{image_root}/")
-    if _URL.match(path):
+        return path if SCHEME.match(path) else str(PurePosixPath(path))
+    if SCHEME.match(path):
         return path
-    if not isinstance(image_root, Path):
-        return str(PurePosixPath(path))
     clean = PurePosixPath(path)
     if clean.is_absolute():
         root = PurePosixPath(os.path.abspath(image_root))
@@ -244,7 +242,7 @@ class _State(NamedTuple):
 
 
 def _no_such_file(path: str, place: str) -> str:
-    return f"a URL that is not in {place}" if _URL.match(path) else f"no such file in {place}"
+    return f"a URL that is not in {place}" if SCHEME.match(path) else f"no such file in {place}"
 
 
 def _state(root: SourcePath, path: str, place: str) -> _State | str:
