@@ -11,6 +11,7 @@ import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.index import Index
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.read_at import read_at
 from fastpipe.remote import locks
 from fastpipe.remote.block_states import WRITTEN
@@ -102,6 +103,8 @@ def check_kept(kept: Kept) -> Verified:
         DatasetError: the index is damaged.
     """
     folder = Path(kept.folder)
+    if not all((folder / name).exists() for name in (DATASET_FILE, INDEX_FILE)):  # they have not all come yet
+        return Verified(kept.url, kept.fingerprint, 0, 0)
     index = Index(folder)
     cache = _opened(folder, index, kept.url)
     checked = damaged = 0

@@ -113,6 +113,14 @@ def test_cache_ls_verify_clear(
     assert "holds no dataset" in succeeded("cache", "ls")
 
 
+def test_cache_verify_of_a_dataset_that_has_only_begun_to_come(cache: Path) -> None:
+    begun = cache / ("0" * 32)
+    begun.mkdir(parents=True)
+    (begun / "url").write_text("s3://bucket/x\n")
+    (begun / "dataset.json").write_text("{}")
+    assert succeeded("cache", "verify") == "s3://bucket/x: sound; 0 samples in the cache\n"
+
+
 def test_cache_ls_and_clear_scans(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_folder(tmp_path / name, images=3)
