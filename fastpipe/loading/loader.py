@@ -310,7 +310,7 @@ class Loader:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
         position = position_in(state, self._index.fingerprint, self._order(), len(self))
-        if (size := state.get("size")) is not None:
+        if (size := state["size"]) is not None:
             try:
                 self.set_size(size)
             except ConfigError as problem:

@@ -1,7 +1,12 @@
-"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader."""
+"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader.
+
+Note [states in one shape]: torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the
+state of the loader at hand has. So all states have the same keys, and none of their values is a dictionary.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +16,7 @@ import torch
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass
@@ -32,7 +37,7 @@ class Position:
 def state_of(
     position: Position, fingerprint: str, order: Mapping[str, Any], size: tuple[int, int] | None = None
 ) -> dict[str, Any]:
-    """What a checkpoint needs of a loader.
+    """What a checkpoint needs of a loader; see Note [states in one shape].
 
     Args:
         position: where it stands.
@@ -43,10 +48,10 @@ def state_of(
     return {
         "version": STATE_VERSION,
         "dataset": fingerprint,
-        "order": dict(order),
+        "order": json.dumps(order),
         "epoch": position.epoch,
         "batches": position.batches,
-        **({} if size is None else {"size": list(size)}),
+        "size": None if size is None else list(size),
     }
 
 
@@ -61,19 +66,25 @@ def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batch
     Raises:
         ConfigError: it is no state, or that of another dataset or order.
     """
-    if not isinstance(state, Mapping) or not {"version", "dataset", "order", "epoch", "batches"} <= state.keys():
-        raise ConfigError(f"load_state_dict: expected a dictionary from state_dict(), got {_short(state)}")
+    foreign = ConfigError(f"load_state_dict: expected a dictionary from state_dict(), got {_short(state)}")
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise foreign
     if state["version"] != STATE_VERSION:
         raise ConfigError(
             f"load_state_dict: the state has version {state['version']!r}, this fastpipe reads {STATE_VERSION}; use "
             "the version of fastpipe that saved it"
         )
-    if state["dataset"] != fingerprint:
+    try:
+        dataset, saved = state["dataset"], dict(json.loads(state["order"]))
+        epoch, batches, _ = state["epoch"], state["batches"], state["size"]
+    except (KeyError, TypeError, ValueError):
+        raise foreign from None
+    if dataset != fingerprint:
         raise ConfigError(
-            f"load_state_dict: the state belongs to dataset {state['dataset']!r}, but this loader reads dataset "
+            f"load_state_dict: the state belongs to dataset {dataset!r}, but this loader reads dataset "
             f"{fingerprint!r}; open the dataset of the state, or start without the state"
         )
-    saved = state["order"] if isinstance(state["order"], Mapping) else {}
+    order = json.loads(json.dumps(order))
     differing = [name for name in (*order, *(saved.keys() - order.keys())) if saved.get(name) != order.get(name)]
     if differing:
         pairs = ", ".join(f"{name} was {saved.get(name)!r} and is now {order.get(name)!r}" for name in differing)
@@ -81,8 +92,8 @@ def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batch
             f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
             "same options (global_batch_size is batch_size times world_size), or start without the state"
         )
-    epoch = whole("load_state_dict: epoch", state["epoch"], least=0, most=2**63 - 1)
-    return Position(epoch, whole("load_state_dict: batches", state["batches"], least=0, most=batches_per_epoch))
+    epoch = whole("load_state_dict: epoch", epoch, least=0, most=2**63 - 1)
+    return Position(epoch, whole("load_state_dict: batches", batches, least=0, most=batches_per_epoch))
 
 
 def _short(value: object) -> str:

@@ -399,7 +399,7 @@ def test_a_state_of_other_samples_is_refused(flat: Path) -> None:
 
 def test_a_loader_of_everything_has_the_state_it_always_had(flat: Path) -> None:
     with loader_of(flat) as loader:
-        order = loader.state_dict()["order"]
+        order = json.loads(loader.state_dict()["order"])
     assert list(order) == ["seed", "shuffle", "drop_last", "global_batch_size", "sequences"]
 
 

@@ -93,7 +93,7 @@ def test_a_state_is_small_and_plain(flat: Path) -> None:
         state = loader.state_dict()
     assert len(json.dumps(state)) < 500
     assert json.loads(json.dumps(state)) == state
-    assert (state["version"], state["epoch"], state["batches"]) == (1, 0, 1)
+    assert (state["version"], state["epoch"], state["batches"]) == (2, 0, 1)
 
 
 def test_only_batches_handed_out_count(flat: Path) -> None:
@@ -215,11 +215,14 @@ def test_another_dataset_is_refused_with_both_fingerprints(flat: Path, textured:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 2}, "version 2, this fastpipe reads 1"),
+        ({"version": 1}, "version 1, this fastpipe reads 2"),
         ({"batches": 9}, "batches: expected 0 to 8, got 9"),
         ({"batches": -1}, "batches: expected 0 to 8, got -1"),
         ({"epoch": "one"}, "epoch: expected a whole number"),
-        ({"order": None}, "seed was None and is now 0"),
+        ({"order": None}, r"expected a dictionary from state_dict\(\), got"),
+        ({"order": "{"}, r"expected a dictionary from state_dict\(\), got"),
+        ({"order": "{}"}, "seed was None and is now 0"),
+        ({"size": [0, 8]}, r"images of size \[0, 8\], from set_size"),
     ],
 )
 def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: str) -> None:
@@ -229,7 +232,7 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
             loader.load_state_dict({**loader.state_dict(), **change})
 
 
-@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, "text", [1, 2]])
+@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, {"version": 2}, "text", [1, 2]])
 def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
     with loader_of(flat) as loader:
         with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):

@@ -1,0 +1,137 @@
+"""The state of a loader goes through torch.distributed.checkpoint whole, or is refused by the loader itself."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torchrun import ranks
+
+import fastpipe
+from fastpipe.errors import ConfigError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),  # this is one process
+    pytest.mark.filterwarnings("ignore:.*TypedStorage is deprecated"),  # of torch's own files
+]
+CHOICES: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "weights": {"weights": {"ant": 3}, "epoch_size": 30},
+    "samples": {"samples": range(30)},
+    "repeats": {"repeats": 2},
+    "classes": {"classes": ["ant", "bee"]},
+    "buckets": {"size": "bucket"},
+    "mixture": {"epoch_size": 24},
+}
+
+
+def loader_of(dataset: Path, chosen: str = "everything", **options: Any) -> fastpipe.Loader:
+    data = {str(dataset): 1.0} if chosen == "mixture" else dataset
+    return fastpipe.loader(data, 4, **{"size": 8, "num_workers": 1, **CHOICES[chosen], **options})
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [batch.ids.tolist() for batch in batches]
+
+
+@pytest.fixture(scope="module")
+def saved(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[list[int]]]]:
+    """Of each choice, a checkpoint after two batches, and the samples of the others."""
+    found = {}
+    for chosen in CHOICES:
+        folder = tmp_path_factory.mktemp(chosen)
+        with loader_of(flat, chosen) as loader:
+            batches = iter(loader)
+            next(batches), next(batches)
+            dcp.save({"loader": loader, "step": 2}, checkpoint_id=folder)
+            found[chosen] = folder, ids(batches)
+    return found
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_the_same_options_go_on(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]], chosen: str) -> None:
+    folder, rest = saved[chosen]
+    with loader_of(flat, chosen) as loader:
+        dcp.load({"loader": loader, "step": 0}, checkpoint_id=folder)
+        assert ids(loader) == rest
+
+
+@pytest.mark.parametrize(("of", "into"), list(itertools.permutations(CHOICES, 2)))
+def test_other_options_are_refused_by_the_loader(
+    flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]], of: str, into: str
+) -> None:
+    with loader_of(flat, into) as loader:
+        with pytest.raises(
+            ConfigError,
+            match=r"^load_state_dict: .*(another order of the samples: .* was .* and is now|to dataset .* but this)",
+        ):
+            dcp.load({"loader": loader}, checkpoint_id=saved[of][0])
+        assert loader.state_dict()["batches"] == 0, "untouched"
+
+
+def test_what_differs_is_named_with_both_values(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+    with loader_of(flat) as loader, pytest.raises(ConfigError, match="repeats was 2 and is now None"):
+        dcp.load({"loader": loader}, checkpoint_id=saved["repeats"][0])
+    with loader_of(flat, "repeats") as loader, pytest.raises(ConfigError, match="repeats was None and is now 2"):
+        dcp.load({"loader": loader}, checkpoint_id=saved["everything"][0])
+
+
+def test_a_size_that_was_set_is_kept(flat: Path, tmp_path: Path) -> None:
+    with loader_of(flat) as loader:
+        loader.set_size(12)
+        images, _ = next(iter(loader))
+        dcp.save({"loader": loader}, checkpoint_id=tmp_path)
+    with loader_of(flat) as loader:
+        dcp.load({"loader": loader}, checkpoint_id=tmp_path)
+        assert {tuple(batch.images.shape) for batch in loader} == {tuple(images.shape)} == {(4, 3, 12, 12)}
+    with loader_of(flat, "buckets") as loader, pytest.raises(ConfigError, match="buckets was None"):
+        dcp.load({"loader": loader}, checkpoint_id=tmp_path)
+
+
+def test_a_size_that_was_not_set_is_the_loaders(flat: Path, saved: Mapping[str, tuple[Path, list[list[int]]]]) -> None:
+    with loader_of(flat) as loader:
+        loader.set_size(12)
+        dcp.load({"loader": loader}, checkpoint_id=saved["everything"][0])
+        assert next(iter(loader)).images.shape == (4, 3, 12, 12)
+
+
+def test_two_ranks_save_and_one_goes_on(flat: Path, tmp_path: Path) -> None:
+    program = tmp_path / "saves.py"
+    program.write_text(
+        """
+import sys, torch.distributed as dist, torch.distributed.checkpoint as dcp, fastpipe
+dist.init_process_group("gloo")
+with fastpipe.loader(sys.argv[1], 2, size=8, num_workers=1) as loader:
+    batches = iter(loader)
+    next(batches), next(batches)
+    dcp.save({"loader": loader}, checkpoint_id=sys.argv[2])
+dist.destroy_process_group()
+"""
+    )
+    for code, printed in ranks(program, flat, tmp_path / "state"):
+        assert code == 0, printed
+    with loader_of(flat) as whole:
+        expected = ids(whole)[2:]
+    with loader_of(flat) as loader:
+        dcp.load({"loader": loader}, checkpoint_id=tmp_path / "state")
+        assert ids(loader) == expected
+    with loader_of(flat, world_size=2, rank=1) as loader, pytest.raises(ConfigError, match="was 4 and is now 8"):
+        dcp.load({"loader": loader}, checkpoint_id=tmp_path / "state")
+
+
+@pytest.mark.parametrize("chosen", CHOICES)
+def test_a_state_is_good_for_json_and_for_a_careful_torch_load(flat: Path, chosen: str) -> None:
+    with loader_of(flat, chosen) as loader:
+        state = loader.state_dict()
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == state == json.loads(json.dumps(state))
+    assert list(state) == ["version", "dataset", "order", "epoch", "batches", "size"], "the same in every loader"
