@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fastpipe.augment.inputs import unaffected
 from fastpipe.augment.module import Augment
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.policy import Policy
@@ -62,6 +63,7 @@ def moving_parts(augment: Augment) -> list[Moving]:
     return found
 
 
+@unaffected(torch.device("cpu"))
 def mixing_ids(augment: Augment, size: tuple[int, int]) -> list[str]:
     """The names of its operations that would make masks of `size` (height, width) with numbers that are no ids."""
     from fastpipe.augment.kornia_operation import Kornia

@@ -114,7 +114,7 @@ class BySample(TorchFunctionMode):
         places.mul_(_signed(_STEP))
         if seeds.device.type != "cpu" or 4 * len(places) < _ROW_BYTES:
             return _mix(places ^ keys[:, None]).view(*shape)
-        words = torch.empty(self._count, len(places), dtype=torch.int32)
+        words = torch.empty(self._count, len(places), dtype=torch.int32, device=seeds.device)
         for row, key in zip(words, keys, strict=True):
             _mix(torch.bitwise_xor(places, key, out=row))
         return words.view(*shape)

@@ -1,9 +1,9 @@
-"""The inputs of an augmentation -> errors that say how they are wrong."""
+"""The inputs of an augmentation -> errors that say how they are wrong; what the program has set -> not in effect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor
@@ -12,11 +12,22 @@ from fastpipe.augment.plan import AugmentPlan
 from fastpipe.errors import ConfigError
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Keeps the training loop's autocast from reaching in: operations work in float32."""
-    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return nullcontext()
+@contextmanager
+def unaffected(device: torch.device) -> Iterator[None]:
+    """Keeps the program's autocast, default dtype and default device from reaching in.
+
+    Operations work in float32; what modules of others make on no device in particular is where their images are.
+    """
+    dtype = torch.get_default_dtype()
+    with ExitStack() as stack:
+        if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+        if dtype != torch.float32:
+            stack.callback(torch.set_default_dtype, dtype)
+            torch.set_default_dtype(torch.float32)
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(device)
+        yield
 
 
 def check_images(images: object) -> None:

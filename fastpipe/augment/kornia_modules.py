@@ -98,5 +98,6 @@ def place(module: torch.nn.Module, device: torch.device) -> None:
         home = _CPU if is_own(part) else device
         if any(tensor.device != home for tensor in held):
             part._apply(lambda tensor, home=home: tensor.to(home), recurse=False)
-        if part.__dict__.get("device") not in (None, _CPU) and hasattr(part, "set_rng_device_and_dtype"):
-            part.set_rng_device_and_dtype(_CPU, part.dtype)
+        drawn = part.__dict__.get("device", _CPU), part.__dict__.get("dtype", torch.float32)
+        if drawn != (_CPU, torch.float32) and hasattr(part, "set_rng_device_and_dtype"):
+            part.set_rng_device_and_dtype(_CPU, torch.float32)  # its dtype is the default one of when it was made

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.erasing import Erasing
-from fastpipe.augment.inputs import check_fits, check_images, check_labels, without_autocast
+from fastpipe.augment.inputs import check_fits, check_images, check_labels, unaffected
 from fastpipe.augment.mixing import Mixing
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.options import (
@@ -150,10 +150,11 @@ class Augment(torch.nn.Module):
         mixes = any(operation.mixes for operation in self._chain.operations)
         return mixes or self._chain.mixing is not None or self.label_smoothing > 0
 
+    @unaffected(torch.device("cpu"))
     def plan(
         self, samples: NDArray[np.int64], size: tuple[int, int], *, seed: int, epoch: int, batch: int
     ) -> AugmentPlan:
-        """Draws the augmentation of one batch; calls no torch function.
+        """Draws the augmentation of one batch, on the host.
 
         Args:
             samples: (n,) int64 sample numbers, at least one.
@@ -173,6 +174,7 @@ class Augment(torch.nn.Module):
         return self._chain.operations
 
     @torch.no_grad()
+    @unaffected(torch.device("cpu"))
     def move_places(
         self, plan: AugmentPlan, boxes: Mapping[str, Boxes], points: Mapping[str, Points]
     ) -> tuple[Mapping[str, Boxes], Mapping[str, Points]]:
@@ -205,7 +207,7 @@ class Augment(torch.nn.Module):
         """
         if "mask" not in self.moves:
             return masks
-        with without_autocast(masks.device):
+        with unaffected(masks.device):
             return self._chain.move_masks(masks, plan, plan.split(tensors))
 
     @torch.no_grad()
@@ -236,7 +238,7 @@ class Augment(torch.nn.Module):
         check_fits(images, labels, plan, tensors)
         classes = self._classes(num_classes)
         stages = plan.split(tensors)
-        with without_autocast(images.device):
+        with unaffected(images.device):
             out = self._chain.apply(images, plan, stages)
             if self.soft:
                 check_labels(labels, classes)

@@ -79,7 +79,7 @@ def normalise(images: Tensor, scale: Tensor, shift: Tensor, out: Tensor) -> None
     # The CPU's addcmul would convert all of the images first. So: convert into the output, then multiply there,
     # while it is in the cache; a narrower dtype goes through a float32 buffer of this part.
     whole = out.dtype == torch.float32
-    work = out if whole else torch.empty(out.shape, dtype=torch.float32, memory_format=torch.channels_last)
+    work = out if whole else torch.empty_like(out, dtype=torch.float32)
     work.copy_(images)
     rows, width = as_rows(work), out.shape[3]
     torch.addcmul(shift.repeat(width), rows, scale.repeat(width), out=rows)

@@ -76,7 +76,7 @@ class CudaStream:
         return self._pinned(shape, lambda: self._slots.take(size_bytes).reshape(shape))
 
     def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        return self._pinned(shape, lambda: torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy())
+        return self._pinned(shape, lambda: torch.empty(shape, dtype=torch.uint8, device="cpu", pin_memory=True).numpy())
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         there = tensor.to(self.device, non_blocking=True)

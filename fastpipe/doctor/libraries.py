@@ -91,7 +91,7 @@ def gpu() -> Check:
     names = {torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())}
     found = f"{torch.cuda.device_count()} x {', '.join(sorted(names))}"
     try:
-        torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+        torch.empty(1 << 20, dtype=torch.uint8, device="cpu", pin_memory=True)
     except RuntimeError as problem:
         reason = str(problem).splitlines()[0]
         advice = f"memory cannot be pinned ({reason}): raise the limit on locked memory (ulimit -l)"

@@ -49,7 +49,7 @@ class Cropping:
                 f"crop: {type(self._crop).__name__} is for evaluation, and mirrors by itself or not at all; leave "
                 "hflip= out"
             )
-        self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]
+        self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]
 
     def set_epoch(self, epoch: object) -> None:
         """See Note [draws of single samples]."""
@@ -61,7 +61,7 @@ class Cropping:
         if epoch == _NO_EPOCH:
             epoch = 0
             if self.mirrors or self._crop.is_random:
-                named = torch.empty(len(samples), dtype=torch.int64).random_().numpy()
+                named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
         sizes = zip(records["width"].tolist(), records["height"].tolist(), strict=True)
         for at, ((width, height), name) in enumerate(zip(sizes, named.tolist(), strict=True)):
             draws = {"seed": self._seed, "epoch": epoch, "sample": name}

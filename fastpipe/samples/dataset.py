@@ -245,7 +245,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _applied_to_rows(self, rows: NDArray[np.uint8], sample: int) -> Any:
         if len(rows) == 1:
             return self._applied(rows[0], sample)
-        return torch.stack([torch.as_tensor(self._applied(row, sample)) for row in rows])
+        made = [self._applied(row, sample) for row in rows]
+        return torch.stack([x if isinstance(x, torch.Tensor) else torch.as_tensor(x, device="cpu") for x in made])
 
     def _applied(self, value: Any, sample: int) -> Any:
         try:

@@ -173,7 +173,7 @@ def _pixels(images: torch.Tensor, augment: Augment | None) -> NDArray[np.uint8]:
         mean, std = augment.moments if augment is not None else (None, None)
         images = images.float()
         if mean is not None and std is not None:
-            images = images * torch.tensor(std).view(3, 1, 1) + torch.tensor(mean).view(3, 1, 1)
+            images = images * images.new_tensor(std).view(3, 1, 1) + images.new_tensor(mean).view(3, 1, 1)
         images = images.clamp(0, 1).mul(255).round().to(torch.uint8)
     pixels: NDArray[np.uint8] = images.permute(0, 2, 3, 1).numpy()
     return pixels

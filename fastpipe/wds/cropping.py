@@ -65,7 +65,7 @@ class Cropping:
                 "use fastpipe.loader or fastpipe.Dataset"
             )
         self._draws = self._flip > 0 or self._crop.is_random
-        self._epoch = torch.full((), _NO_EPOCH).share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
+        self._epoch = torch.full((), _NO_EPOCH, device="cpu").share_memory_()  # type: ignore[no-untyped-call]  # Note [epochs of others]
 
     def set_epoch(self, epoch: int) -> None:
         """Makes crops and flips a function of (seed, epoch, key). Call it before each epoch, or not at all.
@@ -89,7 +89,7 @@ class Cropping:
         if epoch != _NO_EPOCH:
             return epoch, np.array([_engine.xxh3_64(name) for name in names], dtype=np.uint64).view(np.int64)
         if self._draws:
-            return 0, torch.empty(len(names), dtype=torch.int64).random_().numpy()
+            return 0, torch.empty(len(names), dtype=torch.int64, device="cpu").random_().numpy()
         return 0, np.zeros(len(names), dtype=np.int64)
 
     def rows(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Bernoulli, Normal, Uniform
 
-from fastpipe.augment.by_sample import BySample
+from fastpipe.augment.by_sample import _ROW_BYTES, BySample
 
 
 def into(draw: Callable[..., Tensor], *size: int) -> Tensor:
@@ -128,6 +128,14 @@ def test_numbers_are_in_range(rows: int, columns: int) -> None:
         assert 0 <= numbers.min() <= numbers.max() < 1
         assert torch.randint(3, (rows, columns)).max() < 3
         assert torch.randn(rows, columns).isfinite().all()
+
+
+def test_large_rows_are_made_beside_their_seeds_whatever_the_default_device() -> None:
+    seeds = torch.arange(2)
+    with BySample(seeds):
+        expected = torch.rand(2, _ROW_BYTES // 4)
+    with torch.device("meta"), BySample(seeds):
+        assert torch.equal(torch.rand(2, _ROW_BYTES // 4), expected)
 
 
 OTHERS: dict[str, Callable[[], Any]] = {

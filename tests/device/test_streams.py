@@ -186,6 +186,21 @@ def test_an_error_of_the_program_is_no_lack_of_memory(
     assert "CUDA_LAUNCH_BLOCKING=1" in theirs.__notes__[0]
 
 
+def test_small_memory_is_the_hosts_whatever_the_default_device(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.empty(pin_memory=True) of no device in particular raises after torch.set_default_device("cuda")."""
+    real = torch.empty
+    asked: list[object] = []
+
+    def pinned(*shape: object, pin_memory: bool, **options: object) -> torch.Tensor:
+        asked.append(pin_memory)
+        return real(*shape, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr(torch, "empty", pinned)
+    with torch.device("meta"):
+        assert CudaStream(torch.device("cuda", 0)).buffer((4,)).shape == (4,)
+    assert asked == [True]
+
+
 @gpu
 def test_buffers_are_pinned() -> None:
     stream = stream_of("cuda")
