@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +21,7 @@ from fastpipe.engine.watchdog import Activity
 from fastpipe.errors import EngineError
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
+from fastpipe.format.intact import Intact
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 
@@ -173,16 +174,22 @@ class Engine:
     Args:
         index: the dataset to read.
         num_workers: threads, at least 1.
-        verify: compare each sample's hash with the index's; one that differs is a row that failed.
+        verify: compare each sample's hash with the index's; one that differs is a row that failed. And begin `intact`.
+        fields: names of those that are read beside the samples.
 
     Attributes:
         num_workers: threads.
+        intact: compares the files beside the shards with their hashes.
 
     Raises:
         EngineError: the system refuses the threads.
+        DatasetError: one of those files has changed.
     """
 
-    def __init__(self, index: Index, num_workers: int, *, verify: bool = False) -> None:
+    def __init__(self, index: Index, num_workers: int, *, verify: bool = False, fields: Iterable[str] = ()) -> None:
+        self.intact = Intact(index, fields)
+        if verify:
+            self.intact.begin()
         self._verify = verify
         self.num_workers = num_workers
         self._index = index
@@ -391,6 +398,7 @@ class Engine:
         """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to
         call twice, and in a forked child, where it does nothing.
         """
+        self.intact.close()
         if self._reader is not None:
             self._reader.close(patience_s)
         self._engine.close(patience_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.format.fields import read_fields
+from fastpipe.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
     COEFFICIENTS_STORAGE,
@@ -99,6 +99,7 @@ class Index:
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
+            self._index_hash = info["index"].get("file_xxh3_64")
             self.fields = read_fields(info)
             self.least_label = NO_LABEL if info["version"] >= FIELDS_VERSION else 0
             self.storage = storage_of(info)
@@ -132,6 +133,13 @@ class Index:
         info = read_info(self.folder)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
+
+    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str]]:
+        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs."""
+        if self.packed and self._index_hash is not None:  # no old dataset
+            yield from ((self.folder / DATASET_FILE, ""), (self.folder / INDEX_FILE, self._index_hash))
+            for field in (self.fields[name] for name in fields if name in self.fields):
+                yield from ((self.folder / FIELDS_FOLDER / file, each) for file, each in field.files.items())
 
     def open_records(self) -> Records | None:
         """index.npy, opened again; None where the records are in memory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, overload
@@ -155,6 +155,10 @@ class MixedIndex(Index):
             "counts": self.counts,
             "fingerprint": self.fingerprint,
         }
+
+    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str]]:
+        """See Index: those of all datasets."""
+        return (each for part in self.parts for each in part.hashed_files(fields))
 
     def open_records(self) -> None:
         """Each dataset has its own."""

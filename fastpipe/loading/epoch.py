@@ -116,6 +116,7 @@ class EpochWorks:
         if errors:
             self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
             shown = self._handle(plan, images, beside, errors)
+        self._engine.intact.check(end=self._taken + 1 == len(self._plan))
         fields = None if self._fields is None else self._fields.read(shown)
         if fields is not None:
             fields.arrays.update(beside)
@@ -201,6 +202,8 @@ class EpochWorks:
         wanted = len(rows)
         shown = plan
         attempts = _REPLACE_ATTEMPTS if self._replace_bad and self._plan.alternatives else 0
+        if attempts:
+            self._engine.intact.begin()  # a damaged index or column is no fault of samples
         for attempt in range(attempts):
             others = self._plan.others(plan, rows, attempt)
             job = self._begin(others, images, beside, rows)

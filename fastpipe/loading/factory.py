@@ -154,6 +154,8 @@ def loader(
             for a sample, the loader always raises an EngineError.
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
+            dataset.json, index.npy and the columns of `fields` are compared, too, for a label may have changed. One of
+            these is always a DatasetError: at once, or, if they have over 256 MB, before the epoch's last batch.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
             number), "key" (the path of its source), "valid" (rows that count), "epoch", with size="bucket" also
             "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are cropped, resized and

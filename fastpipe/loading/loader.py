@@ -104,7 +104,7 @@ class Loader:
         ]
         exacts = [exact or not view.crop.may_be_reduced for view in recipe.views]
         views = list(zip(rings, exacts, strict=True))
-        self._engine = engine = Engine(index, num_workers, verify=verify)
+        self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
 
         at_work: list[weakref.ref[EpochWorks]] = []

@@ -18,6 +18,7 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
+from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
@@ -249,11 +250,7 @@ def _fingerprint(url: Url, info: dict[str, Any]) -> str:
 
 
 def _hash_of(file: Path) -> str | None:
-    digest = xxhash.xxh3_64()
     try:
-        with open(file, "rb", buffering=0) as source:
-            while data := source.read(4 << 20):
-                digest.update(data)
+        return file_hash(file)
     except OSError:
         return None
-    return digest.hexdigest()

@@ -15,6 +15,7 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
@@ -37,7 +38,6 @@ from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
-from fastpipe.verify.spans import SPAN_BYTES
 
 _OPTIONAL = {"fields", "source", "storage"}  # that dataset.json names only where there is something to say
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
@@ -210,16 +210,10 @@ def _repack(
 
 
 def _is_as_packed(shard: ShardFacts) -> bool:
-    digest = xxhash.xxh3_64()
     try:
-        if not shard.path.is_file():
-            return False
-        with open(shard.path, "rb") as file:
-            while data := file.read(SPAN_BYTES):
-                digest.update(data)
+        return file_hash(shard.path) == shard.xxh3_64
     except OSError:
         return False
-    return digest.hexdigest() == shard.xxh3_64
 
 
 def _other(shard: ShardFacts, what: str) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import xxhash
 from conftest import packed_jpeg
+from field_columns import add_fields
 
 import fastpipe
-from fastpipe import Index, SampleError
+from fastpipe import DatasetError, Index, SampleError
+from fastpipe.format import intact
+from fastpipe.format.fields import FIELD_IMAGE_DTYPE, Field
+from fastpipe.format.layout import INDEX_DTYPE
 
 Copy = Callable[[Path], Path]
 
@@ -63,3 +70,99 @@ def test_a_changed_sample_is_replaced_where_that_is_wanted(textured: Path, copie
 def test_whole_samples_give_the_same_bytes(large: Path, textured: Path, many_shards: Path) -> None:
     for dataset in (large, textured, many_shards):
         assert torch.equal(epoch(dataset, verify=True), epoch(dataset))
+
+
+def flip(file: Path, at: int, bit: int = 0) -> None:
+    """Changes a bit of a file; `at` counts from its end if it is negative."""
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1 << bit
+    file.write_bytes(data)
+
+
+@pytest.fixture
+def with_fields(textured: Path, copied: Copy) -> Path:
+    dataset = copied(textured)
+    angles = list(range(-40, -40 + len(Index(dataset))))
+    return add_fields(dataset, [(Field("angle", "int"), angles), (Field("tags", "classes", classes=9), [[3]] * 23)])
+
+
+LABEL = INDEX_DTYPE.itemsize - INDEX_DTYPE.fields["label"][1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "fields"),
+    [
+        ("index.npy", -LABEL, ("image", "label")),
+        ("fields/angle.npy", -8, ("image", "angle")),
+        ("fields/tags.npy", -4, ("image", "tags")),
+    ],
+)
+def test_a_changed_label_or_column_is_an_error_with_verify(
+    with_fields: Path, name: str, at: int, fields: tuple[str, ...]
+) -> None:
+    """Where the values are possible, nothing else tells."""
+    options: dict[str, Any] = {"size": 16, "fields": fields, "train": False, "num_workers": 1}
+    with fastpipe.loader(with_fields, 8, verify=True, **options) as whole:
+        assert len(list(whole)) == 3
+    flip(with_fields / name, at)
+    with fastpipe.loader(with_fields, 8, **options) as unseen:
+        assert len(list(unseen)) == 3
+    with pytest.raises(DatasetError, match=f"{name} has changed since it was packed: expected XXH3-64 [0-9a-f]{{16}},"):
+        fastpipe.loader(with_fields, 8, verify=True, **options)
+
+
+def test_a_changed_class_name_is_an_error_with_verify(textured: Path, copied: Copy) -> None:
+    dataset = copied(textured)
+    flip(dataset / "dataset.json", (dataset / "dataset.json").read_bytes().index(Index(dataset).classes[0].encode()))
+    epoch(dataset)
+    with pytest.raises(DatasetError, match=r"dataset\.json has changed since it was packed"):
+        epoch(dataset, verify=True)
+    with pytest.raises(DatasetError, match=r"dataset\.json has changed since it was packed"):
+        fastpipe.loader({textured: 1.0, dataset: 1.0}, 8, size=16, verify=True)
+
+
+def test_large_files_are_compared_beside_the_epoch(
+    textured: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes with the last batch at the latest, however slow the disk is."""
+    dataset = copied(textured)
+    flip(dataset / "index.npy", -LABEL)
+    monkeypatch.setattr(intact, "_AT_ONCE_BYTES", 0)
+    begin, hash_of = threading.Event(), intact.file_hash
+
+    def waiting(file: Path, ended: Callable[[], bool]) -> str:
+        begin.wait()
+        return hash_of(file, ended)
+
+    monkeypatch.setattr(intact, "file_hash", waiting)
+    with fastpipe.loader(dataset, 8, size=16, train=False, num_workers=1, verify=True) as loader:
+        batches = iter(loader)
+        next(batches)
+        begin.set()
+        with pytest.raises(DatasetError, match=r"index\.npy has changed since it was packed"):
+            list(batches)
+    begin.clear()
+    fastpipe.loader(textured, 8, size=16, train=False, num_workers=1, verify=True).close()
+    begin.set()
+    for thread in threading.enumerate():
+        if thread.name == "fastpipe-hashes":
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("name", ["index.npy", "fields/mask.npy"])
+def test_a_damaged_index_or_column_replaces_no_sample(tmp_path: Path, name: str) -> None:
+    """The offset of sample 4 is not a byte further: another sample would take its place, as if it were the bad one."""
+    data = tmp_path / "data"
+    picture = np.tile(np.arange(64, dtype=np.uint8), (48, 1))
+    with fastpipe.Writer(data, fields={"mask": "mask"}) as writer:
+        for number in range(8):
+            writer.add(np.stack([picture] * 3, axis=2), label=0, key=str(number), mask=picture)
+    row = (INDEX_DTYPE if name == "index.npy" else FIELD_IMAGE_DTYPE).itemsize
+    flip(data / name, (4 - 8) * row + (4 if name == "index.npy" else 0))
+    options: dict[str, Any] = {"size": 16, "train": False, "num_workers": 1, "fields": ("image", "mask")}
+    with (
+        fastpipe.loader(data, 4, on_error="replace", **options) as loader,
+        pytest.raises(DatasetError, match=f"{name} has changed since it was packed: expected XXH3-64 .* --repair SRC"),
+    ):
+        list(loader)
