@@ -389,10 +389,8 @@ class Engine:
             for each, origin in zip(found, origins, strict=True)
             if origin is not None  # done since
         ]
-        oldest = self._reader.oldest()
-        if oldest is not None:
-            found.append(Activity("fetching", *oldest, note=self._reader.last_trouble))
-        return found
+        delay = self._reader.delay()
+        return found if delay is None else [*found, Activity(*delay)]
 
     def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Ends the threads and closes all shards; after 10 s it lets be those that a dead file system holds. Safe to

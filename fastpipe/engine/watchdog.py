@@ -19,11 +19,12 @@ class Activity:
     """What a thread of the engine is at.
 
     Attributes:
-        stage: "idle", "fetching", "opening", "reading", "decoding", "resizing" or "converting".
+        stage: "idle", "fetching", "awaiting" (another loader fetches it), "opening", "reading", "decoding",
+            "resizing" or "converting".
         shard: number of the shard.
         offset: byte of the JPEG in it.
         seconds: it has been at this row.
-        note: what went wrong with a request last; "" if nothing did.
+        note: a sentence on what else is known; "" if nothing is.
     """
 
     stage: str
@@ -99,18 +100,18 @@ class Watchdog:
 
     def _stuck(self, busy: Sequence[Activity]) -> str:
         if not busy:
-            return "the threads are idle, because the program does not ask for the next batch"
+            return "no thread is at work on it, which is a fault of fastpipe; report it with these lines"
         slowest = max(busy, key=lambda each: each.seconds)
-        told = f". A request failed with: {slowest.note}" if slowest.note else ""
         advice = {
-            "fetching": "the server is slow, or does not answer; check the network" + told,
+            "fetching": "the server is slow, or does not answer; check the network",
             "opening": "the file system does not answer; check the disk or the network",
             "reading": "the disk or the network does not answer; check it, or copy the dataset to a local disk",
             "decoding": "this image is slow to decode, or other programs use the CPUs",
             "converting": "this image is no baseline JPEG, and slow to convert; `fastpipe pack` converts it once",
             "resizing": "other programs use the CPUs, or the output is very large",
-        }[slowest.stage]
-        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {advice}"
+        }
+        words = filter(None, (advice.get(slowest.stage), slowest.note))
+        return f"stuck {slowest.stage} {self._place(slowest)}, for {slowest.seconds:.0f} s so far. {'. '.join(words)}"
 
     def _words(self, activity: Activity) -> str:
         if activity.stage == "idle":

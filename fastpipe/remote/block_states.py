@@ -18,52 +18,38 @@ import os
 from pathlib import Path
 
 import numpy as np
-
-from fastpipe.remote import locks
+from numpy.typing import NDArray
 
 ABSENT, ALLOTTED, WRITTEN, SYNCED = range(4)
 
 _MAGIC = b"fastpipe blocks 1\n"
-_HEADER_BYTES = 4096
+HEADER_BYTES = 4096  # behind it, a byte a block
 _BOOT_AT = 64
 
 
-class BlockStates:
-    """The states of a dataset's blocks.
+def shared_states(file: int, count: int) -> NDArray[np.uint8]:
+    """(blocks,) uint8: the states of a dataset's blocks, shared with other processes.
 
     Args:
-        file: descriptor of `blocks`, which has to stay open.
+        file: descriptor of `blocks`.
         count: of blocks.
-
-    Attributes:
-        states: (blocks,) uint8, shared with other processes.
 
     Raises:
         OSError: the disk has no room for the file.
     """
-
-    def __init__(self, file: int, count: int) -> None:
-        self._file = file
-        size = _HEADER_BYTES + count
-        if os.pread(file, len(_MAGIC), 0) != _MAGIC or os.fstat(file).st_size != size:
-            os.ftruncate(file, 0)
-            os.posix_fallocate(file, 0, size)  # a full disk is an error here, and a SIGBUS in the map
-            os.pwrite(file, _MAGIC, 0)
-        self._map = mmap.mmap(file, size)
-        self.states = np.frombuffer(self._map, dtype=np.uint8, offset=_HEADER_BYTES)
-        boot = boot_id()
-        if self._map[_BOOT_AT : _BOOT_AT + len(boot)] != boot:
-            self.states[self.states == WRITTEN] = ALLOTTED
-            self._map[_BOOT_AT : _BOOT_AT + len(boot)] = boot
-        self.states[self.states > SYNCED] = ABSENT
-
-    def claim(self, block: int) -> bool:
-        """Locks a block, to be fetched; False where another process is at it."""
-        return locks.claim(self._file, _HEADER_BYTES + block, 1)
-
-    def release(self, first: int, count: int) -> None:
-        """Unlocks blocks."""
-        locks.release(self._file, _HEADER_BYTES + first, count)
+    size = HEADER_BYTES + count
+    if os.pread(file, len(_MAGIC), 0) != _MAGIC or os.fstat(file).st_size != size:
+        os.ftruncate(file, 0)
+        os.posix_fallocate(file, 0, size)  # a full disk is an error here, and a SIGBUS in the map
+        os.pwrite(file, _MAGIC, 0)
+    header = mmap.mmap(file, size)
+    states = np.frombuffer(header, dtype=np.uint8, offset=HEADER_BYTES)
+    boot = boot_id()
+    if header[_BOOT_AT : _BOOT_AT + len(boot)] != boot:
+        states[states == WRITTEN] = ALLOTTED
+        header[_BOOT_AT : _BOOT_AT + len(boot)] = boot
+    states[states > SYNCED] = ABSENT
+    return states
 
 
 def boot_id() -> bytes:

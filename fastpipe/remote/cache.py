@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.native import _engine
 from fastpipe.remote import locks
-from fastpipe.remote.block_states import ABSENT, ALLOTTED, SYNCED, WRITTEN, BlockStates
+from fastpipe.remote.block_states import ABSENT, ALLOTTED, HEADER_BYTES, SYNCED, WRITTEN, shared_states
 from fastpipe.remote.blocks import BLOCK_BYTES, PAGE_BYTES, Blocks
 from fastpipe.remote.cache_root import datasets, disk_bytes, open_accounts, small_bytes, unusable
 from fastpipe.remote.hold import Hold, remove, remove_unfinished, used_at
@@ -63,8 +64,7 @@ class Cache:
         self._accounts = self._accounts_file.number()
         try:
             with locks.held(self._accounts), beside.aside() if beside is not None else nullcontext():
-                self._shared = BlockStates(hold.descriptor, len(self.blocks))
-                self.states = self._shared.states
+                self.states = shared_states(hold.descriptor, len(self.blocks))
                 self._keep_to_limit(alone=hold.is_alone())
                 hold.share()
         except OSError as problem:
@@ -155,12 +155,19 @@ class Cache:
     # ---- blocks
 
     def claim(self, block: int) -> bool:
-        """Locks a block, to be fetched; False where another process is at it."""
-        return self._shared.claim(block)
+        """Locks a block, to be fetched; False where another process is at it, and after `close`."""
+        return self._hold is not None and locks.claim(self._hold.descriptor, HEADER_BYTES + block, 1)
 
     def release(self, first: int, count: int) -> None:
         """Unlocks blocks."""
-        self._shared.release(first, count)
+        if self._hold is not None:
+            locks.release(self._hold.descriptor, HEADER_BYTES + first, count)
+
+    def holders(self, blocks: Iterable[int]) -> list[int]:
+        """The processes that have locked some of the blocks, as far as this one may see them."""
+        if self._hold is None:
+            return []
+        return locks.holders(self._hold.descriptor, [HEADER_BYTES + block for block in blocks])
 
     def write(self, shard: int, start: int, data: Any) -> None:
         """Writes whole blocks, whose content has been checked, and has all processes see them.
@@ -190,8 +197,9 @@ class Cache:
             self.states[mine[self.states[mine] == WRITTEN]] = SYNCED
 
     def close(self) -> None:
-        """Lets go of files and locks. The states can be read no more."""
+        """Lets go of files and locks."""
         self._files.close()
-        if self._hold is not None:
-            self._hold.touch()
-        self._hold = None
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.touch()
+            hold.let_go()

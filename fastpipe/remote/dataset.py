@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,6 @@ class RemoteIndex(Index):
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, name, url)
         self._hold.touch()
-        self._process = os.getpid()
         self._put(DATASET_FILE, data)
         self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
@@ -101,17 +100,12 @@ class RemoteIndex(Index):
 
     def open_shard(self, number: int) -> RemoteShard:
         """A shard, to read notes in it: those of samples that are in use lie beside them."""
-        return RemoteShard(self.path / self.shards[number].name, number, self._reader_at_hand)
+        reader = self._latest() if self._latest is not None else None
+        return RemoteShard(self.path / self.shards[number].name, number, reader or self.reader())
 
     def direct(self, number: int) -> DirectShard:
         """A shard as it is behind the URL, past the cache."""
         return DirectShard(self.shards[number].name, self._ranges, self._requests)
-
-    def _reader_at_hand(self) -> Reader:
-        reader = self._latest() if self._latest is not None else None
-        if reader is None:
-            reader = self._own_reader = self.reader()
-        return reader
 
     def _description(self) -> bytes:
         """dataset.json, found to be one."""
@@ -213,12 +207,12 @@ class RemoteShard:
     Attributes:
         path: its URL.
         number: of it.
-        reader: gives what reads it.
+        reader: of the dataset. The index has none of its own: the two would keep each other, and open files.
     """
 
     path: Place
     number: int
-    reader: Callable[[], Reader]
+    reader: Reader
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
         """A range.
@@ -226,7 +220,7 @@ class RemoteShard:
         Raises:
             DatasetError: it does not come.
         """
-        return self.reader().read(self.number, offset_bytes, offset_bytes + size_bytes)
+        return self.reader.read(self.number, offset_bytes, offset_bytes + size_bytes)
 
 
 def _fingerprint(url: Url, info: dict[str, Any]) -> str:

@@ -7,12 +7,14 @@ arrived. Wants.lock guards what they share.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +32,24 @@ _LOOK_S = 0.01  # how often blocks are looked at that other processes fetch
 _CLAIM_S = 0.2  # how often it is seen whether such a process is gone
 _SYNC_S = 5.0
 _BUSY_S = 2.0
+_MOST_NAMED = 3  # ranges in a message
+
+
+class Delay(NamedTuple):
+    """What takes long.
+
+    Attributes:
+        stage: "fetching", or "awaiting" where another loader of this machine fetches it.
+        shard, offset: of its first byte.
+        seconds: so far.
+        note: a sentence on what else is known; "" if nothing is.
+    """
+
+    stage: str
+    shard: int
+    offset: int
+    seconds: float
+    note: str
 
 
 class Fetcher:
@@ -109,13 +129,33 @@ class Fetcher:
             return True
         return False
 
-    def oldest(self) -> tuple[int, int, float] | None:
-        """Shard, first byte and seconds of the request that has been under way for longest."""
+    def delay(self) -> Delay | None:
+        """What has been under way for longest."""
+        now, found = time.monotonic(), []
         with self._wants.lock:
-            if not self._under_way:
-                return None
-            part = min(self._under_way, key=self._under_way.__getitem__)
-            return part.shard, part.start, time.monotonic() - self._under_way[part]
+            if self._under_way:
+                part = min(self._under_way, key=self._under_way.__getitem__)
+                trouble = self._ranges.trouble.last
+                note = f"A request failed with: {trouble}" if trouble else ""
+                found.append(Delay("fetching", part.shard, part.start, now - self._under_way[part], note))
+            awaited = dict(self._awaited)
+        if awaited:
+            shard, start, _ = self._cache.blocks.place(range(block := min(awaited, key=awaited.__getitem__), block + 1))
+            found.append(Delay("awaiting", shard, start, now - awaited[block], self._words_of(sorted(awaited))))
+        return max(found, key=lambda each: each.seconds, default=None)
+
+    def _words_of(self, awaited: list[int]) -> str:
+        """Who fetches these blocks."""
+        runs = self._cache.blocks.runs(awaited, len(self._cache.blocks) << 20)
+        places = [self._cache.blocks.place(run) for run in runs]
+        parts = [f"{start:,} to {stop:,} of {self._names[shard]}" for shard, start, stop in places[:_MOST_NAMED]]
+        more = f" and {len(runs) - _MOST_NAMED} more ranges" if len(runs) > _MOST_NAMED else ""
+        who = [f"{'this ' * (each == os.getpid())}process {each}" for each in self._cache.holders(awaited)]
+        return (
+            f"Another loader, in {' and '.join(who) or 'a process of another user or container'}, fetches bytes "
+            f"{', '.join(parts)}{more} into the cache {self._cache.folder}. If it does not go on, close it or end its "
+            f"process; after {self._patience_s:g} s this loader fetches them itself"
+        )
 
     def __len__(self) -> int:
         """Requests that are under way."""
@@ -206,7 +246,7 @@ class Fetcher:
             if now - synced > _SYNC_S:
                 synced = now
                 await asyncio.wrap_future(self._arrivals.sync())
-            if self._awaited:
+            if self._awaited and not self.closed:
                 self._look_for_awaited()
                 if now - claimed > _CLAIM_S:
                     claimed = now

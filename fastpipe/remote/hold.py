@@ -63,6 +63,12 @@ class Hold:
         """It is used now: the states change only while blocks come."""
         os.utime(self.descriptor)
 
+    def let_go(self) -> None:
+        """Gives up all locks, for good. Closing the file would not: the map of the states, and a forked child, have it
+        open, too.
+        """
+        locks.release(self.descriptor, 0, 0)
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Does not count as a user inside the `with`; to be used with the lock on the accounts only."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.mixed_index import MixedIndex, starts_of
+from fastpipe.remote.fetcher import Delay
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.ring import Ring
 from fastpipe.remote.tickets import Ticket, Where
@@ -97,12 +99,14 @@ class MixedReader:
     ) -> Callable[[Where | Exception], None]:
         first, shards = int(self._shard_starts[part]), len(self._index.parts[part].shards)
         ring = int(self._shard_starts[-1]) + sum(reader is not None for reader in self._readers[:part])
+        asked = weakref.ref(ticket)  # which has the tickets that have this answer
 
         def answer(where: Where | Exception) -> None:
             if not isinstance(where, Exception):
                 moved = np.where(where.shard == shards, ring, where.shard.astype(np.int64) + first)
                 where = Where(moved.astype(np.uint32), where.shift)
-            ticket.answer(positions, where)
+            if (waiting := asked()) is not None:
+                waiting.answer(positions, where)
 
         return answer
 
@@ -133,15 +137,14 @@ class MixedReader:
         """See Reader."""
         self._remote[0].waited(seconds)
 
-    def oldest(self) -> tuple[int, int, float] | None:
+    def delay(self) -> Delay | None:
         """See Reader."""
         found = []
         for part, reader in enumerate(self._readers):
-            oldest = None if reader is None else reader.oldest()
-            if oldest is not None:
-                shard, start, seconds = oldest
-                found.append((shard + int(self._shard_starts[part]), start, seconds))
-        return max(found, key=lambda each: each[2], default=None)
+            delay = None if reader is None else reader.delay()
+            if delay is not None:
+                found.append(delay._replace(shard=delay.shard + int(self._shard_starts[part])))
+        return max(found, key=lambda each: each.seconds, default=None)
 
     def counters(self) -> dict[str, Any]:
         """See Reader."""
@@ -150,11 +153,6 @@ class MixedReader:
     def levels(self) -> dict[str, int]:
         """See Reader."""
         return _summed(reader.levels() for reader in self._remote)
-
-    @property
-    def last_trouble(self) -> str:
-        """See Reader."""
-        return next((reader.last_trouble for reader in self._remote if reader.last_trouble), "")
 
     def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
         """See Reader."""

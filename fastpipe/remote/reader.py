@@ -17,7 +17,7 @@ from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.extents import Extents
-from fastpipe.remote.fetcher import Fetcher
+from fastpipe.remote.fetcher import Delay, Fetcher
 from fastpipe.remote.retry import Ranges
 from fastpipe.remote.ring import Ring
 from fastpipe.remote.ring_parts import RingParts
@@ -122,9 +122,9 @@ class Reader:
         """Counts time that a batch waited for its samples."""
         self._fetch_wait_s += seconds
 
-    def oldest(self) -> tuple[int, int, float] | None:
-        """Shard, first byte and seconds of the request that has been under way for longest."""
-        return self._fetcher.oldest()
+    def delay(self) -> Delay | None:
+        """What has been under way for longest."""
+        return self._fetcher.delay()
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
@@ -143,11 +143,6 @@ class Reader:
             "ranges_waiting": len(self.wants),
             "ring_bytes": 0 if self._fetcher.closed else self.ring.memory_bytes,
         }
-
-    @property
-    def last_trouble(self) -> str:
-        """What a request failed with last; "" if none did."""
-        return self._ranges.trouble.last
 
     def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
         """Shard and byte of a place that Where named; None: what was there is not any more."""

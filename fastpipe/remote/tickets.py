@@ -56,7 +56,8 @@ class Tickets:
 
     def __init__(self) -> None:
         self._all: weakref.WeakSet[Ticket] = weakref.WeakSet()
-        self._waiting: dict[Key, list[Ticket]] = {}
+        # Only those who wait keep a ticket, and with it the engine: a loader that is dropped ends at once.
+        self._waiting: dict[Key, list[weakref.ref[Ticket]]] = {}
 
     def add(self, ticket: Ticket) -> None:
         """Knows it from now on."""
@@ -65,11 +66,12 @@ class Tickets:
     def wait(self, ticket: Ticket) -> None:
         """It is told of what it has left."""
         for key in ticket.left:
-            self._waiting.setdefault(key, []).append(ticket)
+            self._waiting.setdefault(key, []).append(weakref.ref(ticket))
 
     def told(self, key: Key) -> list[Ticket]:
         """Those that waited for this, which has arrived."""
-        tickets = [ticket for ticket in self._waiting.pop(key, ()) if not ticket.ended]
+        found = [reference() for reference in self._waiting.pop(key, ())]
+        tickets = [ticket for ticket in found if ticket is not None and not ticket.ended]
         for ticket in tickets:
             ticket.left.discard(key)
         return tickets

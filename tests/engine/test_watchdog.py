@@ -103,7 +103,7 @@ def test_every_stage_has_its_words(flat: Path) -> None:
 
 def test_threads_without_work_are_not_blamed(flat: Path) -> None:
     dog = Watchdog(1, fastpipe.open(flat), lambda: [Activity("idle", 0, 0, 0.0)])
-    with pytest.raises(EngineError, match="the threads are idle, because the program does not ask"):
+    with pytest.raises(EngineError, match="no thread is at work on it, which is a fault of fastpipe"):
         dog.look(10)
 
 
