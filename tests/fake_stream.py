@@ -81,7 +81,6 @@ class FakeStream:
     error: Exception | None = None
     handed: list[list[int]] = field(default_factory=list)
     slots: int = 0
-    buffers: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     copies: bool = True
 
@@ -91,10 +90,6 @@ class FakeStream:
 
     def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         self.slots += 1
-        return np.empty(shape, dtype=np.uint8)
-
-    def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        self.buffers += 1
         return np.empty(shape, dtype=np.uint8)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:

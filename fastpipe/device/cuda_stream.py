@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
@@ -19,18 +21,20 @@ from fastpipe.device.page_locked import PageLocked
 _LOOK_AGAIN_S = 0.5e-3
 _PORTABLE = 1  # cudaHostRegisterPortable: page-locked for all GPUs
 _SURFACED = (
-    "fastpipe: the loader did not cause this error. CUDA reports an error of an earlier kernel at a later call; this "
-    "time the call was the loader's. To see the line that caused it, run the program with CUDA_LAUNCH_BLOCKING=1"
+    "fastpipe: CUDA reports the error of a kernel at a later call, which was the loader's this time. The kernel is one "
+    "of the program or of augment=. To see the line that queued it, run the program with CUDA_LAUNCH_BLOCKING=1"
 )
 
 
 class _Event:
-    def __init__(self, event: torch.cuda.Event) -> None:
+    def __init__(self, event: torch.cuda.Event, device: torch.device) -> None:
         self._event = event
+        self._device = device
 
     def done(self) -> bool:
         try:
-            return bool(self._event.query())  # type: ignore[no-untyped-call]
+            with torch.cuda.device(self._device):  # Note [the current GPU]
+                return bool(self._event.query())  # type: ignore[no-untyped-call]
         except RuntimeError as problem:
             problem.add_note(_SURFACED)
             raise
@@ -54,37 +58,54 @@ class _Event:
 
 
 class CudaStream:
-    """A side stream of a GPU; the host never waits for it."""
+    """A side stream of a GPU; the host never waits for it.
+
+    Note [the current GPU]
+    Some calls set up the current GPU, which takes half a GB there: a look at an event, registering memory, leaving
+    torch.cuda.stream, which sets the GPU that was current before. Where a program has set none, that is GPU 0 for all
+    ranks of a machine. So this stream's own GPU is the current one during these calls.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.copies = True
         self.lookahead = 1
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pins = True
         self._cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # after the latest copy
-        finish = partial(torch._C._CudaEventBase.synchronize, self._copied)  # that of torch.cuda.Event is Python's
-        self._slots = PageLocked(self._register, finish, self._cudart.cudaHostUnregister)
+        self._slots = PageLocked(self._register, self._release)
+        # What makes pinned memory, the best first, and the fewest bytes that it has refused.
+        self._makers: dict[Callable[[int], NDArray[np.uint8]], float] = {
+            self._slots.take: math.inf,
+            _allocate: math.inf,
+        }
 
     @property
     def pinned_bytes(self) -> int:
         return self._slots.bytes
 
     def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        size_bytes = int(np.prod(shape, dtype=np.int64))
-        return self._pinned(shape, lambda: self._slots.take(size_bytes).reshape(shape))
-
-    def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        return self._pinned(shape, lambda: torch.empty(shape, dtype=torch.uint8, device="cpu", pin_memory=True).numpy())
+        size_bytes = math.prod(shape)
+        for make, refused in self._makers.items():
+            if size_bytes < refused:
+                try:
+                    return make(size_bytes).reshape(shape)
+                except (OSError, RuntimeError) as problem:
+                    self._raise_the_programs_error()
+                    self._makers[make] = size_bytes
+                    if make is _allocate and refused == math.inf:
+                        _warn(size_bytes, problem)
+        return np.empty(shape, dtype=np.uint8)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         there = tensor.to(self.device, non_blocking=True)
         self._copied.record(self._stream)
         return there
 
-    def work(self) -> AbstractContextManager[object]:
-        return torch.cuda.stream(self._stream)
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):  # Note [the current GPU]
+            yield
 
     def mark(self) -> Mark:
         return self._mark_in(self._stream)
@@ -101,23 +122,22 @@ class CudaStream:
     def _mark_in(self, stream: torch.cuda.Stream) -> Mark:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record(stream)
-        return _Event(event)
+        return _Event(event, self.device)
 
     def _register(self, address: int, size_bytes: int) -> None:
-        with torch.cuda.device(self.device):  # else CUDA would set up the current GPU too, which takes memory there
+        with torch.cuda.device(self.device):  # Note [the current GPU]
             status = self._cudart.cudaHostRegister(address, size_bytes, _PORTABLE)
         if int(status) != 0:
             raise RuntimeError(self._cudart.cudaGetErrorString(status))
 
-    def _pinned(self, shape: tuple[int, ...], make: Callable[[], NDArray[np.uint8]]) -> NDArray[np.uint8]:
-        if self._pins:
-            try:
-                return make()
-            except RuntimeError as problem:
-                self._raise_the_programs_error()
-                self._pins = False
-                _warn(shape, problem)
-        return np.empty(shape, dtype=np.uint8)
+    def _release(self, address: int) -> tuple[Callable[[], object], ...]:
+        before: list[int] = []  # the current GPU
+        return (
+            partial(before.extend, map(torch.cuda._exchange_device, (self.device.index,))),  # Note [the current GPU]
+            partial(torch._C._CudaEventBase.synchronize, self._copied),  # that of torch.cuda.Event is Python's
+            partial(self._cudart.cudaHostUnregister, address),
+            partial(deque, map(torch.cuda._maybe_exchange_device, before), 0),
+        )
 
     def _raise_the_programs_error(self) -> None:
         """After a call that failed: was it the call, or an earlier kernel of the program?"""
@@ -130,12 +150,17 @@ class CudaStream:
             raise
 
 
-def _warn(shape: tuple[int, ...], problem: RuntimeError) -> None:
+def _allocate(size_bytes: int) -> NDArray[np.uint8]:
+    """Pinned memory of torch, by cudaHostAlloc: some systems give this only."""
+    return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
+
+
+def _warn(size_bytes: int, problem: Exception) -> None:
     reason = str(problem).strip().splitlines()[0]
     warnings.warn(
-        f"cannot pin {np.prod(shape, dtype=np.int64):,} bytes of host memory for batches ({reason}); using pageable "
+        f"cannot pin {size_bytes:,} bytes of host memory for batches ({reason}); using pageable "
         "memory instead. Copies to the GPU are then slower, and the training loop waits for them. Raise the limit on "
         "locked memory (ulimit -l, or the container's limit), or free pinned memory",
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=3,
     )

@@ -11,11 +11,11 @@ it has the same pages for ever. A child never unregisters: CUDA does not work th
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import os
 import weakref
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -42,29 +42,26 @@ class _End(weakref.ref[Any]):
 
 _ends: set[_End] = set()  # a weak reference that is gone calls nothing
 os.register_at_fork(after_in_child=_ends.clear)
+atexit.register(_ends.clear)  # CUDA ends with the process; where a kernel has failed, it would only complain
 
 
 class PageLocked:
     """Makes page-locked memory.
 
-    When an array and all that refers to it is gone, `finish` is called, then `unregister`; then it is unmapped. Both
-    must be written in C and never call back into Python.
-
     Args:
         register: of CUDA: (address, bytes); raises RuntimeError if it refuses.
-        finish: waits until the device has done the copies from such memory.
-        unregister: of CUDA: (address).
+        release: (address) -> what is called, in order, when an array and all that refers to it is gone, before it is
+            unmapped: it ends the copies from it, and unregisters it. Each is called even if one before it raises; all
+            must be written in C and never call back into Python.
     """
 
     def __init__(
         self,
         register: Callable[[int, int], None],
-        finish: Callable[[], object],
-        unregister: Callable[[int], object],
+        release: Callable[[int], Sequence[Callable[[], object]]],
     ) -> None:
         self._register = register
-        self._finish = finish
-        self._unregister = unregister
+        self._release = release
         self._arrays: list[weakref.ref[NDArray[np.uint8]]] = []
 
     @property
@@ -73,14 +70,13 @@ class PageLocked:
         return sum(array.nbytes for reference in tuple(self._arrays) if (array := reference()) is not None)
 
     def take(self, size_bytes: int) -> NDArray[np.uint8]:
-        """(size_bytes,) zeros."""
+        """(size_bytes,) zeros. Raises RuntimeError or OSError where it cannot be had."""
         array = np.frombuffer(mmap.mmap(-1, size_bytes), dtype=np.uint8)  # shared: Note [pages after a fork]
         address = array.__array_interface__["data"][0]
         self._register(address, size_bytes)
         _ends.difference_update([end for end in tuple(_ends) if end() is None])
         # The newest reference to an array is called first, and all are before the array lets go of its memory.
-        _ends.add(_End(array, partial(self._unregister, address)))
-        _ends.add(_End(array, self._finish))
+        _ends.update([_End(array, act) for act in reversed(self._release(address))])
         self._arrays = [reference for reference in self._arrays if reference() is not None]
         self._arrays.append(weakref.ref(array))
         return array

@@ -35,9 +35,6 @@ class Stream(Protocol):
     def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         """Host memory of a batch, to be used for many; copied to the device without the host waiting, if possible."""
 
-    def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """The same, for one copy."""
-
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """Queues a copy to the device; the tensor must stay as it is until a later mark is done."""
 
@@ -112,9 +109,6 @@ class HostStream:
         self.pinned_bytes = 0
 
     def slot(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        return np.empty(shape, dtype=np.uint8)
-
-    def buffer(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
         return np.empty(shape, dtype=np.uint8)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:

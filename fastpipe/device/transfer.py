@@ -20,6 +20,7 @@ from fastpipe.device.image_batch import image_batch
 from fastpipe.device.marks import Mark
 from fastpipe.device.staging import Arrays, pack, unpack
 from fastpipe.device.streams import Stream
+from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.plan.placed import Boxes, Points
@@ -31,6 +32,7 @@ HostMemory = tuple[NDArray[np.uint8], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
 _MOST_UNDONE = 4
+_BUFFERS = 4  # that hold the small arrays of batches whose copies are under way
 _STEP_UNDONE = (
     f"has not finished the training step of {_MOST_UNDONE} batches ago; check the work that the program queues there "
     "and, with several ranks, check the other ranks"
@@ -101,6 +103,7 @@ class Transfer:
         self._watchdog = watchdog
         self._copying: deque[tuple[Mark, HostMemory]] = deque()
         self._working: deque[_Work] = deque()
+        self._buffers = SlotRing((0,), _BUFFERS, stream.slot)
         self._augment_s = math.inf  # the latest time without pauses
         self._users: deque[Mark] = deque()
 
@@ -228,7 +231,7 @@ class Transfer:
             mark = self._stream.mark()
             views = [each.permute(0, 3, 1, 2) for each in hosts]
             return views, {name: torch.from_numpy(each) for name, each in arrays.items()}, mark, mark
-        buffer = pack(arrays, self._stream.buffer)
+        buffer = pack(arrays, self._buffers.take)
         first = self._stream.mark()
         small = self._stream.copy(torch.from_numpy(buffer))
         views = [self._stream.copy(each).permute(0, 3, 1, 2) for each in hosts]

@@ -78,7 +78,7 @@ class Look:
         """
         plan = EpochPlan(self.index, self.recipe, epoch).of(samples)
         rows = len(samples) * plan.rows_per_sample
-        images = tuple(self.stream.buffer((rows, *view.crops.size, 3)) for view in plan.views)
+        images = tuple(self.stream.slot((rows, *view.crops.size, 3)) for view in plan.views)
         fields = None
         jobs = [self.engine.submit(plan.by_row(), *((each, True) for each in images))]
         if self.fields is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ class Log:
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.refuses = False
-        self.memory = PageLocked(self.register, self.finish, self.unregister)
+        self.memory = PageLocked(self.register, lambda address: (self.finish, partial(self.unregister, address)))
 
     def register(self, address: int, size_bytes: int) -> None:
         if self.refuses:
@@ -81,10 +82,20 @@ def test_a_refusal_leaves_nothing_behind() -> None:
     assert len(Path("/proc/self/maps").read_text().splitlines()) < maps + 25
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_follows_a_call_that_fails_is_called_all_the_same() -> None:
+    """An error that stays, of a kernel: the copies cannot be waited for, and the memory still is unregistered."""
+    calls: list[str] = []
+    steps = (partial(calls.append, "enter"), partial(int, "no number"), partial(calls.append, "unregister"))
+    memory = PageLocked(lambda address, size: None, lambda address: steps)
+    memory.take(SIZE)
+    assert calls == ["enter", "unregister"]
+
+
 def test_nothing_that_python_runs_is_called_when_it_dies() -> None:
     """An exception of Ctrl-C would be lost there; see Note [callbacks]."""
     calls: deque[object] = deque()
-    memory = PageLocked(lambda address, size: None, calls.clear, calls.append)
+    memory = PageLocked(lambda address, size: None, lambda address: (calls.clear, partial(calls.append, address)))
     array = memory.take(SIZE)
     address = array.ctypes.data
     called: list[str] = []
@@ -101,7 +112,8 @@ FORKS = """
     from fastpipe.device.page_locked import PageLocked
 
     calls = []
-    memory = PageLocked(lambda address, size: None, lambda: calls.append("finish"), lambda address: calls.append("end"))
+    steps = [lambda: calls.append("finish"), lambda: calls.append("end")]
+    memory = PageLocked(lambda address, size: None, lambda address: steps)
     kept = [memory.take(12_305)]
     kept[0][:] = 1
     reads, writes = os.pipe()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import mmap
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+import warm
+from checkout import TESTS
+from device.fake_cuda import BROKEN, FakeCuda, simulate
 
 import fastpipe
 from fastpipe.device.cuda_stream import CudaStream, _Event
@@ -23,9 +30,8 @@ def test_the_cpu_by_its_names(device: object) -> None:
     stream = stream_of(device)
     assert isinstance(stream, HostStream)
     assert stream.device == torch.device("cpu")
-    for buffer in (stream.buffer((2, 3)), stream.slot((2, 3))):
-        assert buffer.shape == (2, 3)
-        assert buffer.dtype == np.uint8
+    slot = stream.slot((2, 3))
+    assert (slot.shape, slot.dtype) == ((2, 3), np.uint8)
     assert stream.pinned_bytes == 0
     with stream.work():
         first = stream.mark()
@@ -94,43 +100,9 @@ def test_the_gpu_that_cuda_means(
     assert stream_of("cuda:1").device == torch.device("cuda", 1)
 
 
-class FakeCuda:
-    """CUDA's runtime, as far as page-locked memory needs it."""
-
-    def __init__(self) -> None:
-        self.registered: dict[int, int] = {}
-        self.refuses = False
-        self.log: list[str] = []
-
-    def cudaHostRegister(self, address: int, size: int, flags: int) -> int:  # noqa: N802
-        if self.refuses:
-            return 2
-        assert flags == 1
-        self.registered[address] = size
-        return 0
-
-    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802
-        self.log.append("unregister")
-        del self.registered[address]
-        return 0
-
-    def cudaGetErrorString(self, status: int) -> str:  # noqa: N802
-        return f"CUDA error {status}\nmore lines"
-
-
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
-    fake = FakeCuda()
-    real = torch.ones
-    monkeypatch.setattr(torch.cuda, "cudart", lambda: fake)
-    monkeypatch.setattr(torch.cuda, "Stream", lambda device: object())
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    monkeypatch.setattr(torch, "ones", lambda *shape, device: real(*shape))
-    monkeypatch.setattr(torch.cuda, "Event", lambda: "event")
-    event = SimpleNamespace(synchronize=lambda event: fake.log.append(f"finish {event}"))
-    monkeypatch.setattr(torch._C, "_CudaEventBase", event)
-    return fake
+    return simulate(monkeypatch)
 
 
 def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
@@ -142,69 +114,112 @@ def test_slots_take_what_they_need(cuda: FakeCuda) -> None:
     assert {slot.ctypes.data for slot in slots} == cuda.registered.keys()
     assert stream.pinned_bytes == 3 * 36_300
     kept = torch.from_numpy(slots.pop())[:1]
+    cuda.touched.clear()
     slots.clear()
-    assert cuda.log == ["finish event", "unregister"] * 2
+    assert [call for call, _ in cuda.touched] == ["synchronize", "unregister"] * 2
     assert (len(kept), stream.pinned_bytes) == (1, 36_300)
 
 
 def test_memory_that_cannot_be_pinned_is_said_once_and_does_without(cuda: FakeCuda) -> None:
     stream = CudaStream(torch.device("cuda", 0))
-    cuda.refuses = True
-    with pytest.warns(RuntimeWarning, match=r"cannot pin 150 bytes .*\(CUDA error 2\); .*pageable.*ulimit -l"):
+    cuda.refuses = cuda.refuses_to_allocate = 1
+    with pytest.warns(RuntimeWarning, match=r"cannot pin 150 bytes .*out of memory\); .*pageable.*ulimit -l"):
         assert stream.slot((2, 5, 5, 3)).shape == (2, 5, 5, 3)
-    assert stream.slot((4,)).shape == stream.buffer((4,)).shape == (4,)  # warnings are errors: none comes
+    for size in (4, 150, 1000):
+        assert stream.slot((size,)).shape == (size,)  # warnings are errors: none comes
     assert stream.pinned_bytes == 0
 
 
-def test_small_memory_that_cannot_be_pinned(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*shape: object, **options: object) -> torch.Tensor:
-        raise RuntimeError("CUDA error: out of memory\nmore lines")
-
+def test_each_way_to_pin_memory_is_tried_on_its_own(cuda: FakeCuda) -> None:
+    """One refused registration neither turns cudaHostAlloc off, nor itself where less is asked for."""
     stream = CudaStream(torch.device("cuda", 0))
-    monkeypatch.setattr(torch, "empty", refuse)
-    with pytest.warns(RuntimeWarning, match=r"cannot pin 4 bytes .*out of memory\)"):
-        assert stream.buffer((4,)).shape == (4,)
+    cuda.refuses = 1000
+    assert stream.slot((2000,)).shape == (2000,)
+    assert (cuda.allocated, cuda.registered) == ([2000], {})
+    kept = stream.slot((10,))
+    assert list(cuda.registered.values()) == [10]
+    tried = len(cuda.touched)
+    assert stream.slot((3000,)).shape == (3000,)
+    assert cuda.allocated == [2000, 3000]
+    assert len(cuda.touched) == tried, "no second registration of as much"
+    del kept
 
 
-@pytest.mark.parametrize("take", ["slot", "buffer"])
-def test_an_error_of_the_program_is_no_lack_of_memory(
-    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, take: str
-) -> None:
-    """An earlier kernel has failed: every call of CUDA then says so, and it is the program's error that is raised."""
-    theirs = RuntimeError("CUDA error: device-side assert triggered")
+def test_memory_that_cannot_be_mapped(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
-    def fail(*_: object, **__: object) -> None:
-        raise theirs
-
+    monkeypatch.setattr(mmap, "mmap", refuse)
     stream = CudaStream(torch.device("cuda", 0))
-    cuda.refuses = True
-    for name, place in (("synchronize", torch.cuda), ("ones", torch), ("empty", torch)):
-        monkeypatch.setattr(place, name, fail)
-    with pytest.raises(RuntimeError) as caught:
-        getattr(stream, take)((4,))
-    assert caught.value is theirs
-    assert "CUDA_LAUNCH_BLOCKING=1" in theirs.__notes__[0]
+    assert stream.slot((40,)).shape == (40,)
+    assert cuda.allocated == [40]
 
 
-def test_small_memory_is_the_hosts_whatever_the_default_device(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_memory_is_the_hosts_whatever_the_default_device(cuda: FakeCuda) -> None:
     """torch.empty(pin_memory=True) of no device in particular raises after torch.set_default_device("cuda")."""
-    real = torch.empty
-    asked: list[object] = []
-
-    def pinned(*shape: object, pin_memory: bool, **options: object) -> torch.Tensor:
-        asked.append(pin_memory)
-        return real(*shape, **options)  # type: ignore[call-overload,no-any-return]
-
-    monkeypatch.setattr(torch, "empty", pinned)
+    cuda.refuses = 1
     with torch.device("meta"):
-        assert CudaStream(torch.device("cuda", 0)).buffer((4,)).shape == (4,)
-    assert asked == [True]
+        assert CudaStream(torch.device("cuda", 0)).slot((4,)).shape == (4,)
+    assert cuda.allocated == [4]
+
+
+def test_an_error_of_the_program_is_no_lack_of_memory(cuda: FakeCuda) -> None:
+    """An earlier kernel has failed: every call of CUDA then says so, and it is the program's error that is raised."""
+    stream = CudaStream(torch.device("cuda", 0))
+    cuda.refuses, cuda.broken = 1, True
+    with pytest.raises(RuntimeError, match=BROKEN) as caught:
+        stream.slot((4,))
+    (note,) = caught.value.__notes__
+    assert "CUDA_LAUNCH_BLOCKING=1" in note
+    assert "augment=" in note, "the loader queues these kernels"
+
+
+def test_only_the_streams_own_gpu_is_set_up(cuda: FakeCuda, textured: Path) -> None:
+    """Half a GB of GPU 0 for each rank of a machine is taken by a call that finds it current."""
+    with fastpipe.loader(textured, 4, size=16, device="cuda:1", augment=fastpipe.Augment.imagenet()) as loader:
+        for epoch in range(2):
+            assert len(list(loader)) == 5, epoch
+    del loader
+    gc.collect()
+    assert cuda.registered == {}
+    calls = {call for call, _ in cuda.touched}
+    assert calls == {"register", "query", "leave", "synchronize", "unregister"}
+    assert {gpu for _, gpu in cuda.touched} == {1}
+    assert cuda.current == 0, "the program's"
+
+
+# The loop keeps a batch, whose copy has been made; its slot and the small arrays go when the loader is closed.
+BREAKS = """
+    import sys
+    import pytest
+    sys.path.append(sys.argv[2])
+    from device.fake_cuda import BROKEN, simulate
+    import fastpipe
+
+    cuda = simulate(pytest.MonkeyPatch())
+    with fastpipe.loader(sys.argv[1], 4, size=16, device="cuda", augment=fastpipe.Augment.imagenet()) as loader:
+        for images, labels in loader:
+            if sys.argv[3] == "the loop's next call":
+                cuda.broken = True
+                raise RuntimeError(BROKEN)
+            cuda.broken, cuda.breaks = sys.argv[3] == "the loader's", True
+"""
+
+
+@pytest.mark.parametrize("seen_by", ["the loop's next call", "the loader's", "the one after that"])
+def test_after_an_error_that_stays_the_traceback_is_printed(textured: Path, seen_by: str) -> None:
+    """Where a kernel has failed, torch ends the process when it is given back pinned memory of its own."""
+    run = warm.run_script(BREAKS, textured, TESTS, seen_by)
+    assert run.returncode == 1, run.stderr
+    assert run.stderr.count("Traceback (most recent call last):") == 1
+    assert f"RuntimeError: {BROKEN}" in run.stderr
+    assert ("CUDA_LAUNCH_BLOCKING=1" in run.stderr) == (seen_by != "the loop's next call")
+    assert "Exception ignored" not in run.stderr
 
 
 @gpu
 def test_buffers_are_pinned() -> None:
     stream = stream_of("cuda")
-    assert torch.from_numpy(stream.buffer((8,))).is_pinned()
     slot = torch.from_numpy(stream.slot((3, 5000)))
     assert slot.is_pinned()
     slot.fill_(7)
@@ -224,7 +239,11 @@ def test_pinned_memory_can_be_made_and_dropped_again_and_again() -> None:
     assert stream.pinned_bytes == 0
 
 
-def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is() -> None:
+def _event(query: Callable[[], object]) -> _Event:
+    return _Event(SimpleNamespace(query=query), torch.device("cuda", 0))  # type: ignore[arg-type]
+
+
+def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is(cuda: FakeCuda) -> None:
     class AsynchronousError(RuntimeError):
         pass
 
@@ -233,19 +252,19 @@ def test_an_error_that_an_event_reports_is_passed_on_as_what_it_is() -> None:
     def fail() -> bool:
         raise theirs
 
-    for ask in (_Event(SimpleNamespace(query=fail)).done, lambda: _Event(SimpleNamespace(query=fail)).wait(1)):
+    for ask in (_event(fail).done, lambda: _event(fail).wait(1)):
         with pytest.raises(AsynchronousError) as caught:
             ask()
         assert caught.value is theirs
-    assert "the loader did not cause this error" in theirs.__notes__[0]
+    assert "CUDA_LAUNCH_BLOCKING=1" in theirs.__notes__[0]
 
 
-def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up() -> None:
+def test_waiting_for_an_event_ends_when_it_has_fired_or_time_is_up(cuda: FakeCuda) -> None:
     answers = iter([False, False, True])
-    assert _Event(SimpleNamespace(query=lambda: next(answers))).wait(60)
+    assert _event(lambda: next(answers)).wait(60)
     asked: list[bool] = []
-    never = SimpleNamespace(query=lambda: asked.append(False))
+    never = _event(lambda: asked.append(False))
     started = time.monotonic()
-    assert not _Event(never).wait(0.2)
+    assert not never.wait(0.2)
     assert time.monotonic() - started >= 0.2
     assert 1 < len(asked) <= 401, "it sleeps between two looks, and leaves the CPU to the engine's threads"
