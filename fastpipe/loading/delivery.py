@@ -112,7 +112,6 @@ class Delivery:
             self._course.stage(position.epoch + 1, ahead - len(epoch))
         batch = self._transfer.hand_over(staged)
         position.batches += 1
-        position.valid = staged.valid
         self._stats.batches += 1
         self._stats.samples += len(staged.valid)
         return batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -230,27 +229,6 @@ class Loader:
         """
         self._engine.check_usable()
         return Delivery(self._course, self._transfer, self._stats, on_batch=self._watch.add)
-
-    @property
-    def valid(self) -> torch.Tensor:
-        """Deprecated: which rows of the last batch count. A batch itself has `valid`, which stays right if another
-        program takes batches from the loader in advance.
-
-        Raises:
-            EngineError: this epoch has not given a batch yet.
-        """
-        warnings.warn(
-            "loader.valid will go in the next version; write `for batch in loader: images, labels = batch`, and use "
-            "batch.valid",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        valid = self._course.position.valid
-        if valid is None:
-            raise EngineError(
-                "loader.valid belongs to a batch, but this epoch has not given a batch yet; read it inside the loop"
-            )
-        return valid
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; later epochs count up from it. Optional.

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 
@@ -26,12 +24,10 @@ class Position:
     Attributes:
         epoch: its number.
         batches: of it that have been handed out.
-        valid: (n,) bool of the last one handed out, on its device; None: there was none.
     """
 
     epoch: int = 0
     batches: int = 0
-    valid: torch.Tensor | None = None
 
 
 def state_of(

@@ -65,14 +65,6 @@ def test_valid_stays_right_behind_a_prefetcher(flat: Path) -> None:
     assert sorted(seen) == list(range(FLAT_IMAGES))
 
 
-def test_the_loaders_own_valid_warns_and_is_that_of_the_last_batch(flat: Path) -> None:
-    with loader_of(flat, train=False) as loader:
-        for batch in loader:
-            with pytest.warns(DeprecationWarning, match=r"use batch\.valid") as told:
-                assert torch.equal(loader.valid, batch.valid)
-            assert told[0].filename == __file__
-
-
 def test_a_replaced_row_has_the_other_samples_id(flat: Path, tmp_path: Path) -> None:
     import shutil
 

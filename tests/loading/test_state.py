@@ -14,7 +14,7 @@ from conftest import FLAT_IMAGES
 from warm import run_script
 
 import fastpipe
-from fastpipe.errors import ConfigError, EngineError
+from fastpipe.errors import ConfigError
 from fastpipe.plan.epoch import EpochPlan
 
 BATCH = 5
@@ -238,18 +238,6 @@ def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
         with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):
             loader.load_state_dict(state)  # type: ignore[arg-type]
         assert len(list(loader)) == len(loader)  # untouched
-
-
-def test_valid_is_of_the_batch_at_hand(flat: Path) -> None:
-    with loader_of(flat) as loader:
-        with (
-            pytest.warns(DeprecationWarning, match="batch.valid"),
-            pytest.raises(EngineError, match="has not given a batch yet"),
-        ):
-            _ = loader.valid
-        for batch in loader:
-            assert batch.valid.dtype == torch.bool
-            assert batch.valid.tolist() == [True] * len(batch.images)
 
 
 def test_an_iterator_that_is_never_used_takes_no_epoch(flat: Path) -> None:
