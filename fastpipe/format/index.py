@@ -76,6 +76,7 @@ class Index:
         stored_bytes: size of all images as they are stored.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         folder: absolute path of the folder that the files are in.
+        may_be_large: there may be pictures of more than max_pixels.
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
@@ -84,6 +85,7 @@ class Index:
     """
 
     packed = True
+    may_be_large = True
     mtimes_ns: NDArray[np.int64] | None = None
     odd: NDArray[np.bool_] | None = None
     convert: Callable[[int], bytes] | None = None
@@ -110,11 +112,12 @@ class Index:
             self.class_counts = [count(each) for each in _list(info["class_counts"])]
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
+            self.may_be_large = max_pixels is not None and max_pixels < count(info.get("pack", {}).get("max_pixels", 0))
             if len(self.class_counts) != len(self.classes):
                 raise ValueError("class_counts and classes have different lengths")
             if samples != self.shards.samples:
                 raise ValueError("samples differs from the sum of the shards' samples")
-        except (KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise DatasetError(
                 f"{self.path / DATASET_FILE} has a missing or invalid field ({problem!r}); {_REPACK}"
             ) from problem
@@ -236,13 +239,20 @@ class Index:
                 "other sample, at least 1 x 1 pixels but no more than these bytes can hold, and a label below "
                 f"{len(self.classes)}. The index is damaged: {_REPACK}"
             )
-        if self._max_pixels is not None and (width * height > self._max_pixels).any():
-            at = int(np.argmax(width * height))
-            raise DatasetError(
-                f"{self.path / INDEX_FILE}: sample {int(samples[at])} has {width[at]} x {height[at]} pixels; "
-                f"expected at most {self._max_pixels:,}. If you trust the dataset, pass a larger max_pixels"
-            )
+        self.check_pixels(samples, records)
         return records
+
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        """Raises DatasetError if a picture has more than max_pixels; `records` have at least the samples' sides."""
+        pixels = records["width"].astype(np.int64) * records["height"]
+        large = 0 if self._max_pixels is None else int((pixels > self._max_pixels).sum())
+        if large:
+            at = int(np.argmax(pixels))
+            raise DatasetError(
+                f"{large:,} of {len(samples):,} samples have too many pixels: {self.name_of(int(samples[at]))} has "
+                f"{records['width'][at]} x {records['height'][at]} pixels; expected at most {self._max_pixels:,}. If "
+                "you trust the dataset, pass a larger max_pixels; or leave these out, with samples="
+            )
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """The samples at places of the order that shuffled epochs are cut from: of a packed dataset, shard order."""
@@ -288,6 +298,11 @@ class Index:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
         record = self.records_of(np.array(sample))[()]
         return str(self.path / self.shards[int(record["shard"])].name), sample_key(sample), int(record["offset"])
+
+    def name_of(self, sample: int) -> str:
+        """A sample, for messages."""
+        shard, key, _ = self.where(sample)
+        return f"sample {sample} (key {key} of {shard})"
 
     def sample_error(self, sample: int, reason: str, *, replace: bool = False) -> SampleError:
         """The error for a sample that cannot be read or decoded. `replace`: and that was to be replaced."""

@@ -167,6 +167,16 @@ class MixedIndex(Index):
         """See Index."""
         return self._gathered(samples, lambda part, numbers: part.read(numbers))
 
+    @property
+    def may_be_large(self) -> bool:  # type: ignore[override]
+        """See Index."""
+        return any(part.may_be_large for part in self.parts)
+
+    def check_pixels(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> None:
+        """See Index; it counts those of a dataset."""
+        for number, positions, numbers in self.local(samples):
+            self.parts[number].check_pixels(numbers, records[positions])
+
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """See Index."""
         flat = self._gathered(samples.ravel(), lambda part, numbers: part.records_of(numbers))

@@ -151,7 +151,8 @@ def loader(
             All other crops are always exact, and so is evaluation.
         on_error: if a sample cannot be read or decoded: "raise" a SampleError, or "replace" the sample by another one
             with its own label. The seed selects the other sample, and stats() counts it. If there is not enough memory
-            for a sample, the loader always raises an EngineError.
+            for a sample, the loader always raises an EngineError. An image that has too many pixels, or is too small
+            for a RandomCrop, is always an error, too, when the loader is made; `samples` leaves it out.
         verify: True: while reading, compare the hash of each sample's bytes with the packed hash. Without this, a
             changed bit may give wrong pixels. A sample with another hash counts as a sample that cannot be decoded.
             dataset.json, index.npy and the columns of `fields` are compared, too, for a label may have changed. One of

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import torch
-
 from fastpipe.augment import Augment
 from fastpipe.checks import whole
 from fastpipe.device.streams import Stream
@@ -32,7 +30,7 @@ from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL
-from fastpipe.plan.epoch import EpochPlan
+from fastpipe.plan.epoch import EpochPlan, check_pictures
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 if TYPE_CHECKING:  # most programs load no fields
@@ -79,6 +77,7 @@ class Loader:
                 f"{recipe.content.size(len(index))} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or "
                 "drop_last=False"
             )
+        check_pictures(index, recipe)
         if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
             raise ConfigError(
                 f"batch_size={recipe.batch_size}: batch_size times world_size={recipe.ranks.world_size} must be a "
@@ -244,7 +243,8 @@ class Loader:
         An epoch that is running keeps its size. A state remembers a size that was set here, for the rest of its epoch.
 
         Raises:
-            ConfigError: the size is wrong, or the loader's sizes come from a function, size_choices= or buckets.
+            ConfigError: the size is wrong, or too large for a RandomCrop, or the loader's sizes come from a function,
+                size_choices= or buckets.
         """
         if isinstance(self._recipe.crop, Buckets):
             raise ConfigError(
@@ -265,6 +265,7 @@ class Loader:
         height_width = output_size(size)
         for view in self._recipe.views:
             checked_crop(view.crop, height_width, train=False)
+        check_pictures(self._index, replace(self._recipe, size=height_width))
         with self._course.lock:
             self._current.recipe = replace(self._recipe, size=height_width)
             self._current.was_set = True
@@ -336,7 +337,8 @@ class Loader:
 
     def __next__(self) -> NoReturn:
         raise TypeError(
-            "a loader is no iterator: for one batch, write next(iter(loader)); for all: for batch in loader"
+            "a loader is no iterator: for one batch, write next(iter(loader)), which uses up an epoch; for all: for "
+            "batch in loader"
         )
 
     def __getitem__(self, sample: object) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +90,7 @@ def plan_crops(
             mirrored = np.tile(np.arange(10) >= 5, len(widths))
         left_top, bounds = places.reshape(-1, 2), np.repeat(bounds, crop.rows, axis=0)
     elif isinstance(crop, RandomCrop):
-        _check_room(room, widths, heights, size)
+        check_room(crop, size, widths, heights)
         drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
         left_top = (np.stack(drawn, axis=1) * (room + 1)).astype(np.int64)
     else:
@@ -191,13 +192,25 @@ def five_places(room: NDArray[np.int64], *, mirrored: bool) -> NDArray[np.int64]
     return np.stack([wide[:, None] - x if mirrored else x, y], axis=2)
 
 
-def _check_room(
-    room: NDArray[np.int64], widths: NDArray[np.int64], heights: NDArray[np.int64], size: tuple[int, int]
+def check_room(
+    crop: Crop | Buckets,
+    size: tuple[int, int],
+    widths: NDArray[np.int64],
+    heights: NDArray[np.int64],
+    name: Callable[[int], str] = lambda picture: f"picture {picture} of these",
 ) -> None:
-    for row in np.flatnonzero((room < 0).any(axis=1))[:1].tolist():
+    """Raises ConfigError if pictures are smaller than a random crop; `name` names the first of them."""
+    if not isinstance(crop, RandomCrop) or crop.pad_if_needed:
+        return
+    canvas = canvas_of(crop, size, widths, heights)
+    small = np.flatnonzero((canvas.resized + canvas.before + canvas.after < size[::-1]).any(axis=1))
+    if len(small):
+        at = int(small[0])
         raise ConfigError(
-            f"crop: an image of {widths[row]} x {heights[row]} pixels, resized and padded, is smaller than the output, "
-            f"{size[1]} x {size[0]}; pass RandomCrop(pad_if_needed=True), or a larger resize= or padding="
+            f"crop: {len(small):,} of {len(widths):,} pictures, resized and padded, are smaller than the output, "
+            f"{size[1]} x {size[0]}. The first is {name(at)}: {widths[at]} x {heights[at]} pixels. Pass "
+            "RandomCrop(pad_if_needed=True), a smaller size=, or a larger resize= or padding=; or leave these out, "
+            "by samples="
         )
 
 

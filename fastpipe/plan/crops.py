@@ -78,7 +78,8 @@ class Resize(BaseCrop):
 class RandomCrop(PaddedCrop):
     """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also after its Resize.
 
-    An image that is smaller than the output, after resizing and padding, is a ConfigError without `pad_if_needed`.
+    An image that is smaller than the output, after resizing and padding, is a ConfigError without `pad_if_needed`: when
+    the loader is made, for the index has the widths and heights. `on_error="replace"` replaces no such image.
 
     Args:
         resize: length of the shorter side in pixels before padding and crop; None: the image as it is.

@@ -5,6 +5,7 @@ Every random choice is made here, ahead of the engine, as arrays: results cannot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,8 +17,8 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL, EpochContent
-from fastpipe.plan.crop_boxes import crops_at, plan_bucket, plan_crops
-from fastpipe.plan.crops import RandomResizedCrop
+from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops
+from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, keys, uniform
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.mixture import MixedContent, MixedPartition
@@ -26,6 +27,9 @@ from fastpipe.plan.passes import Passes
 from fastpipe.plan.random_resized import random_resized
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.recipe import Recipe, partition_of
+
+_MOST_LOOKED_AT = 1 << 21  # samples: 0.6 s
+_AT_ONCE = 1 << 20
 
 
 class EpochPlan:
@@ -227,6 +231,7 @@ class EpochPlan:
             else:
                 assert size is not None
                 named = {"seed": view.seed, "epoch": self.epoch}
+                check_room(view.crop, view.size or size, widths, heights, _names(self._index, samples))
                 crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **named)
                 if view.crop.rows > 1:
                     flips = np.repeat(flips, view.crop.rows)
@@ -234,6 +239,34 @@ class EpochPlan:
                     flips = crops.mirrored
             planned.append(BatchPlan(samples, records, crops, flips, valid, names))
         return planned[0] if len(planned) == 1 else replace(planned[0], more=tuple(planned[1:]))
+
+
+def check_pictures(index: Index, recipe: Recipe) -> None:
+    """Looks for pictures that are too small for a random crop, or too large, before an epoch comes to them.
+
+    Of more than 2 million samples, of those that are drawn by weights, and where a function gives the sizes, the plan
+    of a batch tells.
+
+    Raises:
+        ConfigError, DatasetError: as the plan of the batch that has it.
+    """
+    count, content = recipe.content.count(len(index)), recipe.content
+    sizes = recipe.sizes.choices if recipe.sizes is not None and recipe.sizes.choices else (recipe.size,)
+    crops = [view for view in recipe.views if isinstance(view.crop, RandomCrop) and not view.crop.pad_if_needed]
+    if content.weighting is not None or count > _MOST_LOOKED_AT or not (crops or index.may_be_large):
+        return
+    samples = np.arange(count, dtype=np.int64) if content.samples is None else content.samples
+    starts = range(0, count, _AT_ONCE)
+    records = np.concatenate([index.records_of(samples[at : at + _AT_ONCE])[["width", "height"]] for at in starts])
+    index.check_pixels(samples, records)
+    widths, heights = (np.maximum(records[side].astype(np.int64), 1) for side in ("width", "height"))
+    for view in crops:
+        for size in sizes:
+            check_room(view.crop, view.size or size, widths, heights, _names(index, samples))
+
+
+def _names(index: Index, samples: NDArray[np.int64]) -> Callable[[int], str]:
+    return lambda at: index.name_of(int(samples[at]))
 
 
 def _resized(

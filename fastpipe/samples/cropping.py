@@ -19,6 +19,7 @@ from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.crop_boxes import check_room
 from fastpipe.plan.geometry import Geometry, geometry_of
 from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 
@@ -62,7 +63,9 @@ class Cropping:
             epoch = 0
             if self.mirrors or self._crop.is_random:
                 named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
-        sizes = zip(records["width"].tolist(), records["height"].tolist(), strict=True)
+        sides = records["width"].astype(np.int64), records["height"].astype(np.int64)
+        check_room(self._crop, self.size, *sides, lambda at: f"sample {samples[at]}")
+        sizes = zip(*(side.tolist() for side in sides), strict=True)
         for at, ((width, height), name) in enumerate(zip(sizes, named.tolist(), strict=True)):
             draws = {"seed": self._seed, "epoch": epoch, "sample": name}
             crops = plan_one_crop(self._crop, self.size, width, height, **draws)

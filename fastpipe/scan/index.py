@@ -184,16 +184,8 @@ class UnpackedIndex(Index):
         Raises:
             DatasetError: a picture has too many pixels.
         """
-        found: NDArray[np.void] = self.records[samples]
-        if self._max_pixels is not None:
-            pixels = found["width"].astype(np.int64) * found["height"]
-            if (pixels > self._max_pixels).any():
-                at = int(np.argmax(pixels))
-                raise DatasetError(
-                    f"{self.where(int(samples[at]))[0]}: sample {int(samples[at])} has {found['width'][at]} x "
-                    f"{found['height'][at]} pixels; expected at most {self._max_pixels:,}. If you trust the images, "
-                    "pass a larger max_pixels"
-                )
+        found = self.records_of(samples)
+        self.check_pixels(samples, found)
         return found
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:

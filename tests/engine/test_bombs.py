@@ -119,16 +119,13 @@ def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
     options = {"batch_size": len(records), "size": 8, "train": False, "num_workers": 1}
     with fastpipe.loader(flat, max_pixels=most, **options) as loader:
         assert len(next(iter(loader))[1]) == len(records)
-    with (
-        fastpipe.loader(flat, max_pixels=most - 1, **options) as loader,
-        pytest.raises(DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"),
-    ):
-        next(iter(loader))
+    with pytest.raises(DatasetError, match=f"pixels; expected at most {most - 1:,}. .*pass a larger max_pixels"):
+        fastpipe.loader(flat, max_pixels=most - 1, **options)
     largest = int(np.argmax(records["width"].astype(int) * records["height"]))
     assert len(fastpipe.Dataset(flat, max_pixels=most)[largest]) == 2
     limited = fastpipe.Dataset(flat, max_pixels=most - 1)
     for samples in (limited, pickle.loads(pickle.dumps(limited))):  # noqa: S301 - as a DataLoader's worker does
-        with pytest.raises(DatasetError, match=f"sample {largest} has"):
+        with pytest.raises(DatasetError, match=rf"sample {largest} \(key 0*{largest} of .*\) has"):
             samples[largest]
     for value in (0, -1, 2.5, True, 65535 * 65535 + 1):
         for make in (fastpipe.loader, fastpipe.Dataset):

@@ -128,10 +128,60 @@ def test_what_does_not_go_with_several_crops(textured: Path) -> None:
         fastpipe.loader(textured, 4, size=32, crop=fastpipe.FiveCrop(resize=20), train=False)
 
 
-def test_an_image_smaller_than_a_random_crop_ends_the_epoch(textured: Path) -> None:
-    loader = fastpipe.loader(textured, 4, size=900, crop=fastpipe.RandomCrop(), num_workers=1)
-    with (
-        loader,
-        pytest.raises(ConfigError, match=r"smaller than the output, 900 x 900; pass RandomCrop\(pad_if_needed"),
-    ):
+SMALL = (
+    r"crop: 2 of 37 pictures, resized and padded, are smaller than the output, 25 x 25\. The first is sample \d+ "
+    r"\(key \d{10} of .*shard-000000\.tar\): (24 x 60|60 x 24) pixels\. Pass RandomCrop\(pad_if_needed=True\), a "
+    "smaller size="
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"on_error": "replace"},
+        {"size": 224, "views": [fastpipe.View(24), fastpipe.View(25, crop=fastpipe.RandomCrop())], "crop": None},
+        {"size": 224, "size_choices": [20, 25]},
+    ],
+    ids=lambda options: ", ".join(options),
+)
+def test_images_smaller_than_a_random_crop_are_named_at_the_start(flat: Path, options: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"size": 25, "crop": fastpipe.RandomCrop(), "num_workers": 1, **options}
+    with pytest.raises(ConfigError, match=SMALL):
+        fastpipe.loader(flat, 4, **given)
+
+
+def test_images_smaller_than_a_random_crop_can_be_left_out_or_padded(flat: Path) -> None:
+    records = fastpipe.open(flat).records
+    fits = np.minimum(records["width"], records["height"]) >= 25
+    for options in ({"samples": fits}, {"crop": fastpipe.RandomCrop(pad_if_needed=True)}):
+        given: dict[str, Any] = {"size": 25, "crop": fastpipe.RandomCrop(), "num_workers": 1, **options}
+        with fastpipe.loader(flat, 5, drop_last=False, **given) as loader:
+            assert sum(len(labels) for _, labels in loader) == (35 if "samples" in options else 37)
+            if "samples" in options:
+                with pytest.raises(ConfigError, match="are smaller than the output, 26 x 26"):
+                    loader.set_size(26)
+
+
+def test_where_not_all_samples_are_looked_at_the_batch_names_the_image(
+    flat: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many millions, of those drawn by weights, and where a function gives the sizes."""
+    named = r"4 of 37 pictures.*26 x 26.*sample \d+ \(key \d{10} of .*shard-000000\.tar\): \d+ x \d+ pixels\. Pass"
+    given: dict[str, Any] = {"crop": fastpipe.RandomCrop(), "num_workers": 1, "train": False, "on_error": "replace"}
+    with fastpipe.loader(flat, 37, size=lambda epoch: 24 + 2 * epoch, **given) as loader:
+        list(loader)
+        with pytest.raises(ConfigError, match=named):
+            list(loader)
+    monkeypatch.setattr("fastpipe.plan.epoch._MOST_LOOKED_AT", 36)
+    with fastpipe.loader(flat, 37, size=26, **given) as loader, pytest.raises(ConfigError, match=named):
         next(iter(loader))
+
+
+def test_an_unpacked_image_of_too_many_pixels_is_named_at_the_start(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        Image.new("RGB", (20 * number, 20)).save(tmp_path / f"{number}.jpg")
+    with pytest.raises(fastpipe.DatasetError, match=r"1 of 3 samples have too many pixels: .*3\.jpg.* 60 x 20 pixels"):
+        fastpipe.loader(tmp_path, 1, max_pixels=1000)
+    with fastpipe.loader(tmp_path, 2, max_pixels=1000, samples=[0, 1], size=8, num_workers=1) as loader:
+        assert len(list(loader)) == 1

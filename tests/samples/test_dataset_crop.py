@@ -140,3 +140,9 @@ def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
     with pytest.raises(SampleError, match="sample 1"):
         dataset[1]
     assert "crop=Resize(" in repr(dataset)
+
+
+def test_an_image_smaller_than_a_random_crop_is_named(flat: Path) -> None:
+    dataset = fastpipe.Dataset(flat, crop=fastpipe.RandomCrop(), size=200)
+    with pytest.raises(ConfigError, match=r"smaller than the output, 200 x 200\. The first is sample 7: \d+ x \d+ pix"):
+        dataset[7]
