@@ -63,7 +63,7 @@ def preview(
         if any(index.fields[name].kind == "keypoints" for name in names):
             more["flip_pairs"] = []  # a point keeps its colour
         with loader(data, min(rows, len(index)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
-            shown = draw(photos, out_file, rows=rows)
+            shown = draw(photos, out_file, rows=rows, overwrite=True).photos
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")
         if left_out:
             err.print(f"fastpipe: without {', '.join(left_out)}: the augmentation may move pixels, or mixes images")

@@ -223,7 +223,8 @@ class Loader:
         """Starts the next epoch: the epoch of `set_epoch`, or the last epoch plus 1. After `load_state_dict`, the
         iteration continues at the loaded position.
 
-        Reading a single batch with next(iter(loader)) also uses up an epoch. After an error the iterator is finished:
+        Reading a single batch with next(iter(loader)) also uses up an epoch: in a notebook, call set_epoch(0) after it,
+        or fastpipe.preview(loader), which uses up none. After an error the iterator is finished:
         later calls raise EngineError, never StopIteration, so no epoch ends early without an error.
         """
         self._engine.check_usable()

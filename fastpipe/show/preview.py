@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
-from fastpipe.checks import whole
+from fastpipe.checks import flag, whole
 from fastpipe.engine.engine import Engine
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
@@ -31,7 +31,19 @@ MOST_ROWS = 100
 _MOST_DRAWS = 10_000  # of an epoch with weights that are looked at
 
 
-def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows: int = 6) -> int:
+class Preview(NamedTuple):
+    """A sheet that was drawn: the PNG, and how many photos it shows. A notebook shows it where it ends a cell."""
+
+    path: Path
+    photos: int
+
+    def _repr_png_(self) -> bytes:
+        return self.path.read_bytes()
+
+
+def preview(
+    loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows: int = 6, overwrite: bool = False
+) -> Preview:
     """Draws one row a photo: the photo, the crops on it, and each crop as the training loop gets it.
 
     Crops, mirroring and augmentation are those of the photos in epochs 0 to 7 of this loader, made on its device by its
@@ -47,12 +59,13 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         loader: made by fastpipe.loader, with any augment= and fields=.
         out: the PNG.
         rows: number of photos, from 1 to 100. The loader's seed selects them.
+        overwrite: replace the PNG if it exists.
 
     Returns:
-        How many photos the sheet shows: `rows`, or as many as there are.
+        The sheet, which a notebook shows: its `path`, and `photos`, which is `rows`, or as many as there are.
 
     Raises:
-        ConfigError: an argument is wrong, or the augmentation returns no images.
+        ConfigError: an argument is wrong, the PNG exists, or the augmentation returns no images.
         SampleError: a photo cannot be decoded.
         DatasetError: a field cannot be read.
     """
@@ -60,6 +73,8 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         raise ConfigError(
             f"preview: expected a loader, got {type(loader).__name__}; make one with fastpipe.loader(data, augment=...)"
         )
+    if not flag("overwrite", overwrite) and os.path.lexists(out):
+        raise ConfigError(f"preview: {os.fspath(out)} exists; pass overwrite=True to replace it, or another name")
     from fastpipe.show.field_marks import marks_of_row, of_samples, visible
     from fastpipe.show.marks import with_marks
     from fastpipe.show.sheet import contact_sheet, fitted, with_boxes, write_png
@@ -93,7 +108,7 @@ def preview(loader: Loader, out: str | os.PathLike[str] = "preview.png", *, rows
         captions += [_caption(each.name, each.labels[row], loader.classes) for each in variants]
         notes.append(lines)
     write_png(Path(out), contact_sheet(np.stack(cells), captions, columns=2 + len(variants), notes=notes))
-    return len(samples)
+    return Preview(Path(os.path.abspath(out)), len(samples))
 
 
 def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:

@@ -259,7 +259,7 @@ def batch_parts(batch: Any) -> tuple[Any, Any]:
 
 def test_colours_are_augmented_and_previews_drawn(shapes: Path, tmp_path: Path) -> None:
     with opened(shapes, augment=fastpipe.Augment.imagenet()) as loader:
-        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=3) == 3
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=3).photos == 3
         batch = next(iter(loader))
         assert batch.images.dtype == torch.float32
         assert batch.pixel_mask.shape == batch.images[:, 0].shape

@@ -194,7 +194,7 @@ def test_a_preview_names_the_new_classes(flat: Path, tmp_path: Path, monkeypatch
         lambda cells, captions, **more: (shown.extend(captions), made(cells, captions, **more))[1],
     )
     with loader_of(flat, classes=["cow"]) as loader:
-        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4) == 4
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4).photos == 4
     assert shown.count("cow") == 4
     assert not {"ant", "bee"} & set(shown)
 

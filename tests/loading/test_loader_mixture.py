@@ -318,6 +318,6 @@ def test_wrong_mixtures(
 
 def test_a_preview_of_a_mixture(flat: Path, other: Path, tmp_path: Path) -> None:
     with loader_of({flat: 1, other: 1}) as loader:
-        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4) == 4
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=4).photos == 4
         assert len(loader.dataset) == FLAT_IMAGES + OTHERS
         assert len(FLAT_CLASSES) + 1 == len(loader.classes)

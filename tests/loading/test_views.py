@@ -200,7 +200,7 @@ def test_batches_are_never_written_to_again(large: Path) -> None:
 
 def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
     with loader_of(large, views=DINO) as loader:
-        assert fastpipe.preview(loader, tmp_path / "views.png", rows=2) == 2
+        assert fastpipe.preview(loader, tmp_path / "views.png", rows=2).photos == 2
     with loader_of(large) as loader:
         fastpipe.preview(loader, tmp_path / "epochs.png", rows=2)
     widths = []

@@ -57,7 +57,7 @@ def test_variants_are_what_the_loader_hands_out(large: Path, tmp_path: Path, nam
     out = tmp_path / "preview.png"
     augment = AUGMENTS[name]()
     with opened(large, augment, batch_size=6, seed=4, exact=True) as loader:
-        assert fastpipe.preview(loader, out) == 6
+        assert fastpipe.preview(loader, out).photos == 6
         sheet = read(out)
         mean, std = ((0, 0, 0), (1, 1, 1)) if name == "not normalised" else (IMAGENET_MEAN, IMAGENET_STD)
         shift, scale = torch.tensor(mean).view(3, 1, 1), torch.tensor(std).view(3, 1, 1)
@@ -86,11 +86,30 @@ def test_a_preview_changes_nothing_of_an_iteration(textured: Path, tmp_path: Pat
         assert torch.equal(one, other)
 
 
+def test_a_notebook_shows_the_sheet_and_no_file_is_replaced_unasked(
+    textured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "preview.png"
+    with opened(textured) as loader:
+        sheet = fastpipe.preview(loader, rows=2)
+        assert (sheet.path, sheet.photos) == (out, 2)
+        assert sheet._repr_png_() == out.read_bytes()
+        with pytest.raises(
+            ConfigError, match=r"preview\.png exists; pass overwrite=True to replace it, or another name"
+        ):
+            fastpipe.preview(loader, rows=1)
+        before = read(out)
+        assert fastpipe.preview(loader, rows=1, overwrite=True).photos == 1
+        assert len(read(out)) < len(before)
+        assert loader.state_dict()["epoch"] == 0
+
+
 def test_any_size_is_drawn_and_soft_labels_are_named(textured: Path, tmp_path: Path) -> None:
     sheets = []
     for number, augment in enumerate(([k.RandomInvert(p=0.0)], [k.RandomInvert(p=0.0), k.RandomMixUpV2((0.3, 0.3))])):
         with opened(textured, augment, size=(300, 200)) as loader:
-            assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=3) == 3
+            assert fastpipe.preview(loader, tmp_path / f"{number}.png", rows=3).photos == 3
         sheets.append(read(tmp_path / f"{number}.png"))
     assert sheets[0].shape == sheets[1].shape == (GAP + 3 * (SIZE + GAP + CAPTION), GAP + 10 * (SIZE + GAP), 3)
     drawn = (cell(sheets[0], 0, 2) != 250).any(axis=(0, 2))
@@ -105,8 +124,8 @@ def test_only_samples_that_the_weights_draw_are_shown(flat: Path, tmp_path: Path
         drawn = {number for batch in loader for number in batch.ids.tolist()}
         assert drawn
         assert set(loader.dataset.records["label"][sorted(drawn)]) == {2}
-        assert fastpipe.preview(loader, tmp_path / "cows.png", rows=100) == loader.dataset.class_counts[2]
-        assert fastpipe.preview(loader, tmp_path / "few.png", rows=3) == 3
+        assert fastpipe.preview(loader, tmp_path / "cows.png", rows=100).photos == loader.dataset.class_counts[2]
+        assert fastpipe.preview(loader, tmp_path / "few.png", rows=3).photos == 3
 
 
 def test_mistakes_in_a_program_are_named(textured: Path, tmp_path: Path) -> None:
