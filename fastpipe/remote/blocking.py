@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.remote.reader import Reader
+from fastpipe.remote.retry import ATTEMPTS
 from fastpipe.remote.tickets import Where
-
-_ATTEMPTS = 3
 
 
 @contextmanager
@@ -57,7 +56,7 @@ def check(reader: Reader, sample: int, shard: int, offset: int, size: int, expec
         DatasetError: they are damaged at their source.
     """
     one = np.array([sample], dtype=np.int64)
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         found = xxhash.xxh3_64_intdigest(reader.read(shard, offset, offset + size))
         if found == expected:
             return

@@ -28,7 +28,7 @@ from fastpipe.remote.flow import REQUEST_BYTES
 from fastpipe.remote.hold import Hold, unfinished
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
-from fastpipe.remote.retry import Ranges
+from fastpipe.remote.retry import ATTEMPTS, Ranges
 from fastpipe.remote.store import Store, refuse_forked, requests_of_process
 
 _GZIP = b"\x1f\x8b"
@@ -59,9 +59,15 @@ class RemoteIndex(Index):
         self._latest: weakref.ref[Reader] | None = None
         self._requests = requests_of_process()
         self._ranges = Ranges(Store(url, options), options.patience_s)
-        data = self._description()
-        info = json.loads(data)
-        name = _fingerprint(url, info)
+        for attempt in range(ATTEMPTS):
+            data = self._description()
+            try:
+                info = self._checked(data)
+                name = _fingerprint(url, info)
+                break
+            except DatasetError:  # bytes may be garbled on their way
+                if attempt == ATTEMPTS - 1:
+                    raise
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, name, url)
         self._hold.touch()
@@ -108,9 +114,9 @@ class RemoteIndex(Index):
         return DirectShard(self.shards[number].name, self._ranges, self._requests)
 
     def _description(self) -> bytes:
-        """dataset.json, found to be one."""
+        """The bytes of dataset.json."""
         try:
-            data = bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
+            return bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
         except DatasetError as problem:
             if "HTTP 404" not in str(problem):
                 raise
@@ -118,6 +124,9 @@ class RemoteIndex(Index):
                 f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
                 f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
             ) from problem
+
+    def _checked(self, data: bytes) -> dict[str, Any]:
+        """The content of dataset.json."""
         try:
             info = json.loads(data)
             checksum = read_self_checksum(data)
@@ -140,7 +149,7 @@ class RemoteIndex(Index):
                 f"{self.url / DATASET_FILE} has been changed: expected the hash {checksum[0]} that it carries, got "
                 f"{checksum[1]}. Upload the dataset again"
             )
-        return data
+        return info
 
     def _bring(self, name: str, expected: object) -> None:
         """A small file, unless the cache has it with this hash."""
@@ -150,18 +159,19 @@ class RemoteIndex(Index):
         new = unfinished(file)
         try:
             file.parent.mkdir(exist_ok=True)
-            found = self._requests.result(self._copy(name, new))
-            if expected is None or found == expected:
-                os.replace(new, file)
+            for _ in range(ATTEMPTS):
+                found = self._requests.result(self._copy(name, new))
+                if expected in (None, found):
+                    os.replace(new, file)
+                    return
         except OSError as problem:
             raise self._no_room(file, problem) from problem
         finally:
             new.unlink(missing_ok=True)
-        if expected is not None and found != expected:
-            raise DatasetError(
-                f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got "
-                f"{found}. Upload the dataset again"
-            )
+        raise DatasetError(
+            f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
+            f"after {ATTEMPTS} attempts. Upload the dataset again"
+        )
 
     async def _copy(self, name: str, new: Path) -> str:
         """Copies a file piece by piece, some at a time, since an index may be larger than memory; returns its hash."""

@@ -25,6 +25,7 @@ _KINDS = {
 _EXPIRED = re.compile(r"expired|InvalidToken|RequestTimeTooSkewed", re.IGNORECASE)
 _NO_SIZE = re.compile(r"Header missing from response|Failed to parse value for CONTENT_\w+ header")
 _MOST_WAIT_S = 10.0
+ATTEMPTS = 3  # to get content whose hash is right
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ class Ranges:
             answer = await self.store.get(name, start, stop)
             self._pin(name, answer, size_bytes)
             complaint = check(answer)
-            if complaint is None or wrong == 2:
-                return answer
             wrong += 1
+            if complaint is None or wrong == ATTEMPTS:
+                return answer
             raise WrongAnswerError(complaint)
 
         what = f"{self.store.url / name}{asked} cannot be fetched"

@@ -262,6 +262,30 @@ def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_
         fastpipe.open(server.url, cache_dir=tmp_path)
 
 
+@pytest.mark.parametrize(("name", "at"), [("index.npy", 3000), ("dataset.json", 500)])
+def test_a_small_file_that_is_garbled_on_its_way(
+    range_server: RangeServer, remote_packed: Path, tmp_path: Path, name: str, at: int
+) -> None:
+    """It comes again, as a sample does; one that is wrong each time is an error."""
+    left = [1]
+
+    def fault(asked: Request) -> Fault | None:
+        if asked.path != name or not left[0]:
+            return None
+        left[0] -= 1
+        return Fault(status=206 if "range" in asked.headers else 200, flip=at)
+
+    range_server.fault = fault
+    index = fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert (index.folder / name).read_bytes() == (remote_packed / name).read_bytes()
+    assert sum(request.path == name for request in range_server.requests) == 2
+    left[0] = 100
+    (index.folder / name).unlink()
+    with pytest.raises(DatasetError, match=f"{name} has been changed|{name} is not valid JSON"):
+        fastpipe.open(range_server.url, cache_dir=tmp_path)
+    assert not list(index.folder.glob(".*"))
+
+
 def test_a_description_that_comes_compressed(remote_packed: Path, tmp_path: Path) -> None:
     (tmp_path / "dataset.json").write_bytes(gzip.compress((remote_packed / "dataset.json").read_bytes()))
     with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match=r"compressed by gzip.*Content-Encoding"):
