@@ -201,7 +201,7 @@ class Engine:
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()
-            self._engine = _engine.Engine(shards, num_workers, most_open_shards(), times)
+            self._engine = _engine.Engine(shards, num_workers, most_open_shards(index, num_workers), times)
         except (RuntimeError, MemoryError) as problem:
             raise EngineError(
                 f"cannot start {num_workers} threads: {problem}; pass a smaller num_workers or raise the limits on "

@@ -40,7 +40,7 @@ class Pictures:
     def __init__(self, index: Index) -> None:
         self._index = index
         self._folder = os.path.join(os.fsencode(index.folder), b"")
-        self._shards = Recent[_engine.Shard](most_open_shards())
+        self._shards = Recent[_engine.Shard](most_open_shards(index, 1))
         self._records = index.open_records()
         self._reader = cast("Reader | None", index.reader())
         if self._reader is not None:

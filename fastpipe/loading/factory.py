@@ -180,8 +180,9 @@ def loader(
             global batches on any number of nodes that divides it. None: the number of nodes.
         stall_timeout: seconds without a batch after which the log says which thread is stuck, and where. After ten
             times as long the loader raises an EngineError.
-        cache_dir: for a URL: the folder, on a disk of this machine, that keeps what has been fetched. All processes of
-            the machine share it. None: shards in $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or ~/.cache/fastpipe.
+        cache_dir: for a URL, as all that follow: the folder, on a disk of this machine, that keeps what has been
+            fetched. All processes of the machine share it. None: shards in $FASTPIPE_CACHE, $XDG_CACHE_HOME/fastpipe or
+            ~/.cache/fastpipe. Where no data is behind a URL, these four are refused.
         cache_limit: for a URL: the most that the folder may take on the disk, in bytes or as text: "200GB". If the
             dataset is larger, a part of it stays in the cache, and the rest is fetched in each epoch. 0: no shard is
             kept.
@@ -242,14 +243,16 @@ def loader(
         from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
 
         mixed_weights = weights_of(mixture)
+    sources = [data] if mixture is None else list(mixture)
+    remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, *sources)
     parts = [
         open_data(
             each,
             max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
-            remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout),
+            remote=remote,
             fields=fields if isinstance(fields, (tuple, list)) else (),
         )
-        for each in ([data] if mixture is None else mixture)
+        for each in sources
     ]
     index = parts[0] if mixture is None else mixed_index(parts, labels)
     chosen = Choice(samples, classes, labels, limit, kfold, weights, replacement, repeats, epoch_size)

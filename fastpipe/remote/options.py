@@ -11,7 +11,8 @@ from typing import Any
 
 from fastpipe.checks import positive, real_number
 from fastpipe.errors import ConfigError
-from fastpipe.remote.urls import default_cache
+from fastpipe.format.folder import Url
+from fastpipe.remote.urls import default_cache, place_of
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
@@ -43,12 +44,19 @@ class RemoteOptions:
 
 
 def remote_options(
-    cache_dir: str | os.PathLike[str] | None, cache_limit: object, storage_options: object, read_timeout: object
+    cache_dir: str | os.PathLike[str] | None,
+    cache_limit: object,
+    storage_options: object,
+    read_timeout: object,
+    *data: object,
 ) -> RemoteOptions:
     """Checks the four.
 
+    Args:
+        data: what they are for, as users pass it; nothing: some URL.
+
     Raises:
-        ConfigError: one is wrong.
+        ConfigError: one is wrong, or is given though no data is behind a URL.
     """
     if storage_options is not None and not isinstance(storage_options, Mapping):
         raise ConfigError(
@@ -58,12 +66,25 @@ def remote_options(
     if cache_dir is not None and (not isinstance(cache_dir, (str, os.PathLike)) or cache_dir == ""):
         raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
     folder = default_cache() if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir)))
-    return RemoteOptions(
+    found = RemoteOptions(
         folder,
         size_bytes("cache_limit", cache_limit),
         dict(storage_options or {}),
         positive("read_timeout", read_timeout),
     )
+    given = {
+        "cache_dir": cache_dir is not None,
+        "cache_limit": found.cache_limit != RemoteOptions.cache_limit,
+        "storage_options": bool(found.storage),
+        "read_timeout": found.read_timeout_s != RemoteOptions.read_timeout_s,
+    }
+    if data and any(given.values()) and not any(isinstance(place_of(each), Url) for each in data):
+        names = ", ".join(f"{name}=" for name in given if given[name])
+        raise ConfigError(
+            f"{names}: expected the URL of a dataset, because only such a dataset is fetched and cached, got "
+            f"{', '.join(map(str, data))}. Leave that out, or pass the dataset's URL"
+        )
+    return found
 
 
 def size_bytes(name: str, value: object) -> int:

@@ -101,7 +101,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         path = place if isinstance(place, Url) else Path(os.path.abspath(dataset_folder(place)))
         from fastpipe.remote.options import remote_options
 
-        remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout)
+        remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
         self._remote = remote if isinstance(path, Url) else None
         whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
         wanted = fields if isinstance(fields, (tuple, list)) else ()

@@ -45,7 +45,7 @@ def open(
     """
     from fastpipe.remote.options import remote_options
 
-    return open_data(path, remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout))
+    return open_data(path, remote=remote_options(cache_dir, cache_limit, storage_options, read_timeout, path))
 
 
 def open_data(

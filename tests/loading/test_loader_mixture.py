@@ -177,10 +177,11 @@ def test_sources_that_are_not_packed(flat: Path, other: Path) -> None:
 def test_datasets_behind_urls(
     flat: Path, remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
 ) -> None:
-    options = {"seed": 3, "epoch_size": 400, "cache_dir": tmp_path / "cache", "cache_limit": limit}
+    options = {"seed": 3, "epoch_size": 400}
+    cache = {"cache_dir": tmp_path / "cache", "cache_limit": limit}
     with (
         loader_of({flat: 1, remote_packed: 2}, 16, **options) as local,
-        loader_of({flat: 1, range_server.url: 2}, 16, **options) as remote,
+        loader_of({flat: 1, range_server.url: 2}, 16, **options, **cache) as remote,
     ):
         for _ in range(2):
             for mine, theirs in zip(remote, local, strict=True):

@@ -125,6 +125,29 @@ def test_options_that_no_store_knows(open_remote: Loaders) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        {"cache_dir": "cache"},
+        {"cache_limit": "8MB"},
+        {"storage_options": {"region": "eu-west-1"}},
+        {"read_timeout": 5},
+    ],
+)
+def test_options_of_urls_are_refused_without_one(remote_packed: Path, given: Any) -> None:
+    """Whatever lies here: a packed dataset, photos, tars, or a mixture."""
+    (name,) = given
+    photos = remote_packed.parent / "source"
+    for data in (remote_packed, str(remote_packed), remote_packed.as_uri(), photos, f"{remote_packed}/*.tar"):
+        for use in (fastpipe.open, fastpipe.loader, fastpipe.Dataset):
+            with pytest.raises(ConfigError, match=rf"^{name}=: expected the URL .* got {re.escape(str(data))}"):
+                use(data, **given)
+    with pytest.raises(ConfigError, match=f"^{name}="):
+        fastpipe.loader({str(remote_packed): 1.0, str(photos): 2.0}, **given)
+    usual = {"cache_dir": None, "cache_limit": 200 * 10**9, "storage_options": {}, "read_timeout": 20}
+    assert len(fastpipe.open(remote_packed, **usual)) == 300  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     ("data", "words"),
     [
         ("ftp://host/x", "has the scheme ftp://, which fastpipe cannot read; it reads s3://, gs://"),
