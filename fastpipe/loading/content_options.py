@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 20  # records
 Part = Callable[[NDArray[np.int64], NDArray[np.void]], NDArray[np.bool_]]  # samples, records -> which stay
 
 
-def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool, sequences: int = 1) -> Content:
+def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> Content:
     """What epochs have of a dataset.
 
     Args:
@@ -33,7 +33,6 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool, sequ
         chosen: by the user; not everything.
         train: kfold's fold is left out; else nothing but the fold is taken.
         shuffle: of the loader.
-        sequences: of the recipe.
 
     Raises:
         ConfigError: an argument is wrong, or nothing is left of the dataset.
@@ -69,7 +68,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool, sequ
     weighting = None
     if chosen.weights is not None:
         replacement = flag("replacement", chosen.replacement)
-        weighting, mark = weighting_of(index, content, chosen.weights, replacement, sequences)
+        weighting, mark = weighting_of(index, content, chosen.weights, replacement)
         identity["weights"] = f"{mark}{'' if replacement else ' without replacement'}"
     elif chosen.replacement is not True:
         raise ConfigError("replacement works only with weights=; leave it out")

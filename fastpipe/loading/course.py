@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position
 from fastpipe.loading.upcoming import Upcoming
+from fastpipe.plan.recipe import Recipe
 
 _LOG = logging.getLogger("fastpipe")
 
@@ -20,19 +22,20 @@ class Course:
 
     Args:
         upcoming: makes epochs.
-        batches: an epoch.
-        next_size: tells the size of the images of an epoch that begins now.
+        recipes: tells the recipe of an epoch that begins now.
+        batches_of: a recipe -> batches an epoch.
 
     Attributes:
         position: where the loader stands.
         lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
-    def __init__(self, upcoming: Upcoming, batches: int, next_size: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, upcoming: Upcoming, recipes: Recipes, batches_of: Callable[[Recipe], int]) -> None:
         self._upcoming = upcoming
-        self._batches = batches
-        self._next_size = next_size
-        self._running_size = next_size()
+        self._recipes = recipes
+        self._batches_of = batches_of
+        self._at_hand = recipes.now()
+        self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
         self._next = Position()  # where the next iteration begins
         self._begun = 0
         self.position = Position()
@@ -41,31 +44,35 @@ class Course:
     @property
     def left(self) -> int:
         """Batches that the next iteration will give."""
-        return self._batches - self._next.batches
+        return self._batches_of(self._at_hand if self._check else self._recipes.now()) - self._next.batches
 
     @property
     def remaining(self) -> int:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
-        return self._batches - self.position.batches
+        return self._batches_of(self.recipe) - self.position.batches
+
+    @property
+    def recipe(self) -> Recipe:
+        """Of the epoch at hand, or of the next one if none is."""
+        return self._at_hand if self.position.batches else self._recipes.now()
 
     @property
     def size(self) -> tuple[int, int]:
-        """Of the images of the epoch at hand, or of the next one if none is."""
-        return self._running_size if 0 < self.position.batches < self._batches else self._next_size()
-
-    def drop_upcoming(self) -> None:
-        """What has begun of the next epoch is begun anew."""
-        self._upcoming.drop()
+        """Of the images of the epoch at hand, or of the next one if none is or nothing is left of it."""
+        return (self.recipe if self.remaining else self._recipes.now()).size
 
     def begin(self) -> tuple[StagedEpoch, Position]:
         """The next iteration's epoch, and the position that it keeps up to date from now on."""
-        start = self._next
-        self._running_size = self._next_size()
-        epoch = self._upcoming.take(start.epoch, start.batches)
+        self._recipes.world.check()
+        start, recipe = self._next, self._recipes.now()
+        if self._check is not None:
+            self._check(recipe)
+        epoch = self._upcoming.take(recipe, start.epoch, start.batches)
         # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
         if self._begun > 0:
             epoch.follow_with(partial(self._upcoming.begin, start.epoch + 1))
         self._begun += 1
+        self._at_hand, self._check = recipe, None
         self.position, self._next = replace(start), Position(start.epoch + 1)
         return epoch, self.position
 
@@ -76,7 +83,7 @@ class Course:
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
         if epoch != self._next.epoch:
-            if 0 < self._next.batches < self._batches:
+            if self._next.batches and self.left:
                 _LOG.warning(
                     "set_epoch(%d) drops the position of load_state_dict, batch %d of epoch %d: epoch %d starts "
                     "at its first batch. To continue at that position, begin the loop over epochs at %d",
@@ -89,8 +96,8 @@ class Course:
             self._next = Position(epoch)
         self.position = replace(self._next)
 
-    def go_on_at(self, position: Position) -> None:
-        """The next iteration begins there."""
+    def go_on_at(self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]) -> None:
+        """The next iteration begins there. `recipe` is taken to be that of its epoch; `check` raises if it is not."""
         self._next = position
-        self._running_size = self._next_size()
+        self._at_hand, self._check = recipe, check
         self.position = replace(position)

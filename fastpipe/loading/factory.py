@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,15 +25,16 @@ from fastpipe.loading.choice import Choice
 from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader, layout_of
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
-from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
+from fastpipe.loading.ranks import Recipes, World, in_nodes, ranks_per_node
 from fastpipe.loading.unknown import refuse
 from fastpipe.loading.unpacked import check_unpacked
 from fastpipe.loading.views import View, recipe_of_views
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
+from fastpipe.plan.content import ALL
 from fastpipe.plan.crops import Crop
-from fastpipe.plan.partition import Ranks
-from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.recipe import Recipe, batches_per_epoch
 from fastpipe.remote.options import remote_options
 from fastpipe.scan.opening import open_data
 
@@ -137,7 +139,7 @@ def loader(
             its end; "largest": until the last one has.
         drop_last: leave out a last batch that is not full on all ranks; None: `train` decides.
         num_workers: C++ threads; None: the CPUs granted to this process by affinity and cgroup quota, divided by the
-            ranks on this machine (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
+            ranks on this machine that are known now (LOCAL_WORLD_SIZE, which torchrun sets; without it, all ranks).
         prefetch_factor: number of batches to make in advance, at least 1.
         device: device of the batches: "cpu" (None), "cuda", "cuda:1". For a GPU, the loader makes batches in pinned
             memory, copies them as uint8 and augments them on a separate stream, one batch ahead of the training loop.
@@ -172,7 +174,7 @@ def loader(
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;
-            None: the values of torch.distributed if it is initialised, else 0 of 1.
+            None: the values that torch.distributed has when an epoch begins if it is initialised, else 0 of 1.
         partition: "sample": all ranks share all samples of each global batch; over the epochs every node reads the
             whole dataset. "node": the ranks of a node share the samples of the node's own part of the dataset, and
             read nothing else.
@@ -205,8 +207,13 @@ def loader(
         height_width, sizes = buckets.largest, None
     else:
         height_width, sizes = batch_sizes(size, size_choices, crop, train=train)
-    everyone = ranks_of(rank, world_size)
-    ranks, sequences = _sharing(everyone, partition, canonical_nodes)
+    world = World(rank, world_size)
+    everyone = world.known() or ALONE
+    if choice("partition", partition, ("sample", "node")) == "sample" and canonical_nodes is not None:
+        raise ConfigError(
+            f'canonical_nodes={canonical_nodes!r} works only with partition="node"; pass '
+            'partition="node", or leave canonical_nodes out'
+        )
     shuffled = train if shuffle is None else flag("shuffle", shuffle)
     recipe = Recipe(
         batch_size=whole("batch_size", batch_size, least=1, most=2**20),
@@ -216,8 +223,6 @@ def loader(
         shuffle=shuffled,
         drop_last=train if drop_last is None else flag("drop_last", drop_last),
         seed=whole("seed", seed, least=0, most=2**64 - 1),
-        ranks=ranks,
-        sequences=sequences,
         sizes=sizes,
     )
     stream = stream_of(device)
@@ -262,8 +267,8 @@ def loader(
     elif not chosen.everything:
         from fastpipe.loading.content_options import content_of  # most programs read everything
 
-        content = content_of(index, chosen, train=train, shuffle=shuffled, sequences=sequences)
-        recipe = replace(recipe, content=content)
+        recipe = replace(recipe, content=content_of(index, chosen, train=train, shuffle=shuffled))
+    recipes = Recipes(world, partial(_shared, index, recipe, partition, canonical_nodes))
     for part in parts:
         if isinstance(part.path, Url):
             _tell_nodes(part, everyone, partition)
@@ -274,7 +279,7 @@ def loader(
     reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
     return Loader(
         index,
-        recipe,
+        recipes,
         num_workers=workers,
         cpus=cpus,
         prefetch_factor=ahead,
@@ -301,13 +306,33 @@ def _tell_nodes(index: Index, everyone: Ranks, partition: str) -> None:
         )
 
 
-def _sharing(everyone: Ranks, partition: object, canonical_nodes: object) -> tuple[Ranks, int]:
-    """The ranks in their groups, and the number of sequences; see Note [partition]."""
-    if choice("partition", partition, ("sample", "node")) == "node":
-        return in_nodes(everyone, canonical_nodes)
-    if canonical_nodes is not None:
+def _shared(index: Index, recipe: Recipe, partition: str, canonical_nodes: object, everyone: Ranks) -> Recipe:
+    """The recipe where these ranks share epochs, see Note [partition]; ConfigError if a batch or node gets nothing."""
+    ranks, sequences = in_nodes(everyone, canonical_nodes) if partition == "node" else (everyone, 1)
+    recipe = replace(recipe, ranks=ranks, sequences=sequences)
+    if len(index) == 0:
+        raise ConfigError(f"{index.path} has no samples; pack a source that contains images")
+    content, world, rows = recipe.content, everyone.world_size, recipe.batch_size * everyone.world_size
+    whose = str(index.path) if content is ALL else f"an epoch of what was chosen of {index.path}"
+    if content.weighting is not None:
+        from fastpipe.loading.weight_options import check_distinct  # as above
+
+        check_distinct(content, sequences)
+    if batches_per_epoch(len(index), recipe) == 0:
+        needs = f", and a global batch of {world} ranks needs {rows}" if world > 1 else ""
         raise ConfigError(
-            f'canonical_nodes={canonical_nodes!r} works only with partition="node"; pass '
-            'partition="node", or leave canonical_nodes out'
+            f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: {whose} has "
+            f"{content.size(len(index))} samples{needs}. Pass a smaller batch_size, or drop_last=False"
         )
-    return everyone, 1
+    if rows % sequences:
+        raise ConfigError(
+            f"batch_size={recipe.batch_size}: batch_size times world_size={world} must be a multiple of the "
+            f"{sequences} canonical nodes, because each node gives the same number of samples to a batch"
+        )
+    counts = [content.size(len(index)), content.count(len(index))] if recipe.mixture is None else recipe.mixture.counts
+    if min(counts) < sequences:
+        raise ConfigError(
+            f"{whose} has {min(counts)} samples{' of one dataset' if recipe.mixture else ''}, fewer than the "
+            f'{sequences} canonical nodes; pass partition="sample"'
+        )
+    return recipe

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastpipe.augment import Augment
@@ -24,12 +25,12 @@ from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.looking import Look
 from fastpipe.loading.options import checked_crop, output_size
+from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.staged import StagedEpoch
-from fastpipe.loading.state import position_in, state_of
+from fastpipe.loading.state import Position, global_batch_size_in, position_in, state_of
 from fastpipe.loading.uncompiled import uncompiled
 from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.content import ALL
 from fastpipe.plan.epoch import EpochPlan, check_pictures
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
@@ -56,7 +57,7 @@ class Loader:
     def __init__(
         self,
         index: Index,
-        recipe: Recipe,
+        recipes: Recipes,
         *,
         num_workers: int,
         cpus: int,
@@ -69,29 +70,10 @@ class Loader:
         verify: bool,
         fields: FieldReader | None = None,
     ) -> None:
-        if len(index) == 0:
-            raise ConfigError(f"{index.path} has no samples; pack a source that contains images")
-        if batches_per_epoch(len(index), recipe) == 0:
-            raise ConfigError(
-                f"batch_size={recipe.batch_size} with drop_last=True gives no full batch: {_whose(index, recipe)} has "
-                f"{recipe.content.size(len(index))} samples{_for_ranks(recipe)}. Pass a smaller batch_size, or "
-                "drop_last=False"
-            )
-        check_pictures(index, recipe)
-        if recipe.batch_size * recipe.ranks.world_size % recipe.sequences:
-            raise ConfigError(
-                f"batch_size={recipe.batch_size}: batch_size times world_size={recipe.ranks.world_size} must be a "
-                f"multiple of the {recipe.sequences} canonical nodes, because each node gives the same number of "
-                "samples to a batch"
-            )
-        samples = min(recipe.content.size(len(index)), recipe.content.count(len(index)))
-        if samples < recipe.sequences:
-            raise ConfigError(
-                f"{_whose(index, recipe)} has {samples} samples, fewer than the {recipe.sequences} canonical nodes; "
-                'pass partition="sample"'
-            )
         self._index = index
-        self._current = current = _Current(recipe)
+        self._recipes = recipes
+        recipe = recipes.now()  # what is asked of it here does not depend on the ranks
+        check_pictures(index, recipe)
         self._stats = stats = Stats()
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
@@ -108,10 +90,10 @@ class Loader:
         at_work: list[weakref.ref[EpochWorks]] = []
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
-        def make(epoch: int, first: int) -> StagedEpoch:
+        def make(recipe: Recipe, epoch: int, first: int) -> StagedEpoch:
             works = EpochWorks(
                 index,
-                EpochPlan(index, current.recipe, epoch),
+                EpochPlan(index, recipe, epoch),
                 engine,
                 views,
                 stats,
@@ -158,11 +140,11 @@ class Loader:
         compiled = any(augment is not None and augment.compiled for augment in augments)
         settings = Settings(num_workers, cpus, stream.device.type, all(exacts), compiled, index.packed, engine.fetches)
         self._watch = LoadWatch(snapshot, settings)
-        self._course = Course(Upcoming(make), batches_per_epoch(len(index), recipe), lambda: current.recipe.size)
+        self._course = Course(Upcoming(make, recipes.now), recipes, partial(batches_per_epoch, len(index)))
 
     @property
     def _recipe(self) -> Recipe:
-        return self._current.recipe
+        return self._recipes.now()
 
     @property
     def dataset(self) -> Index:
@@ -268,10 +250,8 @@ class Loader:
             checked_crop(view.crop, height_width, train=False)
         check_pictures(self._index, replace(self._recipe, size=height_width))
         with self._course.lock:
-            self._current.recipe = replace(self._recipe, size=height_width)
-            self._current.was_set = True
+            self._recipes.size = height_width
             self.look = replace(self.look, recipe=self._recipe)
-            self._course.drop_upcoming()
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the loader: a small dictionary for JSON and torch.save, the same on all ranks.
@@ -280,8 +260,8 @@ class Loader:
         process gives the remaining batches, with any num_workers and prefetch_factor, and with any world_size if the
         global batch size stays the same.
         """
-        size = self._course.size if self._current.was_set else None
-        return state_of(self._course.position, self._index.fingerprint, self._order(), size)
+        size = None if self._recipes.size is None else self._course.size
+        return state_of(self._course.position, self._index.fingerprint, _order(self._course.recipe), size)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -289,7 +269,12 @@ class Loader:
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        position = position_in(state, self._index.fingerprint, self._order(), len(self))
+        index, rows = self._index, global_batch_size_in(state, self._index.fingerprint)
+
+        def check(recipe: Recipe) -> Position:
+            return position_in(state, index.fingerprint, _order(recipe), batches_per_epoch(len(index), recipe))
+
+        position = check(self._recipes.of_batch(rows))
         if (size := state["size"]) is not None:
             try:
                 self.set_size(size)
@@ -299,20 +284,7 @@ class Loader:
                     f"cannot have them ({problem}). Open the loader with the same size=, size_choices=, crop= and "
                     "views= as the one that saved the state, or start without the state"
                 ) from problem
-        self._course.go_on_at(position)
-
-    def _order(self) -> dict[str, Any]:
-        """The options that decide which samples are in which global batch."""
-        recipe = self._recipe
-        return {
-            "seed": recipe.seed,
-            "shuffle": recipe.shuffle,
-            "drop_last": recipe.drop_last,
-            "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
-            "sequences": recipe.sequences,
-            **({"buckets": recipe.crop.identity} if isinstance(recipe.crop, Buckets) else {}),
-            **recipe.content.identity,
-        }
+        self._course.go_on_at(position, self._recipes.of_batch(rows), check)
 
     def stats(self) -> Stats:
         """A snapshot of the loader's counts and times since its creation, and of its queues now. Any thread may call
@@ -357,25 +329,14 @@ class Loader:
         self.close()
 
 
-@dataclass
-class _Current:
-    """What the epochs to come are made with.
-
-    Attributes:
-        recipe: of them.
-        was_set: its size is one of `set_size`.
-    """
-
-    recipe: Recipe
-    was_set: bool = False
-
-
-def _whose(index: Index, recipe: Recipe) -> str:
-    return str(index.path) if recipe.content is ALL else f"an epoch of what was chosen of {index.path}"
-
-
-def _for_ranks(recipe: Recipe) -> str:
-    world_size = recipe.ranks.world_size
-    if world_size == 1:
-        return ""
-    return f", and a global batch of {world_size} ranks needs {world_size * recipe.batch_size}"
+def _order(recipe: Recipe) -> dict[str, Any]:
+    """The options that decide which samples are in which global batch."""
+    return {
+        "seed": recipe.seed,
+        "shuffle": recipe.shuffle,
+        "drop_last": recipe.drop_last,
+        "global_batch_size": recipe.batch_size * recipe.ranks.world_size,
+        "sequences": recipe.sequences,
+        **({"buckets": recipe.crop.identity} if isinstance(recipe.crop, Buckets) else {}),
+        **recipe.content.identity,
+    }

@@ -15,7 +15,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
 from fastpipe.plan.content import MOST_ROWS, Content
-from fastpipe.plan.mixture import Mixture, batches_of_mixture
+from fastpipe.plan.mixture import Mixture, rows_of_mixture
 from fastpipe.plan.recipe import Recipe
 
 _LABELS = ("union", "offset", "own")
@@ -69,7 +69,7 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
 
     Args:
         index: of the datasets.
-        recipe: of a loader of one of them.
+        recipe: of a loader of one of them, for whatever ranks.
         weights: of the datasets.
         chosen: by the user.
         train: as of content_of.
@@ -98,12 +98,8 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     contents = [_of_part(index, content, number) for number in range(len(index.parts))]
     counts = [each.count(len(part)) for each, part in zip(contents, index.parts, strict=True)]
     for part, count in zip(index.parts, counts, strict=True):
-        if count < recipe.sequences or not count:
-            what = (
-                f"{recipe.sequences} canonical nodes need as many" if recipe.sequences > 1 else "a mixture needs some"
-            )
-            raise ConfigError(f"{part.path} has {count} samples of those that are chosen; {what}, or leave it out")
-    rows = recipe.batch_size * recipe.ranks.world_size
+        if not count:
+            raise ConfigError(f"{part.path} has 0 samples of those that are chosen; choose some, or leave it out")
     total = math.fsum(weights)
     if size == "largest":
         for part, weight, count in zip(index.parts, weights, counts, strict=True):
@@ -112,13 +108,13 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
                     f'epoch_size="largest": with {weight / total:g} of all weights, {part.path} comes to its end after '
                     f"more than {MOST_ROWS:,} rows; give it a larger weight, or pass a number as epoch_size"
                 )
-    batches = batches_of_mixture(weights, counts, content.repeats, size, rows)
+    rows = rows_of_mixture(weights, counts, content.repeats, size)
     shares = [round(weight / total, 12) for weight in weights]
     identity = {**content.identity, "mixture": shares, "epoch_size": size}
     return replace(
         recipe,
         content=replace(content, identity=identity),
-        mixture=Mixture(tuple(weights), tuple(contents), tuple(counts), batches),
+        mixture=Mixture(tuple(weights), tuple(contents), tuple(counts), rows),
     )
 
 

@@ -1,8 +1,11 @@
-"""torch.distributed, the launcher's environment and arguments -> the rank of this process and the number of ranks."""
+"""Arguments, torch.distributed, a launcher's environment -> the ranks of the moment, and the recipe for them."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch.utils.data import get_worker_info
@@ -10,45 +13,101 @@ from torch.utils.data import get_worker_info
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.recipe import Recipe
 
 _MOST = 2**20
+# How launchers tell a process its number and that of all. A batch script of Slurm, one process, has SLURM_NTASKS, too.
+_LAUNCHERS = {
+    "RANK": "WORLD_SIZE",  # torchrun, accelerate, Ray
+    "SLURM_PROCID": "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK": "PMI_SIZE",
+    "HOROVOD_RANK": "HOROVOD_SIZE",
+    "LOCAL_RANK": "WORLD_SIZE",  # what Lightning starts; not its rank where there are several machines
+}
+# Who iterates in order to give each process a part of it.
+_DEALERS = (
+    ("accelerate.data_loader", "DataLoaderDispatcher._fetch_batches"),
+    ("accelerate.data_loader", "IterableDatasetShard.__iter__"),
+    ("datasets.iterable_dataset", "StepExamplesIterable.__iter__"),
+)
 
 
-def ranks_of(rank: object, world_size: object) -> Ranks:
-    """The ranks, all in one group.
+class World:
+    """The processes that train together at the moment. ConfigError if what a user gave as rank and world_size is wrong.
 
-    Args:
-        rank, world_size: as a user gave them; both None: those of torch.distributed's default group where it is
-            initialised, else 0 of 1.
-
-    Raises:
-        ConfigError: they make no sense, or a launcher has started several processes that do not know of each other yet.
+    Where neither is given they are those of torch.distributed, which may be initialised, ended and initialised again.
     """
-    if (rank is None) != (world_size is None):
-        missing, given = ("rank", "world_size") if rank is None else ("world_size", "rank")
-        raise ConfigError(f"{missing}: expected a number, because {given} is given; pass both or neither")
-    if rank is not None:
-        count = whole("world_size", world_size, least=1, most=_MOST)
-        return Ranks(whole("rank", rank, least=0, most=count - 1), count)
-    if (worker := get_worker_info()) is not None:
-        raise ConfigError(
-            f"fastpipe.loader() was called in worker {worker.id} of a torch DataLoader. Each of its "
-            f"{worker.num_workers} workers would read the whole dataset. Iterate the loader itself, without a "
-            "DataLoader: it decodes in threads of its own. To share it among the workers, pass rank=worker.id and "
-            "world_size=worker.num_workers"
-        )
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return Ranks(distributed.get_rank(), distributed.get_world_size())
-    launched = _number("WORLD_SIZE")
-    if launched is not None and launched > 1 and "RANK" in os.environ:
-        raise ConfigError(
-            f"rank, world_size: the launcher started {launched} processes (RANK={os.environ['RANK']}, "
-            f"WORLD_SIZE={launched}), but torch.distributed is not initialised, so each process would read the whole "
-            "dataset. Call torch.distributed.init_process_group() before fastpipe.loader(...), or pass rank= and "
-            "world_size="
-        )
-    return ALONE
+
+    def __init__(self, rank: object, world_size: object) -> None:
+        self._given: Ranks | None = None
+        if (rank is None) != (world_size is None):
+            missing, given = ("rank", "world_size") if rank is None else ("world_size", "rank")
+            raise ConfigError(f"{missing}: expected a number, because {given} is given; pass both or neither")
+        if rank is not None:
+            count = whole("world_size", world_size, least=1, most=_MOST)
+            self._given = Ranks(whole("rank", rank, least=0, most=count - 1), count)
+        elif (worker := get_worker_info()) is not None:
+            raise ConfigError(
+                f"fastpipe.loader() was called in worker {worker.id} of a torch DataLoader. Each of its "
+                f"{worker.num_workers} workers would read the whole dataset. Iterate the loader itself, without a "
+                "DataLoader: it decodes in threads of its own. To share it among the workers, pass rank=worker.id and "
+                "world_size=worker.num_workers"
+            )
+
+    def known(self) -> Ranks | None:
+        """In one group: as given, of torch.distributed, or as a launcher promises them; None: nothing tells."""
+        name, promised = _launched()  # Lightning's first process has no LOCAL_RANK: no process goes by it, so all agree
+        return self._connected() or (None if name in ("", "LOCAL_RANK") else promised)
+
+    def check(self) -> None:
+        """Raises ConfigError where each of several processes would read the same batches, or a part of its share."""
+        name, launched = _launched()
+        if launched.world_size > 1 and self._connected() is None:
+            raise ConfigError(
+                f"rank, world_size: the launcher started {launched.world_size} processes ({name}={launched.rank}, "
+                f"{_LAUNCHERS[name]}={launched.world_size}), but torch.distributed is not initialised, so each process "
+                "would read the whole dataset. Call torch.distributed.init_process_group() before the loop over the "
+                "loader, or pass rank= and world_size= to fastpipe.loader(...): 0 and 1 if each process is to read all"
+            )
+        if (self.known() or ALONE).world_size > 1 and (dealer := _dealer()):
+            raise ConfigError(
+                f"{dealer} gives each process a part of what this loader reads, but the loader reads only the share of "
+                "its own rank, so the rest would be lost. Iterate the loader itself, without a DataLoader: "
+                "accelerator.prepare leaves it as it is. Or pass rank=0 and world_size=1 to fastpipe.loader(...): then "
+                "the loader reads all samples"
+            )
+
+    def _connected(self) -> Ranks | None:
+        distributed = torch.distributed
+        if self._given is None and distributed.is_available() and distributed.is_initialized():
+            return Ranks(distributed.get_rank(), distributed.get_world_size())
+        return self._given
+
+
+class Recipes:
+    """The ranks of the moment, and the size that `set_size` has set, if any -> the recipe of an epoch that begins now.
+
+    It is the same object as long as nothing has changed.
+    """
+
+    def __init__(self, world: World, make: Callable[[Ranks], Recipe]) -> None:
+        self.world, self._make = world, make
+        self.size: tuple[int, int] | None = None
+        self._made: tuple[object, Recipe] | None = None
+
+    def now(self, ranks: Ranks | None = None) -> Recipe:
+        """The recipe for the ranks of the moment, or for those given."""
+        ranks = ranks or self.world.known() or ALONE
+        if self._made is None or self._made[0] != (ranks, self.size):
+            made = self._make(ranks)
+            self._made = (ranks, self.size), made if self.size is None else replace(made, size=self.size)
+        return self._made[1]
+
+    def of_batch(self, rows: object) -> Recipe:
+        """As `now`; as long as nothing tells the ranks, for so many as give a global batch of these rows."""
+        ranks, rest = divmod(rows, self.now().batch_size) if type(rows) is int else (0, 0)
+        return self.now(None if self.world.known() or rest or ranks < 1 else Ranks(0, ranks))
 
 
 def ranks_per_node(ranks: Ranks) -> int:
@@ -63,11 +122,7 @@ def launched_here() -> int | None:
 
 
 def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
-    """The ranks grouped by node, and the number of canonical nodes; see Note [partition].
-
-    Args:
-        ranks: all in one group.
-        canonical_nodes: as a user gave it; None: as many as there are nodes now.
+    """The ranks grouped by node, and the number of canonical nodes: as a user gave it, or as many as there are nodes.
 
     Raises:
         ConfigError: nodes do not hold as many ranks as each other, or their number does not divide the canonical one.
@@ -86,6 +141,25 @@ def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
             f"got {canonical}"
         )
     return Ranks(ranks.rank, ranks.world_size, nodes), canonical
+
+
+def _launched() -> tuple[str, Ranks]:
+    """The variable in which a launcher says this process's number, and what it says; ("", ALONE) without a launcher."""
+    for name, of_all in _LAUNCHERS.items():
+        rank, world_size = _number(name), _number(of_all)
+        if rank is not None and world_size is not None and rank < world_size > 1:
+            return name, Ranks(rank, world_size)
+    return "", ALONE
+
+
+def _dealer() -> str | None:
+    """Which of _DEALERS is among the callers."""
+    frame = sys._getframe().f_back
+    while frame is not None:
+        if (place := (frame.f_globals.get("__name__"), frame.f_code.co_qualname)) in _DEALERS:
+            return ".".join(place).rpartition(".")[0]
+        frame = frame.f_back
+    return None
 
 
 def _number(name: str) -> int | None:

@@ -28,11 +28,6 @@ class StagedEpoch:
         return len(self._staged) + len(self._works)
 
     @property
-    def staged(self) -> int:
-        """Batches that are queued on the device and not taken yet."""
-        return len(self._staged)
-
-    @property
     def failed(self) -> bool:
         """Whether a batch to be taken later could not be made or queued."""
         return self._failure is not None

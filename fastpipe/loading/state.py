@@ -92,6 +92,14 @@ def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batch
     return Position(epoch, whole("load_state_dict: batches", batches, least=0, most=batches_per_epoch))
 
 
+def global_batch_size_in(state: Any, fingerprint: str) -> object:
+    """That of a state of this dataset; None: it is none."""
+    try:
+        return json.loads(state["order"])["global_batch_size"] if state["dataset"] == fingerprint else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

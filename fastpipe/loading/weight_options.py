@@ -30,9 +30,7 @@ def near(name: object, names: list[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else f"; it has {', '.join(map(repr, names[:5]))}{more}"
 
 
-def weighting_of(
-    index: Index, content: Content, weights: object, replacement: bool, sequences: int
-) -> tuple[Weighting, str]:
+def weighting_of(index: Index, content: Content, weights: object, replacement: bool) -> tuple[Weighting, str]:
     """What draws by the weights, and what a state says of them.
 
     Args:
@@ -40,7 +38,6 @@ def weighting_of(
         content: what is chosen of it.
         weights: as a user passed them.
         replacement: with it.
-        sequences: that an epoch is cut into; each draws as many samples.
 
     Raises:
         ConfigError: the weights are wrong, or nothing can be drawn by them.
@@ -66,9 +63,13 @@ def weighting_of(
         total = float(found.sum())
     if total == math.inf:
         raise ConfigError("weights: expected weights with a finite sum, got inf; divide them all by the largest one")
-    if replacement:
-        return SpreadDraws(found), mark
-    drawn = DistinctDraws(found)
+    return (SpreadDraws if replacement else DistinctDraws)(found), mark
+
+
+def check_distinct(content: Content, sequences: int) -> None:
+    """Raises ConfigError if epochs, whose sequences all draw as many, need more samples than can be drawn once."""
+    if not isinstance(drawn := content.weighting, DistinctDraws):
+        return
     most = len(drawn) // sequences * sequences * content.repeats
     if content.epoch_size is None or content.epoch_size > most:
         alike = f", with {sequences} canonical nodes, each of which draws as many samples" if sequences > 1 else ""
@@ -76,7 +77,6 @@ def weighting_of(
             f"replacement=False draws each sample once at most: expected epoch_size= of 1 to {most:,}{alike}, got "
             f"{content.epoch_size}; pass a smaller epoch_size, or replacement=True"
         )
-    return drawn, mark
 
 
 def _sample_weights(index: Index, weights: object) -> NDArray[np.float64]:

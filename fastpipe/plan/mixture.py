@@ -162,22 +162,18 @@ class MixedPartition:
         return low
 
 
-def batches_of_mixture(
-    weights: Sequence[float], counts: Sequence[int], repeats: int, size: int | str, global_batch_size: int
-) -> int:
-    """How many batches an epoch has.
+def rows_of_mixture(weights: Sequence[float], counts: Sequence[int], repeats: int, size: int | str) -> int:
+    """How many rows an epoch has; its last ones fill no batch.
 
     Args:
         weights: of the datasets.
         counts: samples of each.
         repeats: of each sample.
         size: rows of an epoch; "smallest": until the first dataset comes to its end, "largest": until the last does.
-        global_batch_size: rows of a batch.
     """
     total = math.fsum(weights)
     lasts = [count * repeats * total / weight for weight, count in zip(weights, counts, strict=True)]
-    rows = size if isinstance(size, int) else math.floor((min if size == "smallest" else max)(lasts))
-    return max(1, rows // global_batch_size)
+    return size if isinstance(size, int) else math.floor((min if size == "smallest" else max)(lasts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,13 +184,13 @@ class Mixture:
         weights: of each dataset, above 0.
         contents: what is chosen of each.
         counts: how many samples these are.
-        batches: of an epoch.
+        rows: of an epoch.
     """
 
     weights: tuple[float, ...]
     contents: tuple[Content, ...]
     counts: tuple[int, ...]
-    batches: int
+    rows: int
 
 
 class MixedContent:

@@ -63,7 +63,7 @@ def partition_of(samples: int, recipe: Recipe, epoch: int = 0) -> Partition | Mi
     if recipe.mixture is not None:
         return MixedPartition(
             recipe.mixture.weights,
-            recipe.mixture.batches,
+            max(1, recipe.mixture.rows // (recipe.batch_size * recipe.ranks.world_size)),
             epoch,
             recipe.batch_size,
             ranks=recipe.ranks,

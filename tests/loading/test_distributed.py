@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checkout import TESTS
+from checkout import ROOT, TESTS
 from conftest import FLAT_IMAGES, flat_number
 from torchrun import ranks, torchrun
 
 import fastpipe
 
 PROGRAM = TESTS / "distributed_rank.py"
+LATE = TESTS / "late_ranks.py"
 LIMIT_S = 90
 
 
@@ -132,3 +136,85 @@ def test_a_killed_rank_does_not_hold_up_the_others_loaders(flat: Path, tmp_path:
     assert ended[1][0] == -signal.SIGKILL
     for survivor in (0, 2):
         assert (tmp_path / f"{survivor}.json").exists(), ended[survivor]
+
+
+def written(folder: Path) -> list[Any]:
+    """What two ranks of tests/late_ranks.py wrote."""
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def assert_shared(epochs: list[list[list[int]]]) -> None:
+    """Each sample once in each epoch of two ranks."""
+    for first, second in zip(*epochs, strict=True):
+        assert sorted(first + second) == list(range(FLAT_IMAGES))
+        assert abs(len(first) - len(second)) <= 3
+
+
+def test_a_loader_made_before_init_process_group(flat: Path, tmp_path: Path) -> None:
+    torchrun(LATE, "launched", flat, tmp_path, timeout_s=LIMIT_S)
+    found = written(tmp_path)
+    assert_shared([each["epochs"] for each in found])
+    for rank, each in enumerate(found):
+        assert f"the launcher started 2 processes (RANK={rank}, WORLD_SIZE=2)" in each["refused"]
+
+
+def test_a_loader_made_before_init_process_group_in_spawned_processes(flat: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, LATE, "spawned", flat, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert_shared(written(tmp_path))
+
+
+def test_a_world_that_changes_between_epochs(flat: Path, tmp_path: Path) -> None:
+    """Two ranks, each by itself, two ranks: an epoch keeps the ranks with which it began, and a state goes on."""
+    ended = ranks(LATE, "changing", flat, tmp_path, timeout_s=LIMIT_S)
+    assert [code for code, _ in ended] == [0, 0], ended
+    found = written(tmp_path)
+    epochs = [each["epochs"] for each in found]
+    for shared in (0, 1, 3):
+        assert_shared([[each[shared]] for each in epochs])
+    assert epochs[0][2] == epochs[1][2]
+    assert sorted(epochs[0][2]) == list(range(FLAT_IMAGES))
+    with fastpipe.loader(flat, 3, size=8, num_workers=1, drop_last=False) as alone:
+        alone.set_epoch(2)
+        assert [sample for batch in alone for sample in batch.ids.tolist()] == epochs[0][2]
+    assert [each["lengths"] for each in found] == [[7, 13, 6]] * 2
+
+
+def test_lightning_starts_processes_after_the_loader_was_made(flat: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, LATE, "lightning", flat, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=2 * LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert_shared(written(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("how", "dealer"), [("dispatched", "DataLoaderDispatcher"), ("sharded", "IterableDatasetShard")]
+)
+def test_accelerate_deals_out_no_share(flat: Path, tmp_path: Path, how: str, dealer: str) -> None:
+    """Of a loader in a DataLoader, Accelerate would give each process a part of what is a part already."""
+    ranks(LATE, how, flat, tmp_path, timeout_s=LIMIT_S)
+    for rank in range(1 if how == "dispatched" else 2):  # only the first one reads what is dispatched
+        said = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert f"accelerate.data_loader.{dealer} gives each process a part" in said
+
+
+@pytest.mark.parametrize("how", ["dispatched whole", "sharded whole"])
+def test_accelerate_may_deal_out_the_whole_dataset(flat: Path, tmp_path: Path, how: str) -> None:
+    ended = ranks(LATE, how, flat, tmp_path, timeout_s=LIMIT_S)
+    assert [code for code, _ in ended] == [0, 0], ended
+    first, second = written(tmp_path)
+    assert set(first + second) == set(range(FLAT_IMAGES))
+    assert len(first + second) - FLAT_IMAGES <= 5  # the last batch is filled up

@@ -22,6 +22,7 @@ import fastpipe
 from fastpipe import EngineError, Index
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.upcoming import Upcoming
+from fastpipe.plan.recipe import Recipe
 
 
 @pytest.fixture
@@ -258,9 +259,9 @@ def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest
     """They share the count of epochs: none is given twice, however long it takes to begin one."""
     take = Upcoming.take
 
-    def slow(upcoming: Upcoming, epoch: int, first: int) -> StagedEpoch:
+    def slow(upcoming: Upcoming, recipe: Recipe, epoch: int, first: int) -> StagedEpoch:
         time.sleep(0.05)
-        return take(upcoming, epoch, first)
+        return take(upcoming, recipe, epoch, first)
 
     monkeypatch.setattr(Upcoming, "take", slow)
     with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:

@@ -1,20 +1,21 @@
-"""Which rank a process is: by its arguments, by torch.distributed, or refused where a launcher was not listened to."""
+"""Which rank a process is whenever an epoch begins: by its arguments, by torch.distributed, or refused."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import fastpipe
 from fastpipe.errors import ConfigError
-from fastpipe.loading.ranks import in_nodes, ranks_of, ranks_per_node
+from fastpipe.loading.ranks import _LAUNCHERS, World, in_nodes, ranks_per_node
 from fastpipe.plan.partition import ALONE, Ranks
 
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+LAUNCHER = ("SLURM_NTASKS", "LOCAL_WORLD_SIZE", *_LAUNCHERS, *_LAUNCHERS.values())
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +25,14 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alone_without_anything() -> None:
-    assert ranks_of(None, None) == ALONE == Ranks(0, 1, 1)
+    assert World(None, None).known() is None
 
 
 def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert ranks_of(3, 8) == Ranks(3, 8)
-    assert ranks_of(0, 1) == ALONE
+    assert World(3, 8).known() == Ranks(3, 8)
+    assert World(0, 1).known() == ALONE
 
 
 @pytest.mark.parametrize(
@@ -47,24 +48,203 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_arguments_that_make_no_sense(rank: object, world_size: object, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        ranks_of(rank, world_size)
+        World(rank, world_size)
 
 
-def test_torch_distributed_where_it_is_initialised(tmp_path: Path) -> None:
+@pytest.fixture
+def connect(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """(rank, world_size) -> this process is one of several, as far as torch.distributed tells; or alone again."""
+
+    def connected(rank: int, world_size: int) -> None:
+        monkeypatch.setattr(torch.distributed, "is_initialized", lambda: world_size > 1)
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda: rank)
+        monkeypatch.setattr(torch.distributed, "get_world_size", lambda: world_size)
+
+    return connected
+
+
+def test_torch_distributed_counts_whenever_it_is_asked(tmp_path: Path) -> None:
+    world = World(None, None)
+    assert world.known() is None
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
     try:
-        assert ranks_of(None, None) == Ranks(0, 1)
+        assert world.known() == Ranks(0, 1)
     finally:
         torch.distributed.destroy_process_group()
+    assert world.known() is None
 
 
-def test_a_launchers_processes_that_do_not_know_each_other(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(
-        ConfigError, match=r"RANK=1, WORLD_SIZE=4.*each process would read the whole dataset.*init_process_group"
+def samples(loader: fastpipe.Loader) -> list[int]:
+    """Of an epoch, those that count."""
+    return [sample for batch in loader for sample in batch.ids[batch.valid].tolist()]
+
+
+Connect = Callable[[int, int], None]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"train": False},
+        {"weights": {}, "repeats": 2},
+        {"weights": {}, "replacement": False, "epoch_size": 30},
+        {"size": fastpipe.Buckets(area=64)},
+        {"partition": "node"},
+        {"views": 2},
+    ],
+)
+def test_a_loader_made_before_has_the_epochs_of_one_made_afterwards(
+    flat: Path, connect: Connect, options: dict[str, Any]
+) -> None:
+    options = {"size": 8, "num_workers": 1, "drop_last": False, **options}
+    early = fastpipe.loader(flat, 4, **options)
+    assert samples(early)  # of all; with several ranks it may be begun anew
+    for rank, world_size in ((1, 2), (2, 3), (0, 1)):
+        connect(rank, world_size)
+        with fastpipe.loader(flat, 4, rank=rank, world_size=world_size, **options) as fixed:
+            fixed.set_epoch(early.stats().epoch + 1)
+            assert len(early) == len(fixed) == early.remaining == len(iter(early))
+            assert early.state_dict() == fixed.state_dict()
+            assert repr(early) == repr(fixed)
+            assert samples(early) == samples(fixed)
+    early.close()
+
+
+def test_a_mixture_made_before_has_the_epochs_of_one_made_afterwards(
+    flat: Path, textured: Path, connect: Connect
+) -> None:
+    mixture = {flat: 0.75, textured: 0.25}
+    with fastpipe.loader(mixture, 4, size=8, num_workers=1) as early:  # type: ignore[arg-type]
+        connect(1, 2)
+        with fastpipe.loader(mixture, 4, size=8, num_workers=1) as fixed:  # type: ignore[arg-type]
+            assert len(early) == len(fixed)
+            assert samples(early) == samples(fixed)
+
+
+def test_what_was_begun_of_the_next_epoch_is_not_given_to_other_ranks(flat: Path, connect: Connect) -> None:
+    with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
+        samples(loader)
+        samples(loader)
+        assert loader.stats().images_decoded > 2 * len(loader.dataset)  # epoch 2 has begun
+        connect(0, 2)
+        first = samples(loader)
+        loader.set_epoch(2)
+        connect(1, 2)
+        assert sorted(first + samples(loader)) == list(range(len(loader.dataset)))
+
+
+def test_an_epoch_that_runs_keeps_its_ranks_and_so_does_its_state(flat: Path, connect: Connect) -> None:
+    connect(0, 2)
+    with fastpipe.loader(flat, 4, size=8, num_workers=1, drop_last=False) as loader:
+        expected = samples(loader)
+        loader.set_epoch(0)
+        running = iter(loader)
+        first = next(running).ids.tolist()  # type: ignore[union-attr]
+        state = loader.state_dict()
+        connect(0, 1)
+        assert loader.state_dict() == state
+        assert loader.remaining == len(running) == 4  # type: ignore[arg-type]
+        assert len(loader) == 10
+        assert first + samples(running) == expected  # type: ignore[arg-type]
+        assert loader.remaining == 10
+        loader.load_state_dict(state)  # of two ranks, which may come yet
+        with pytest.raises(ConfigError, match="global_batch_size was 8 and is now 4"):
+            next(iter(loader))
+
+
+def test_a_state_is_loaded_before_the_processes_are_connected(flat: Path, connect: Connect) -> None:
+    options = {"size": 8, "num_workers": 1, "drop_last": False}
+    with fastpipe.loader(flat, 4, rank=1, world_size=2, **options) as loader:  # type: ignore[arg-type]
+        running = iter(loader)
+        next(running)
+        state = loader.state_dict()
+        rest = samples(running)  # type: ignore[arg-type]
+    with fastpipe.loader(flat, 4, **options) as loader:  # type: ignore[arg-type]
+        loader.load_state_dict(state)
+        assert loader.remaining == len(iter(loader)) == 4  # type: ignore[arg-type]
+        assert loader.state_dict() == state
+        for wrong in (1, 3):  # processes in the end
+            connect(0, wrong)
+            with pytest.raises(ConfigError, match=f"global_batch_size was 8 and is now {4 * wrong}"):
+                next(iter(loader))
+        connect(1, 2)
+        assert samples(loader) == rest
+        assert len(samples(loader)) in (18, 19)
+
+
+@pytest.mark.parametrize("batch_size", [3, 16])
+def test_a_state_that_no_number_of_processes_fits_is_refused_at_once(flat: Path, batch_size: int) -> None:
+    with fastpipe.loader(flat, 8, size=8, num_workers=1, drop_last=False) as loader:
+        state = loader.state_dict()
+    with (
+        fastpipe.loader(flat, batch_size, size=8, num_workers=1, drop_last=False) as loader,
+        pytest.raises(ConfigError, match=f"global_batch_size was 8 and is now {batch_size}"),
     ):
-        fastpipe.loader(flat, 4, size=8)
+        loader.load_state_dict(state)
+
+
+def test_a_world_that_is_too_large_is_refused_when_an_epoch_begins(flat: Path, connect: Connect) -> None:
+    with fastpipe.loader(flat, 8, size=8, num_workers=1) as loader:
+        samples(loader)
+        running = iter(loader)
+        next(running)
+        connect(0, 8)
+        assert len(samples(running)) == 24  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="a global batch of 8 ranks needs 64"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("number", list(_LAUNCHERS))
+def test_a_launchers_processes_that_do_not_know_each_other(
+    monkeypatch: pytest.MonkeyPatch, flat: Path, number: str, connect: Connect
+) -> None:
+    monkeypatch.setenv(number, "1")
+    monkeypatch.setenv(_LAUNCHERS[number], "4")
+    options = {"size": 8, "num_workers": 1, "train": False}
+    with fastpipe.loader(flat, 4, **options) as loader:  # type: ignore[arg-type]
+        # Lightning's first process does not know of the others yet; all should plan the same.
+        assert len(loader) == (10 if number == "LOCAL_RANK" else 3)
+        told = rf"{number}=1, {_LAUNCHERS[number]}=4\), but .* each process would read the whole dataset.*init_process"
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=told):
+                next(iter(loader))
+        connect(1, 4)
+        assert len(samples(loader)) == 12 - 3 + 1
+    with fastpipe.loader(flat, 4, rank=0, world_size=1, **options) as loader:  # type: ignore[arg-type]
+        assert len(samples(loader)) == 37
+
+
+@pytest.mark.parametrize("given", [{"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, {"RANK": "0", "WORLD_SIZE": "1"}])
+def test_a_process_that_is_alone_may_iterate(
+    monkeypatch: pytest.MonkeyPatch, flat: Path, given: dict[str, str]
+) -> None:
+    """As in a batch script of Slurm, which is one process, whatever it starts later."""
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with fastpipe.loader(flat, 4, size=8, num_workers=1, train=False) as loader:
+        assert samples(loader) == list(range(37))
+
+
+def rows_of(data: Path, world_size: int) -> Iterator[dict[str, int]]:
+    """The rows of a Hugging Face dataset that reads a loader."""
+    with fastpipe.loader(data, 4, size=8, num_workers=1, rank=0, world_size=world_size, train=False) as loader:
+        yield from ({"id": sample} for sample in samples(loader))
+
+
+def test_a_dataset_that_is_split_by_rank_again_is_refused(flat: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    split_by_node = pytest.importorskip("datasets.distributed").split_dataset_by_node
+
+    def read(world_size: int, split: bool) -> list[int]:
+        made = datasets.IterableDataset.from_generator(rows_of, gen_kwargs={"data": flat, "world_size": world_size})
+        made = split_by_node(made, 0, 2) if split else made
+        return [row["id"] for row in made]
+
+    assert read(1, split=True) == list(range(37))[::2]
+    assert len(read(2, split=False)) == 19
+    with pytest.raises(ConfigError, match=r"datasets.iterable_dataset.StepExamplesIterable gives each process a part"):
+        read(2, split=True)
 
 
 def test_ranks_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

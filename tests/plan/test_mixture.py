@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastpipe.plan.mixture import MixedPartition, MixedRows, batches_of_mixture, floor_sum
+from fastpipe.plan.mixture import MixedPartition, MixedRows, floor_sum, rows_of_mixture
 from fastpipe.plan.partition import Ranks
 
 WEIGHTS = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=9)
@@ -79,10 +79,10 @@ def test_ranks_and_nodes_deal_out_the_same_rows(
         begins = partition.begins
 
 
-@pytest.mark.parametrize(("size", "batches"), [("smallest", 12), ("largest", 100), (1000, 10), (99, 1), (250, 2)])
-def test_the_size_of_an_epoch(size: int | str, batches: int) -> None:
+@pytest.mark.parametrize(("size", "rows"), [("smallest", 1200), ("largest", 10000), (250, 250)])
+def test_the_size_of_an_epoch(size: int | str, rows: int) -> None:
     """At 3 of 4, 900 samples last for 1,200 rows; at 1 of 4, 2,500 last for 10,000."""
-    assert batches_of_mixture([3, 1], [900, 2500], 1, size, 100) == batches
+    assert rows_of_mixture([3, 1], [900, 2500], 1, size) == rows
 
 
 def test_sixteen_datasets_are_planned_at_once() -> None:

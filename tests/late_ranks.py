@@ -1,0 +1,153 @@
+"""What each process of tests/loading/test_distributed.py runs whose loader is made before the processes are connected.
+
+late_ranks.py HOW DATA OUT: each rank writes the samples of its epochs to OUT/RANK.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import fastpipe
+
+
+def early(data: str, **options: Any) -> fastpipe.Loader:
+    return fastpipe.loader(data, 3, size=8, num_workers=1, drop_last=False, **options)
+
+
+def connected(out: Path, rank: int, world_size: int, name: str = "store") -> None:
+    dist.init_process_group("gloo", init_method=f"file://{out}/{name}", rank=rank, world_size=world_size)
+
+
+def samples(loader: Any) -> list[int]:
+    """Of an epoch, those that count."""
+    return [sample for batch in loader for sample in batch.ids[batch.valid].tolist()]
+
+
+def written(out: Path, rank: int, found: object) -> None:
+    (out / f"{rank}.json").write_text(json.dumps(found))
+
+
+def launched(data: str, out: Path) -> None:
+    """As torchrun starts it: an iteration before the processes are connected is refused, one afterwards shares."""
+    loader = early(data)
+    assert loader.remaining == len(loader)
+    planned = len(loader)
+    try:
+        next(iter(loader))
+    except fastpipe.ConfigError as problem:
+        refused = str(problem)
+    dist.init_process_group("gloo")
+    assert len(loader) == planned
+    written(out, dist.get_rank(), {"refused": refused, "epochs": [samples(loader) for _ in range(2)]})
+    dist.destroy_process_group()
+
+
+def spawned(data: str, out: Path) -> None:
+    torch.multiprocessing.spawn(_spawned, (data, out), nprocs=2)
+
+
+def _spawned(rank: int, data: str, out: Path) -> None:
+    loader = early(data)
+    connected(out, rank, 2)
+    written(out, rank, [samples(loader) for _ in range(2)])
+    dist.destroy_process_group()
+
+
+def changing(data: str, out: Path) -> None:
+    """Two ranks, then each by itself, then two again; an epoch that runs meanwhile keeps its ranks."""
+    rank = int(os.environ["RANK"])
+    loader = early(data)
+    connected(out, rank, 2, "first")
+    found, lengths = [samples(loader)], [len(loader)]
+    running = iter(loader)
+    first = next(running)
+    dist.destroy_process_group()
+    connected(out, 0, 1, f"alone-{rank}")
+    state = loader.state_dict()
+    rest = samples(running)
+    found.append(first.ids[first.valid].tolist() + rest)
+    found.append(samples(loader))
+    lengths.append(len(loader))
+    dist.destroy_process_group()
+    connected(out, rank, 2, "again")
+    loader.load_state_dict(state)
+    lengths.append(loader.remaining)
+    assert samples(loader) == rest
+    found.append(samples(loader))
+    written(out, rank, {"epochs": found, "lengths": lengths})
+    dist.destroy_process_group()
+
+
+def lightning(data: str, out: Path) -> None:
+    """As docs/recipes.md writes it: the loader stands before the trainer, which starts the second process itself."""
+    import_module("bench.peers.import_torchvision")  # before Lightning imports it
+    import pytorch_lightning as pl
+
+    class Seeing(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.seen: dict[int, list[int]] = {}
+
+        def training_step(self, batch: Any) -> Any:
+            self.seen.setdefault(int(batch["epoch"]), []).extend(batch["id"][batch["valid"]].tolist())
+            return self.layer(torch.ones(1, 1)).sum()
+
+        def configure_optimizers(self) -> Any:
+            self.steps = self.trainer.estimated_stepping_batches
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    train = early(data, fields=("image", "id", "valid", "epoch"))
+    model = Seeing()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", devices=2, strategy="ddp", **quiet)
+    trainer.fit(model, train)
+    assert model.steps == trainer.global_step == 2 * len(train)
+    written(out, trainer.global_rank, list(model.seen.values()))
+
+
+class Around(torch.utils.data.IterableDataset[Any]):
+    """A loader as a dataset: whole batches, or single samples."""
+
+    def __init__(self, loader: fastpipe.Loader, single: bool) -> None:
+        self.loader = loader
+        self.single = single
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self.loader:
+            yield from batch.ids if self.single else [batch.ids]
+
+
+def accelerated(data: str, out: Path, how: str) -> None:
+    """Accelerate reads a DataLoader around a loader; HOW names the kind, and who shares the epoch."""
+    from accelerate import Accelerator
+    from accelerate.utils import DataLoaderConfiguration
+
+    dispatched, whole = "dispatched" in how, "whole" in how
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(dispatch_batches=dispatched))
+    loader = early(data, **({"rank": 0, "world_size": 1} if whole else {}))
+    wrapped = torch.utils.data.DataLoader(Around(loader, not dispatched), batch_size=None if dispatched else 3)
+    try:
+        found = [sample for batch in accelerator.prepare(wrapped) for sample in batch.tolist()]
+    except fastpipe.ConfigError as problem:
+        written(out, accelerator.process_index, str(problem))
+        os._exit(0)  # without waiting for the other rank
+    written(out, accelerator.process_index, found)
+
+
+if __name__ == "__main__":
+    how, data, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    programs = {"launched": launched, "spawned": spawned, "changing": changing, "lightning": lightning}
+    if how in programs:
+        programs[how](data, out)
+    else:
+        accelerated(data, out, how)
