@@ -3,8 +3,9 @@
     python examples/train_segmenter.py data/train --val data/val --classes 21
 
 The datasets have a field `mask` of ids from 0 to classes - 1; 255 stands for pixels without a class (docs/fields.md).
-The loader crops, resizes and mirrors masks with their images; kornia moves both again, in the same loader. With --val,
-each epoch prints the mean IoU: the shared area of what is found and what is there, by all the area of both.
+The loader crops, resizes and mirrors masks with their images; kornia moves both again, in the same loader. What comes
+from outside an image gets 255, too, and so does all of a sample without a mask. With --val, each epoch prints the mean
+IoU: the shared area of what is found and what is there, by all the area of both.
 """
 
 from __future__ import annotations
@@ -116,14 +117,14 @@ def main(arguments: list[str] | None = None) -> None:
 
     torch.manual_seed(options.seed)
     made = {"fields": FIELDS, "size": options.size, "device": options.device}
-    crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0))
+    crop = fastpipe.RandomResizedCrop(scale=(0.5, 1.0), mask_fill=NO_CLASS)
     train = fastpipe.loader(
         options.train, options.batch_size, crop=crop, seed=options.seed, augment=augmentation(), **made
     )
     val = options.val and fastpipe.loader(
         options.val,
         options.batch_size,
-        crop=fastpipe.Resize(),
+        crop=fastpipe.Resize(mask_fill=NO_CLASS),
         train=False,
         augment=fastpipe.Augment.imagenet(),
         **made,

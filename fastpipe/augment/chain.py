@@ -95,12 +95,12 @@ class Chain:
             points = operation.move_points(points, host)
         return points
 
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]]) -> Tensor:
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, stages: Sequence[Mapping[str, Tensor]], fill: int) -> Tensor:
         """Masks (n, height, width) of ids -> the same, moved, in the same dtype."""
-        ids = masks[:, None].to(torch.float32, copy=True)  # holds 16 bits exactly
+        ids = masks[:, None].to(torch.float32, copy=True).sub_(fill)  # holds 16 bits exactly; operations fill with 0
         for operation, host, tensors in zip(self.operations, plan.hosts, stages, strict=False):
             ids = operation.move_masks(ids, host, tensors)
-        return ids[:, 0].to(masks.dtype)
+        return ids[:, 0].add(fill).to(masks.dtype)
 
     @property
     def _as_is(self) -> bool:

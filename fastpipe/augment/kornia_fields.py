@@ -21,6 +21,7 @@ DATA_KEYS = {"mask": "mask", "boxes": "bbox_xyxy", "keypoints": "keypoints"}
 _IMAGES_AND_LABELS = ("IMAGE", "INPUT", "CLASS", "LABEL")
 _GEOMETRIC = "GeometricAugmentationBase2D"
 _MASKS_ONLY = frozenset(["RandomElasticTransform", "RandomErasing"])
+_FILLS = ("fill", "pad_value")  # options of modules: the value of pixels from outside the image
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,10 @@ def field_keys(module: Any) -> FieldKeys:
             "fields cannot follow each image; leave random_apply out, and pass p= to the modules"
         )
     options = {key.name: given for key, given in module.extra_args.items()}
+    if given := options.get("MASK", {}).keys() & _FILLS:
+        raise ConfigError(
+            f"augment: extra_args: expected no {min(given)} of masks; pass mask_fill= to the loader's crop"
+        )
     return FieldKeys(frozenset(kinds), options.get("MASK", {}))
 
 
@@ -87,7 +92,7 @@ class FieldMover:
         from kornia.constants import DataKey
 
         self.kinds = keys.kinds & movable(module)
-        options = dict(keys.mask_options)
+        options = {**keys.mask_options, **dict.fromkeys(_FILLS, 0)}  # Chain.move_masks makes mask_fill of 0
         if options.get("align_corners", 0) is None:  # the module's own; RandomElasticTransform does not look there
             options["align_corners"] = module.flags.get("align_corners", False)
         self._container = AugmentationSequential(

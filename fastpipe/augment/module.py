@@ -195,12 +195,13 @@ class Augment(torch.nn.Module):
         return moved(self._chain, plan, boxes, points)
 
     @torch.no_grad()
-    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor]) -> Tensor:
+    def move_masks(self, masks: Tensor, plan: AugmentPlan, tensors: Mapping[str, Tensor], fill: int = 0) -> Tensor:
         """Moves masks as `carry_out` moves images, on their device, in its current stream.
 
         Args:
             masks: (N, height, width) of ids.
             plan, tensors: as for `carry_out`.
+            fill: the id where pixels come from outside the image.
 
         Returns:
             (N, height, width) of the images after the augmentation; the same dtype.
@@ -208,7 +209,7 @@ class Augment(torch.nn.Module):
         if "mask" not in self.moves:
             return masks
         with unaffected(masks.device):
-            return self._chain.move_masks(masks, plan, plan.split(tensors))
+            return self._chain.move_masks(masks, plan, plan.split(tensors), fill)
 
     @torch.no_grad()
     def carry_out(

@@ -179,7 +179,8 @@ class Transfer:
                 if self._augment is not None and plans[0] is not None:
                     drawn = {name: tensors[f"augment.0.{name}"] for name in plans[0].arrays}
                     for name in batch.fields.masks:
-                        fields[name] = self._augment.move_masks(fields[name], plans[0], drawn)
+                        fill = batch.plan.crops.rendering.mask_fill
+                        fields[name] = self._augment.move_masks(fields[name], plans[0], drawn, fill)
                 own = {"image": by_view, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
                 if sizes is not None:
                     own["image_size"] = sizes

@@ -266,7 +266,7 @@ class Engine:
         """Begins the masks or second pictures of a batch: cropped, resized and mirrored as the plan's pictures are.
 
         Masks are resized by nearest neighbour, so that no id is made up. A second picture is resized as the first one
-        is. Rows of samples that have none are filled with 0.
+        is. Rows of samples that have none are filled: masks with the crop's mask_fill, pictures with 0.
 
         Args:
             plan: n rows.
@@ -278,7 +278,7 @@ class Engine:
         """
         tasks = field_tasks(plan, records, rows)
         there = records["format"] != NO_IMAGE
-        out[tasks["out_row"][~there]] = 0
+        out[tasks["out_row"][~there]] = plan.crops.rendering.mask_fill if out.ndim == 3 else 0
         return self._begin(plan, tasks, [Slot(out, exact, plan.crops.rendering, out.ndim == 3)], np.flatnonzero(there))
 
     def _begin(

@@ -149,9 +149,9 @@ def _check_augment(augment: Augment, kinds: dict[str, str], size: tuple[int, int
             )
     if "mask" in kinds.values() and (mixing := mixing_ids(augment, size)):
         raise ConfigError(
-            f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates or fills with a "
-            "fraction. Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also "
-            "interpolates if the image is smaller than the crop: pass pad_if_needed=True"
+            f"augment: {mixing[0]} makes numbers in masks that are no ids, because it interpolates. "
+            "Leave the masks out of extra_args=, or pass resample='nearest' there. RandomCrop also interpolates if the "
+            "image is smaller than the crop: pass pad_if_needed=True"
         )
 
 

@@ -54,6 +54,7 @@ _INSTEAD = {
     "img_size": "pass size=",
     "resolution": "pass size=",
     "threads": "pass num_workers=; workers are C++ threads",
+    "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
     "mirror": "pass hflip=",
     "horizontal_flip": "pass hflip=",
 }

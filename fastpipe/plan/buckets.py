@@ -29,8 +29,8 @@ class Buckets(PaddedCrop):
         max_size: longest side in pixels; an image that would be longer becomes smaller. None: with min_size 5 / 3 of
             it, with an area twice its root.
         size_divisible: height and width of batches are multiples of this.
-        fill, padding_mode, mask_fill: of the padding; see RandomCrop.
-        interpolation, antialias: of the resize; see RandomResizedCrop.
+        fill, padding_mode: of the padding; see RandomCrop.
+        interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
     """
 
     area: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
 
@@ -20,12 +20,14 @@ class BaseCrop:
 
     interpolation: str = "bilinear"
     antialias: bool = True
+    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         name = self.interpolation.name.lower() if isinstance(self.interpolation, Enum) else self.interpolation
         object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
         if not flag("antialias", self.antialias) and name == "nearest":
             raise ConfigError("antialias: nearest takes single pixels in any case; leave antialias out")
+        whole("mask_fill", self.mask_fill, least=0, most=255)
 
     def __new__(cls, *size: object, **options: object) -> Self:
         known = [f"{name}=" for kind in cls.__mro__[:-1] for name in inspect.get_annotations(kind)]  # its own first
@@ -44,7 +46,7 @@ class BaseCrop:
     @property
     def rendering(self) -> Rendering:
         """How pixels are made."""
-        return Rendering(self.interpolation, self.antialias)
+        return Rendering(self.interpolation, self.antialias, mask_fill=self.mask_fill)
 
     @property
     def may_be_reduced(self) -> bool:
@@ -76,16 +78,13 @@ class PaddedCrop(BaseCrop):
 
     fill: int | tuple[int, int, int] = 0
     padding_mode: str = "constant"
-    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "fill", _colour(self.fill))
         choice("padding_mode", self.padding_mode, PADDING_MODES)
-        whole("mask_fill", self.mask_fill, least=0, most=255)
-        for name, value in (("fill", self.fill), ("mask_fill", self.mask_fill)):
-            if self.padding_mode != "constant" and value not in (0, (0, 0, 0)):
-                raise ConfigError(f"{name}: padding_mode={self.padding_mode!r} repeats pixels; leave {name} out")
+        if self.padding_mode != "constant" and self.fill != (0, 0, 0):
+            raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
 
     @property
     def pads(self) -> bool:
@@ -94,9 +93,8 @@ class PaddedCrop(BaseCrop):
 
     @property
     def rendering(self) -> Rendering:
-        if not self.pads:
-            return super().rendering
-        return Rendering(self.interpolation, self.antialias, self.padding_mode, _colour(self.fill), self.mask_fill)
+        plain = super().rendering
+        return replace(plain, padding_mode=self.padding_mode, fill=_colour(self.fill)) if self.pads else plain
 
 
 def _colour(value: object) -> tuple[int, int, int]:

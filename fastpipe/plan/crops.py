@@ -20,6 +20,8 @@ class RandomResizedCrop(BaseCrop):
             InterpolationMode or Pillow's Resampling.
         antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel of the output, as
             in torch's interpolate.
+        mask_fill: the id, 0 to 255, of pixels that come from outside the image: in the padding, and where `augment=`
+            moves masks or erases pixels of them. A sample without a mask has it everywhere.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -45,7 +47,7 @@ class CenterCrop(BaseCrop):
 
     Args:
         resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
-        interpolation, antialias: see RandomResizedCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
     resize: int | None = None
@@ -60,7 +62,7 @@ class Resize(BaseCrop):
     """The whole image, resized to the output's size; this can change its aspect ratio.
 
     Args:
-        interpolation, antialias: see RandomResizedCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
     @classmethod
@@ -89,8 +91,7 @@ class RandomCrop(PaddedCrop):
         fill: of padding_mode="constant": a number, or (red, green, blue), 0 to 255.
         padding_mode: "constant", "edge" (the pixel at the edge), "reflect" (mirrored, the edge once) or "symmetric"
             (mirrored, the edge twice).
-        mask_fill: the id that "constant" puts in masks.
-        interpolation, antialias: of the resize; see RandomResizedCrop.
+        interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
     """
 
     resize: int | None = None
@@ -102,10 +103,10 @@ class RandomCrop(PaddedCrop):
         _check_resize(self.resize)
         object.__setattr__(self, "padding", _sides(self.padding))
         flag("pad_if_needed", self.pad_if_needed)
-        if not self.pads and (self.fill, self.padding_mode, self.mask_fill) != ((0, 0, 0), "constant", 0):
+        if not self.pads and (self.fill, self.padding_mode) != ((0, 0, 0), "constant"):
             raise ConfigError(
-                "RandomCrop: fill, mask_fill and padding_mode work only with padding= or pad_if_needed=True; pass one "
-                "of these, or leave them out"
+                "RandomCrop: fill and padding_mode work only with padding= or pad_if_needed=True; pass one of these, "
+                "or leave them out"
             )
         if self.resize is None and (self.interpolation, self.antialias) != ("bilinear", True):
             raise ConfigError(
@@ -135,8 +136,8 @@ class Letterbox(PaddedCrop):
 
     Args:
         centered: True: the image is in the middle of the output. False: at its top left.
-        fill, padding_mode, mask_fill: see RandomCrop.
-        interpolation, antialias: see RandomResizedCrop.
+        fill, padding_mode: see RandomCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
     centered: bool = True
@@ -154,7 +155,7 @@ class FiveCrop(BaseCrop):
 
     Args:
         resize: length of the shorter side in pixels before the crops; None: size * 256 / 224, rounded.
-        interpolation, antialias: see RandomResizedCrop.
+        interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
     resize: int | None = None
@@ -175,7 +176,7 @@ class TenCrop(FiveCrop):
     A batch has images of shape (N, 10, 3, height, width).
 
     Args:
-        resize, interpolation, antialias: see FiveCrop.
+        resize, interpolation, antialias, mask_fill: see FiveCrop.
     """
 
     @property

@@ -17,7 +17,7 @@ class Rendering:
         antialias: where a picture shrinks, all pixels that one of the output covers have a part in it.
         padding_mode: one of PADDING_MODES; "none": no crop reaches beyond its picture.
         fill: of "constant": red, green, blue.
-        mask_fill: of "constant": the id in masks.
+        mask_fill: the id in masks where nothing of a picture's own mask is.
     """
 
     interpolation: str = "bilinear"

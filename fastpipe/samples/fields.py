@@ -157,7 +157,7 @@ class _Images:
     mask: bool
 
     def of(self, rows: _Rows, stored: NDArray[np.void]) -> Iterator[torch.Tensor]:
-        """(height, width) of ids, or (3, height, width); zeros where a sample has none."""
+        """(height, width) of ids, or (3, height, width); filled where a sample has none."""
         kinds = _tv_tensors()
         for place, record in enumerate(stored):
             pixels = self._pixels(rows, place, record)
@@ -172,7 +172,8 @@ class _Images:
         cut = self.cropping
         if stored["format"] == NO_IMAGE:
             size = (int(record["height"]), int(record["width"])) if cut is None else cut.size
-            return np.zeros(size if self.mask else (*size, 3), dtype=np.uint8)
+            fill = rows.plans[place].crops.rendering.mask_fill if self.mask and rows.plans is not None else 0
+            return np.full(size if self.mask else (*size, 3), fill, dtype=np.uint8)
         if cut is not None and rows.plans is not None:
             return self.pictures.field_row(rows.plans[place], cut.size, stored, exact=cut.exact, mask=self.mask)
         read = self.pictures.mask if self.mask else self.pictures.second_picture

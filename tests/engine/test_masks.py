@@ -124,19 +124,19 @@ def test_masks_of_16_bits_keep_their_ids(textured: Path, copied: Callable[[Path]
     assert "a mask of 16 bits; the batch's masks have 8" in narrow[0][1]
 
 
-def test_rows_go_where_they_are_told_and_samples_without_a_mask_are_0(
+def test_rows_go_where_they_are_told_and_samples_without_a_mask_are_filled(
     textured: Path, copied: Callable[[Path], Path]
 ) -> None:
     make = as_mask()
     fields = Fields(copied(textured), lambda record: make(record) if record["offset"] % 3 else None)
-    plan = fields.plan(Resize())
+    plan = fields.plan(Resize(mask_fill=9))
     without = fields.records[plan.samples]["format"] == NO_IMAGE
     assert 0 < without.sum() < len(plan)
     rows = np.arange(len(plan))[::-1] + 2
     out = np.full((len(plan) + 3, *SIZE), 77, dtype=np.uint8)
     assert fields.run(plan, out, rows=rows) == []
     expected = expected_of(plan, [mask_of(record).astype(np.uint8) for record in plan.records])
-    expected[without] = 0
+    expected[without] = 9
     assert np.array_equal(out[rows], expected)
     assert (out[[0, 1, -1]] == 77).all()
 

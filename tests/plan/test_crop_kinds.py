@@ -226,7 +226,7 @@ def test_a_picture_that_is_too_small_says_so() -> None:
         (lambda: RandomCrop(padding=1, fill=(1, 2)), r"fill: expected a number or \(red, green, blue\), got \(1, 2\)"),
         (lambda: RandomCrop(padding=1, padding_mode="wrap"), "padding_mode: expected 'constant' or"),
         (lambda: RandomCrop(padding=1, padding_mode="edge", fill=3), "fill: padding_mode='edge' repeats pixels"),
-        (lambda: Letterbox(padding_mode="edge", mask_fill=3), "mask_fill: padding_mode='edge' repeats pixels"),
+        (lambda: Letterbox(mask_fill=256), "mask_fill: expected 0 to 255, got 256"),
         (lambda: RandomCrop(fill=3), "work only with padding= or pad_if_needed=True"),
         (lambda: RandomCrop(interpolation="bicubic"), "work only with resize="),
         (lambda: RandomCrop(resize=0), "resize: expected 1 to 16384"),
