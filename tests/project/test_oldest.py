@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -51,6 +51,20 @@ def test_the_versions_fit() -> None:
     pinned = next(line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("kornia=="))
     assert kornia.specifier.contains(pinned.partition("==")[2])
     assert "step oldest" in (ROOT / "scripts" / "check").read_text()
+
+
+def test_what_kornia_needs_is_asked_for() -> None:
+    """Else pip would bring a newer torch than the oldest that pyproject.toml names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = {wanted.name: wanted.specifier for wanted in map(Requirement, project["dependencies"])}
+    if not str(ours["kornia"]).endswith(f">={Version(version('kornia')).major}.{Version(version('kornia')).minor}"):
+        pytest.skip("another kornia than the oldest is installed")
+    theirs = [wanted for wanted in map(Requirement, requires("kornia") or []) if wanted.name in ours]
+    assert {wanted.name for wanted in theirs} >= {"torch"}
+    for wanted in theirs:
+        if wanted.marker is None:
+            (least,) = (each.version for each in ours[wanted.name] if each.operator == ">=")
+            assert wanted.specifier.contains(least), f"{wanted}, and here {wanted.name}{ours[wanted.name]}"
 
 
 def test_where_the_oldest_is_installed_the_tests_run_with_it_anyway(checkout: Path) -> None:
