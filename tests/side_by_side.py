@@ -22,6 +22,7 @@ _FOLDER = pytest.StashKey[Path]()
 LONGEST = (
     "tests/project/test_examples.py",
     "tests/project/test_recipes.py",
+    "tests/loading/test_distributed.py",
     "tests/engine/test_stress.py",
     "tests/diagnosis/test_train_scripts.py",
     "tests/project/test_wheel.py",
@@ -47,6 +48,7 @@ LONGEST = (
     "tests/diagnosis/test_diagnose_command.py",
     "tests/wds/test_wds_workers.py",
     "tests/loading/test_forks.py",
+    "tests/loading/test_ranks.py",
     "tests/remote/test_cache.py",
     "tests/project/test_examples_fields.py",
     "tests/loading/test_loader_exit.py",
