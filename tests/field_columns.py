@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, FIELDS_VERSION
+from fastpipe.format.layout import DATASET_FILE
 
 
 def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path:
@@ -32,7 +32,7 @@ def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path
             np.save(folder / name, array, allow_pickle=False)
             hashes[name] = xxhash.xxh3_64_hexdigest((folder / name).read_bytes())
         described[field.name] = describe_field(Field(**{**vars(field), "files": hashes}))
-    (dataset / DATASET_FILE).write_text(json.dumps(info | {"version": FIELDS_VERSION, "fields": described}))
+    (dataset / DATASET_FILE).write_text(json.dumps(info | {"fields": described}))
     return dataset
 
 

@@ -262,7 +262,7 @@ def _pack_json(summary: Summary, destination: SourcePath) -> dict[str, Any]:
         **info,
         "classes": len(summary.info["classes"]),
         "shards": len(summary.info["shards"]),
-        "packed_bytes": summary.info.get("stored_bytes", summary.info["jpeg_bytes"]),
+        "packed_bytes": summary.info["stored_bytes"],
         "rejected": _rejected(summary, destination),
         "outside_classes": [readable(name) for name in summary.stray],
         "members_left_out": dict(summary.dropped),

@@ -91,8 +91,6 @@ def _tell(report: Report) -> None:
         out.print(readable(str(found)))
     if len(report.findings) > _SHOWN:
         out.print(f"... and {len(report.findings) - _SHOWN:,} more; --json lists all")
-    for note in report.notes:
-        out.print(f"note: {note}")
     what = f"{count(report.samples, 'sample')} in {count(report.shards, 'shard')}"
     if report.quick:
         what += "; checked only sizes and structure, read no shard"

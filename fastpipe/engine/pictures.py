@@ -88,7 +88,7 @@ class Pictures:
         index = self._index
         if index.convert is not None and index.odd is not None and index.odd[sample]:
             return self._converted(sample)
-        shard, offset, size, width, height, _, expected = record.item()
+        shard, offset, size, width, height, _, expected, *_ = record.item()
         picture = np.empty((height, width, 3), dtype=np.uint8)
         try:
             with self._found(sample, shard, offset, size, expected) as (file, place):

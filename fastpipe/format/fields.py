@@ -1,4 +1,4 @@
-"""dataset.json -> the fields of its samples: kinds, numbers and files, checked (docs/format.md, version 2)."""
+"""dataset.json -> the fields of its samples: kinds, numbers and files, checked (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ MOST_VALUE_BYTES = 256 << 20
 
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
-RESERVED = frozenset(["image", "label", "id", "key", "valid", "epoch", "path", "reencoded", "cls", "jpg", "fpc"])
+RESERVED = frozenset(
+    ["image", "label", "id", "key", "valid", "epoch", "path", "reencoded", "fastpipe", "cls", "jpg", "fpc"]
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _HASH = re.compile(r"[0-9a-f]{16}")
 
@@ -111,13 +113,11 @@ def member(field: Field, image_format: int = JPEG) -> str | None:
 
 
 def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields in the content of a dataset.json, in its order; none for version 1.
+    """The fields in the content of a dataset.json, in its order.
 
     Raises:
         KeyError, TypeError, ValueError: an entry is missing or impossible. `Index` makes a DatasetError of it.
     """
-    if info["version"] == 1:
-        return {}
     entries = info["fields"]
     if not isinstance(entries, dict):
         raise TypeError(f"fields: expected an object, got {entries!r}")

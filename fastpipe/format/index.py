@@ -17,11 +17,9 @@ from fastpipe.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.format.folder import Place, dataset_folder, why_no_dataset
 from fastpipe.format.layout import (
     COEFFICIENTS_STORAGE,
-    COEFFICIENTS_VERSION,
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
-    FIELDS_VERSION,
     INDEX_FILE,
     NO_LABEL,
     sample_key,
@@ -69,7 +67,8 @@ class Index:
         shard_sizes: (shards,) uint64: sizes of the shards in bytes.
         shard_starts: (shards,) int64: number of the first sample of each shard.
         records: one record per sample, dtype `fastpipe.format.layout.INDEX_DTYPE`, an np.memmap, read-only.
-        fingerprint: hex digest that identifies the content and order of this dataset.
+        fingerprint: hex digest that identifies the content and order of this dataset, byte by byte.
+        content: hex digest of its samples' identities, sizes and labels, in order: it is the same for each storage.
         fields: what samples carry besides image and label, by name.
         storage: how images are stored: "jpeg" or "coefficients".
         jpeg_bytes: size of all images as JPEGs.
@@ -101,15 +100,16 @@ class Index:
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
             self.fingerprint = text(info["fingerprint"])
-            self._index_hash = info["index"].get("file_xxh3_64")
+            self.content = text(info["content"])
+            self._index_hash = text(info["index"]["file_xxh3_64"])
             self.fields = read_fields(info)
-            self.least_label = NO_LABEL if info["version"] >= FIELDS_VERSION else 0
             self.storage = storage_of(info)
             self.jpeg_bytes = count(info["jpeg_bytes"])
-            self.stored_bytes = count(info.get("stored_bytes", self.jpeg_bytes))
+            self.stored_bytes = count(info["stored_bytes"])
             self.shards = columns.of(dataset_folder(path), info["shards"])
             samples = count(info["samples"])
             self.class_counts = [count(each) for each in _list(info["class_counts"])]
+            self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
             self.may_be_large = max_pixels is not None and max_pixels < count(info.get("pack", {}).get("max_pixels", 0))
@@ -139,7 +139,7 @@ class Index:
 
     def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str]]:
         """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs."""
-        if self.packed and self._index_hash is not None:  # no old dataset
+        if self.packed:
             yield from ((self.folder / DATASET_FILE, ""), (self.folder / INDEX_FILE, self._index_hash))
             for field in (self.fields[name] for name in fields if name in self.fields):
                 yield from ((self.folder / FIELDS_FOLDER / file, each) for file, each in field.files.items())
@@ -267,6 +267,21 @@ class Index:
         """The paths of the sources of some samples; None where the shards have them: source_paths.py."""
         return None
 
+    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
+        """(n,) what names the pictures of some samples, wherever and however they are stored: identity.py.
+
+        Args:
+            samples: (n,) their numbers.
+            records: (n,) their index records.
+        """
+        found: NDArray[np.uint64] = records["identity"]
+        return found
+
+    def key_hashes(self, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """(n,) `identity.key_hash` of the paths of some samples."""
+        found: NDArray[np.uint64] = self.records_of(samples)["key"]
+        return found
+
     def sample_at(self, shard: int, offset: int) -> int | None:
         """The sample whose JPEG begins at a byte of a shard, if there is one.
 
@@ -349,10 +364,9 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    if info.get("version") not in (DATASET_VERSION, FIELDS_VERSION, COEFFICIENTS_VERSION):
+    if info.get("version") != DATASET_VERSION:
         raise DatasetError(
-            f"{file} has format version {info.get('version')!r}; this fastpipe reads versions {DATASET_VERSION} to "
-            f"{COEFFICIENTS_VERSION}. "
+            f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
             f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
     return info

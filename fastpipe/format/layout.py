@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
-DATASET_VERSION = 1
-FIELDS_VERSION = 2  # of datasets with fields, or with samples that have no label
-COEFFICIENTS_VERSION = 3  # of datasets whose images are stored as coefficients
+DATASET_VERSION = 4
 
 # How images are stored: the ending of their members.
 JPEG_STORAGE, COEFFICIENTS_STORAGE = "jpeg", "coefficients"
@@ -21,7 +19,7 @@ INDEX_FILE = "index.npy"
 REJECTED_FILE = "rejected.jsonl"
 WORK_FOLDER = ".pack"  # what an unfinished pack has made; gone when the dataset is whole
 
-# One record a sample, in shard order: 36 bytes, packed, little-endian.
+# One record a sample, in shard order: 52 bytes, packed, little-endian.
 INDEX_DTYPE = np.dtype(
     [
         ("shard", "<u4"),  # number of the shard
@@ -29,8 +27,10 @@ INDEX_DTYPE = np.dtype(
         ("size", "<u4"),  # of the image, in bytes
         ("width", "<u2"),  # of the picture, in pixels
         ("height", "<u2"),
-        ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL in version 2: none
+        ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL: none
         ("xxh3_64", "<u8"),  # XXH3-64 of the image's bytes, seed 0
+        ("identity", "<u8"),  # of the source's picture: identity.py
+        ("key", "<u8"),  # XXH3-64 of the path of the source
     ]
 )
 
@@ -43,11 +43,11 @@ def storage_of(info: Mapping[str, Any]) -> str:
     """How a dataset's images are stored, from the content of its dataset.json.
 
     Raises:
-        ValueError: it says neither "jpeg" nor "coefficients", or not in this version.
+        KeyError, ValueError: it says neither "jpeg" nor "coefficients".
     """
-    said = info.get("storage", JPEG_STORAGE)
-    if said not in PICTURE_ENDINGS or (said == COEFFICIENTS_STORAGE) != (info["version"] == COEFFICIENTS_VERSION):
-        raise ValueError(f"storage: expected one of {', '.join(PICTURE_ENDINGS)} that fits the version, got {said!r}")
+    said = info["storage"]
+    if said not in PICTURE_ENDINGS:
+        raise ValueError(f"storage: expected one of {', '.join(PICTURE_ENDINGS)}, got {said!r}")
     return str(said)
 
 

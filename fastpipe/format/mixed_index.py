@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -104,11 +105,11 @@ class MixedIndex(Index):
         }
         import xxhash  # most programs mix nothing
 
-        digest = xxhash.xxh3_128()
-        for part in parts:
-            digest.update(part.fingerprint.encode() + b"\0")
-        digest.update(labels.encode())
-        self.fingerprint = f"mixed-{digest.hexdigest()}"
+        def mixed(names: Iterable[str]) -> str:
+            return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps([*names, labels]).encode())}"
+
+        self.fingerprint = mixed(part.fingerprint for part in parts)
+        self.content = mixed(part.content for part in parts)
         self.mtimes_ns = None
         if any(part.mtimes_ns is not None for part in parts):
             self.mtimes_ns = np.concatenate(
@@ -216,6 +217,13 @@ class MixedIndex(Index):
             paths = SourcePaths(part).of(numbers, part.records_of(numbers))
             for position, path in zip(positions.tolist(), paths, strict=True):
                 found[position] = path
+        return found
+
+    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
+        """See Index."""
+        found = np.empty(len(samples), dtype=np.uint64)
+        for number, positions, numbers in self.local(samples):
+            found[positions] = self.parts[number].identities(numbers, records[positions])
         return found
 
     def sample_at(self, shard: int, offset: int) -> int | None:

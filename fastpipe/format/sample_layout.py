@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fastpipe.format import tar_writer as tar
+from fastpipe.format.identity import key_hash
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, PICTURE_ENDINGS
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg or KEY.fpc.
 BEFORE_BYTES = 3 * tar.BLOCK
+
+OURS = "fastpipe"  # the first entry of KEY.json: the class's name, and the identity of the source's picture
+_OURS_BYTES = 1 << 16  # a class's name is shorter
 
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 
@@ -41,6 +47,39 @@ def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
     """The padding of the image, and KEY.json with the note."""
     json = tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
     return tar.padding(jpeg_bytes) + json
+
+
+def read_ours(first: Callable[[int], bytes]) -> tuple[str | None, int] | None:
+    """Class and identity that the beginning of a KEY.json of ours tells; None: it is another program's.
+
+    Args:
+        first: gives so many of its first bytes.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    start = f'{{"{OURS}": '.encode()
+    if first(len(start)) != start:
+        return None
+    try:
+        said, _ = json.JSONDecoder().raw_decode(first(_OURS_BYTES)[len(start) :].decode("ascii", "replace"))
+        name, identity = said.get("class"), int(said["identity"], 16)
+    except (TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise ValueError(f"it has no identity ({problem!r})") from problem
+    return None if name is None else str(name), identity
+
+
+def named_in(note: bytes) -> tuple[int, int]:
+    """The identity and the hash of the key that the index has of a sample, from its KEY.json.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    ours = read_ours(lambda size: note[:size])
+    path = None if ours is None else json.loads(note).get("path")
+    if ours is None or not isinstance(path, str):
+        raise ValueError("KEY.json is damaged: expected an identity and a path")
+    return ours[1], key_hash(path)
 
 
 def field_member(key: str, ending: str, data: bytes) -> tuple[bytes, bytes]:

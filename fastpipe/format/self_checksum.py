@@ -36,8 +36,6 @@ def read_self_checksum(data: bytes) -> tuple[str, str] | None:
 
 def fingerprint(info: dict[str, Any]) -> str:
     """What names a dataset's content and order: XXH3-128 of what dataset.json says of samples, classes and files."""
-    content = {name: info[name] for name in ("samples", "classes", "shards")}
+    content = {name: info[name] for name in ("samples", "classes", "shards", "fields")}
     content["index"] = {name: info["index"][name] for name in ("name", "xxh3_64")}
-    if "fields" in info:
-        content["fields"] = info["fields"]
     return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())

@@ -72,8 +72,6 @@ class PackOptions:
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
         encode = asdict(self.encode)
-        if self.encode.storage == JPEG_STORAGE:
-            del encode["storage"]  # which was the only one once: such datasets stay as they were
         encode |= {"shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
         more = {"source": self.source.recorded(), "fields": dict(kinds or {})}
         return {**encode, **{name: said for name, said in more.items() if said}}

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.ahead import Ahead
@@ -125,7 +126,8 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
     def values(picture: Packed) -> list[tuple[str, str, Any]]:
         return read_values(listing, source, picture)
 
-    return convert_sample(str(root / source.file_path), source.size_bytes, read, values, how)
+    known = source.label, listing.classes, source.identity
+    return convert_sample(str(root / source.file_path), source.size_bytes, read, values, how, *known)
 
 
 def convert_sample(
@@ -134,6 +136,9 @@ def convert_sample(
     read: Callable[[], bytes | NDArray[np.uint8]],
     values: Callable[[Packed], Iterable[tuple[str, str, Any]]],
     how: EncodeOptions,
+    label: int,
+    classes: Sequence[str],
+    identity: int | None = None,
 ) -> Outcome:
     """Converts one picture and the values of its fields.
 
@@ -143,14 +148,20 @@ def convert_sample(
         read: gives its bytes, or its pixels.
         values: of the converted picture -> name, kind and checked value of each field.
         how: the options.
+        label, classes: its class, and their names; there need not be any.
+        identity: of its source, where it was packed before; None: that of its bytes.
     """
     if size_bytes > MAX_SAMPLE_BYTES:
         return f"{size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
         data = read()
         packed = convert(data, how) if isinstance(data, bytes) else convert_pixels(data, how)
+        if identity is None:
+            view = data if isinstance(data, bytes) else data.tobytes()
+            identity = identity_of(len(view), lambda at, size: view[at : at + size])
         stored = tuple(_stored(*each, packed, how) for each in values(packed))
-        return replace(packed, values=stored) if stored else packed
+        class_name = classes[label] if 0 <= label < len(classes) else None
+        return replace(packed, values=stored, identity=identity, class_name=class_name)
     except ImageError as problem:
         return str(problem)
     except MemoryError:

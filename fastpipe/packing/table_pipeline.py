@@ -80,6 +80,8 @@ def _convert_row(row: _Row, listing: TableListing, how: EncodeOptions) -> Outcom
         lambda: image_of(row.cells, row.at),
         lambda _: values_of(row.cells, row.at, listing.columns),
         how,
+        row.source.label,
+        listing.classes,
     )
 
 

@@ -70,7 +70,8 @@ def unchanged_since(index: Index, listing: Listing, how: EncodeOptions, workers:
 
 def _as_packed(index: Index, number: int, source: Source, packed: Packed, kinds: Mapping[str, str]) -> bool:
     record = index.records[number]
-    if (record["label"], record["xxh3_64"]) != (source.label, xxhash.xxh3_64_intdigest(packed.jpeg)):
+    now = source.label, xxhash.xxh3_64_intdigest(packed.jpeg), packed.identity
+    if tuple(record[name] for name in ("label", "xxh3_64", "identity")) != now:
         return False
     if not kinds:
         return True

@@ -85,6 +85,7 @@ class Writer:
             raise ConfigError(f"{min(unknown)}: a Writer has no such option; expected one of {expected}")
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
+        self._names = list(self._classes or ())
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         of_disk = self._destination if isinstance(self._destination, Path) else self._options.spool
@@ -97,7 +98,7 @@ class Writer:
         self._started, self._time_ns = time.monotonic(), time.time_ns()
         shaping = {
             **self._options.shaping(self._kinds),
-            "classes": None if self._classes is None else list(self._classes),
+            "classes": None if self._classes is None else self._names,
         }
         with disk_errors(self._of_disk):
             self._journal = open_journal(self._destination, self._options.spool, self._options.source.remote)
@@ -194,8 +195,7 @@ class Writer:
             reason = f"; the first: {first[0][0]}: {first[0][1]}" if first else ""
             raise PackError(f"none of the {self._position} samples could be packed{reason}")
         source = {"files": self._position, "xxh3_128": self._identity.digest(), "made_by": _MADE_BY}
-        classes = None if self._classes is None else list(self._classes)
-        origin = Origin(classes, source, self._time_ns)
+        origin = Origin(None if self._classes is None else self._names, source, self._time_ns)
         with disk_errors(self._of_disk):
             info = publish_dataset(
                 self._journal, series.shards, origin, series.tally, self._options.shaping(self._kinds), series.fields
@@ -245,7 +245,8 @@ class Writer:
         if sample.problem is not None:
             return sample.problem
         return convert_sample(
-            sample.name, sample.size_bytes, sample.read_image, lambda _: sample.read_values(), self._options.encode
+            *(sample.name, sample.size_bytes, sample.read_image, lambda _: sample.read_values(), self._options.encode),
+            *(sample.label, self._names),
         )
 
     def _samples_so_far(self, _start: int, _stop: int) -> str:

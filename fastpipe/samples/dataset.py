@@ -168,7 +168,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def targets(self) -> NDArray[np.int64]:
         """(samples,) int64: the label of each sample. A read-only view of the memory-mapped index, without a copy.
 
-        The distance between its elements is 36 bytes, which torch does not support. For a tensor, use
+        The distance between its elements is 52 bytes, which torch does not support. For a tensor, use
         torch.from_numpy(dataset.targets.copy()).
         """
         labels: NDArray[np.int64] = self._opened().records["label"].view(np.ndarray)

@@ -22,9 +22,9 @@ from fastpipe.machine.cache_folder import cache_folder
 from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 2  # of the file, and of what a scan finds out
+_VERSION = 3  # of the file, and of what a scan finds out
 _DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
-_NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds")
+_NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds", "identities")
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 
@@ -89,6 +89,7 @@ def load(source: str) -> Columns | None:
         numbers: dict[str, Any] = {name: _next_array(body) for name in _NUMBERS}
         times = about["archive_times"]
         columns = Columns(
+            source=source,
             folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
             classes=about["classes"],
             archives=None if times is None else [(names[at], size, time) for at, (size, time) in enumerate(times)],
@@ -105,11 +106,11 @@ def load(source: str) -> Columns | None:
     return columns
 
 
-def save(source: str, columns: Columns) -> None:
+def save(columns: Columns) -> None:
     """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
     from fastpipe.packing.picture.versions import versions
 
-    archives = columns.archives
+    archives, source = columns.archives, columns.source
     kinds = columns.kinds.copy()
     kinds[list(columns.unread)] = UNKNOWN
     names = Texts.of(name for name, _, _ in archives or [])

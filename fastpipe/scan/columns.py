@@ -62,6 +62,7 @@ class Columns:
     """A source's files, in packing order without shuffle.
 
     Attributes:
+        source: what it is called: an absolute path, or a pattern.
         folder: absolute path of the folder that paths are relative to.
         classes: names, in the order of the labels.
         archives: the tars; None: each file lies by itself.
@@ -72,6 +73,7 @@ class Columns:
         shards: (n,) uint32: number of the tar; of a file by itself, its own number.
         offsets: (n,) uint64: of the first byte in the tar.
         widths, heights: (n,) uint16, in pixels; 0 while not known.
+        identities: (n,) uint64: of pictures, see format/identity.py; 0 while not known.
         kinds: (n,) uint8: PLAIN, ODD, REJECTED or UNKNOWN.
         reasons: why files are rejected, by their number.
         further: fields that packing would keep: their names.
@@ -79,6 +81,7 @@ class Columns:
             file's state here.
     """
 
+    source: str
     folder: Path
     classes: list[str]
     archives: list[Archive] | None
@@ -91,6 +94,7 @@ class Columns:
     widths: NDArray[np.uint16]
     heights: NDArray[np.uint16]
     kinds: NDArray[np.uint8]
+    identities: NDArray[np.uint64]
     reasons: dict[int, str] = field(default_factory=dict)
     further: list[str] = field(default_factory=list)
     unread: set[int] = field(default_factory=set)
@@ -123,7 +127,7 @@ class Columns:
             mine = theirs = np.flatnonzero((self.kinds == UNKNOWN) & (before.kinds != UNKNOWN))
         else:
             mine, theirs = self._unchanged(before)
-        for name in ("widths", "heights", "kinds"):
+        for name in ("widths", "heights", "kinds", "identities"):
             getattr(self, name)[mine] = getattr(before, name)[theirs]
         for number, other in zip(mine.tolist(), theirs.tolist(), strict=True):
             if other in before.reasons:
@@ -146,10 +150,11 @@ class Columns:
         self.reasons[number] = reason
 
 
-def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
+def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> Columns:
     """The columns of a listing, with no header read.
 
     Args:
+        name: of the source.
         listing: in packing order.
         archives: its tars, in order; None: there are none.
 
@@ -175,6 +180,7 @@ def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
         return np.fromiter(values, dtype, count)
 
     found = Columns(
+        source=name,
         folder=root if root.is_dir() else root.parent,
         classes=list(listing.classes),
         archives=archives,
@@ -187,6 +193,7 @@ def columns_of(listing: Listing, archives: list[Archive] | None) -> Columns:
         widths=np.zeros(count, dtype=np.uint16),
         heights=np.zeros(count, dtype=np.uint16),
         kinds=np.full(count, UNKNOWN, dtype=np.uint8),
+        identities=column((source.identity or 0 for source in sources), np.uint64),  # type: ignore[arg-type]
         further=[each.name for each in listing.fields],
     )
     for number, source in enumerate(sources):

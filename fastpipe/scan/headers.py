@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from fastpipe.errors import DatasetError, ImageError, readable
+from fastpipe.format.identity import identity_of
 from fastpipe.format.read_at import read_at
 from fastpipe.native import _engine
 from fastpipe.progress import shown
@@ -55,6 +58,21 @@ def read_headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
     Raises:
         DatasetError: the system, not a file, is at fault: an I/O error, too many open files.
     """
+    _in_parts(columns, numbers, _read)
+
+
+def read_identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """Fills in the identities of some files.
+
+    Raises:
+        DatasetError: a file cannot be read.
+    """
+    _in_parts(columns, numbers, _identify)
+
+
+def _in_parts(
+    columns: Columns, numbers: NDArray[np.int64], work: Callable[[Columns, NDArray[np.int64]], object]
+) -> None:
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
@@ -62,7 +80,7 @@ def read_headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
     threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
     try:
         with shown(Console(stderr=True), f"scanning {readable(str(columns.folder))}", _words) as tell:
-            for part in threads.map(lambda part: _read(columns, part), parts):
+            for part, _ in zip(parts, threads.map(lambda part: work(columns, part), parts), strict=True):
                 done += len(part)
                 tell(Scanned(done, len(numbers)))
     finally:
@@ -73,7 +91,22 @@ def _words(scan: Scanned) -> str:
     return f"{scan.files:,} of {scan.total:,} files"
 
 
-def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _identify(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    for number in numbers.tolist():
+        path, start = columns.file_of(number), int(columns.offsets[number])
+        try:
+            with open(path, "rb", buffering=0) as file:
+                read = partial(_read_inside, file.fileno(), start)
+                columns.identities[number] = identity_of(int(columns.sizes[number]), read)
+        except OSError as problem:
+            raise _unreadable(path, problem) from problem
+
+
+def _read_inside(handle: int, start: int, offset: int, size: int) -> bytes:
+    return read_at(handle, size, start + offset)
+
+
+def _read(columns: Columns, numbers: NDArray[np.int64]) -> None:
     """Different threads fill in different rows."""
     paths = [columns.file_of(number) for number in numbers.tolist()]
     headers = _engine.read_headers(paths, columns.offsets[numbers], columns.sizes[numbers])
@@ -89,13 +122,16 @@ def _read(columns: Columns, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
             columns.reject(number, str(problem))
         except OSError as problem:
             if problem.errno not in _OF_THE_FILE:
-                raise DatasetError(
-                    f"cannot read {readable(os.fsdecode(paths[place]))}: {problem.strerror}; check the disk and the "
-                    "limit on open files (ulimit -n)"
-                ) from problem
+                raise _unreadable(paths[place], problem) from problem
             columns.reject(number, f"cannot be read: {problem.strerror}")
             columns.unread.add(number)
-    return numbers
+
+
+def _unreadable(path: bytes, problem: OSError) -> DatasetError:
+    return DatasetError(
+        f"cannot read {readable(os.fsdecode(path))}: {problem.strerror}; check the disk and the limit on open files "
+        "(ulimit -n)"
+    )
 
 
 def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:

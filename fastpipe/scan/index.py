@@ -25,13 +25,16 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
+from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
 from fastpipe.format.read_at import read_at
 from fastpipe.format.records import Records
 from fastpipe.format.shard_list import ShardColumns, Shards
 from fastpipe.plan.order import permute
+from fastpipe.scan.cache import save
 from fastpipe.scan.columns import ODD, REJECTED, Columns
+from fastpipe.scan.headers import read_identities
 
 _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
@@ -89,7 +92,7 @@ class UnpackedIndex(Index):
         }
         self.shards, self.mtimes_ns = self._shards()
         self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
-        self.fingerprint = self._fingerprint(kept)
+        self.fingerprint = self.content = self._fingerprint(kept)
 
     def _too_large(self, number: int) -> str:
         size = f"{self._columns.widths[number]} x {self._columns.heights[number]}"
@@ -225,6 +228,24 @@ class UnpackedIndex(Index):
         """The paths of some samples, as packing would note them."""
         paths = self._columns.paths
         return [readable(paths[number]) for number in self._numbers[samples].tolist()]
+
+    def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
+        """See Index. The first time all files are read, in part, which takes about as long as the first scan.
+
+        Raises:
+            DatasetError: one cannot be read.
+        """
+        known = self._columns.identities
+        unknown = self._numbers[known[self._numbers] == 0]
+        if len(unknown):
+            read_identities(self._columns, unknown)
+            save(self._columns)
+        found: NDArray[np.uint64] = known[self._numbers[samples]]
+        return found
+
+    def key_hashes(self, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """See Index."""
+        return np.array([key_hash(path) for path in self.paths_of(samples)], dtype=np.uint64)
 
     def sample_at(self, shard: int, offset: int) -> int | None:
         """The sample whose bytes begin there."""

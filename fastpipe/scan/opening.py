@@ -109,6 +109,7 @@ def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: st
     from fastpipe.scan.index import UnpackedIndex
 
     before = cache.load(source.name)
+
     if before is not None and fingerprint is not None and not len(before.unknown):
         index = UnpackedIndex(path, before, max_pixels=max_pixels)
         if index.fingerprint == fingerprint:
@@ -117,10 +118,10 @@ def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: st
     if before is not None and archives is not None and before.archives == archives and not len(before.unknown):
         columns = before  # tars are walked only if one of them has changed
     else:
-        columns = columns_of(source.listing(), archives)
+        columns = columns_of(source.name, source.listing(), archives)
         if before is None or not columns.take_over(before):
             read_headers(columns, columns.unknown)
-            cache.save(source.name, columns)
+            cache.save(columns)
     index = UnpackedIndex(path, columns, max_pixels=max_pixels)
     if index.counts["rejected"] and index.fingerprint not in _told:
         _told.add(index.fingerprint)

@@ -10,7 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.index_part import IndexPart
@@ -43,14 +43,13 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
             INDEX_FILE, "its records have changed since they were packed: hash", str(expected), of_records.hexdigest()
         )
         return  # its sums say nothing of dataset.json then
-    if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
+    if whole.hexdigest() != info["index"]["file_xxh3_64"]:
         hashes = info["index"]["file_xxh3_64"], whole.hexdigest()
         yield Damage(INDEX_FILE, "its header has changed since it was written (the records are intact): hash", *hashes)
     if stored_bytes != index.stored_bytes:
-        name = "jpeg_bytes" if index.storage == JPEG_STORAGE else "stored_bytes"
         yield Damage(
             DATASET_FILE,
-            f"{name} differs from the sum of the sizes in the index",
+            "stored_bytes differs from the sum of the sizes in the index",
             f"{stored_bytes:,}",
             f"{index.stored_bytes:,}",
         )

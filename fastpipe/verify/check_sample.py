@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import sample_key
 from fastpipe.format.read_at import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member
+from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member, named_in
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header
@@ -100,7 +99,7 @@ def _check(
         record: its index record.
         with_end: the end of the archive follows.
     """
-    shard, offset, size, width, height, label, digest = record.item()
+    shard, offset, size, width, height, label, digest, *named = record.item()
     key = sample_key(sample)
     jpeg_at = start + BEFORE_BYTES
     if shard != facts.number:
@@ -128,7 +127,7 @@ def _check(
     if (width, height) != (size_now := size_of(jpeg)):
         sizes = f"{width} x {height}", f"{size_now[0]} x {size_now[1]}"
         return Mismatch(sample, jpeg_at, "the size of the JPEG differs from the index", *sizes)
-    return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, with_end=with_end)
+    return _after(facts, sample, start, bytes(data[BEFORE_BYTES + size :]), size, (*named,), with_end=with_end)
 
 
 def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
@@ -148,21 +147,23 @@ def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: by
 
 
 def _after(
-    shard: ShardFacts, sample: int, start: int, got: bytes, jpeg_bytes: int, *, with_end: bool
+    shard: ShardFacts, sample: int, start: int, got: bytes, jpeg_bytes: int, named: tuple[int, ...], *, with_end: bool
 ) -> Mismatch | None:
-    """What is wrong behind the JPEG: its note is JSON, and the members of fields follow; their bytes are not known."""
+    """What is wrong behind the JPEG: its note is JSON, and the members of fields follow; their bytes are not known.
+
+    `named` is what the index has of the note.
+    """
     key = sample_key(sample)
     at = len(tar.padding(jpeg_bytes))
     note_at = at + tar.BLOCK
     try:
         note = got[note_at : note_at + size_in_header(got[at:])]
-        told = json.loads(note)
-        known = isinstance(told, dict) and isinstance(told.get("path"), str)
+        told = named_in(note)
     except (ValueError, RecursionError):
-        note, known = b"", False
+        note, told = b"", None
     expected = after_jpeg(key, jpeg_bytes, note)
     name = f"{key}.json" + (" or a field" if shard.members else "")
-    for endings in shard.members if known else ():
+    for endings in shard.members if told else ():
         ending = _announced(got[len(expected) : len(expected) + tar.BLOCK], key, endings)
         if ending is not None:
             content = len(expected) + tar.BLOCK
@@ -172,10 +173,13 @@ def _after(
     if with_end:
         expected += tar.end(start + BEFORE_BYTES + jpeg_bytes + len(expected))
         name += " and the archive's end"
-    if known and got == expected:
+    if told == named and got == expected:
         return None
+    if told is not None and got == expected:
+        words = "identity and path of its source differ from the index"
+        return Mismatch(sample, start + BEFORE_BYTES + jpeg_bytes + note_at, words, str(named), str(told))
     places = (number for number, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
-    place = start + BEFORE_BYTES + jpeg_bytes + (next(places, note_at) if known else at)
+    place = start + BEFORE_BYTES + jpeg_bytes + (next(places, note_at) if told else at)
     return Mismatch(
         sample,
         place,

@@ -63,7 +63,6 @@ class Report:
         bytes: of the shards, as far as they were read.
         seconds: the check took.
         findings: what is wrong, file by file.
-        notes: what could not be checked, and why.
     """
 
     path: str
@@ -73,7 +72,6 @@ class Report:
     bytes: int = 0
     seconds: float = 0.0
     findings: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import PackError
-from fastpipe.format import tar_writer as tar
 from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.read_at import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.format.sample_layout import named_in
 from fastpipe.verify.shard_facts import ShardFacts
-from fastpipe.verify.tar_members import size_in_header, starts_in_tar
+from fastpipe.verify.tar_members import sample_members
 
 
 def records_of(shard: ShardFacts) -> NDArray[np.void]:
@@ -26,20 +25,13 @@ def records_of(shard: ShardFacts) -> NDArray[np.void]:
         f"{shard.name} is damaged, so the index cannot be rebuilt from it; run fastpipe verify with --repair and "
         "without --quick"
     )
-    starts = starts_in_tar(shard)
-    if starts is None:
-        raise PackError(damaged)
     records: list[tuple[int, ...]] = []
     try:
         with open(shard.path, "rb", buffering=0) as file:
-            for start in starts:
-                before = read_at(file.fileno(), BEFORE_BYTES, start)
-                digits = before[tar.BLOCK :][: size_in_header(before)]
-                offset, size = start + BEFORE_BYTES, size_in_header(before[2 * tar.BLOCK :])
-                jpeg = read_at(file.fileno(), size, offset)
-                width, height = size_of(jpeg)
-                digest = xxhash.xxh3_64_intdigest(jpeg)
-                records.append((shard.number, offset, size, width, height, int(digits), digest))
+            for members in sample_members(shard, file):
+                digits, jpeg, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
+                known = *size_of(jpeg), int(digits), xxhash.xxh3_64_intdigest(jpeg), *named_in(note)
+                records.append((shard.number, members[1].offset, len(jpeg), *known))
     except (OSError, ValueError) as problem:
         raise PackError(f"{damaged} ({problem})") from problem
     return np.array(records, dtype=INDEX_DTYPE)

@@ -24,7 +24,7 @@ from fastpipe.packing.options import PackOptions
 from fastpipe.packing.output.destination import check_apart
 from fastpipe.packing.output.files import cannot_write, publish, whole_file
 from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal
-from fastpipe.packing.output.publish import index_head, recorded_shaping
+from fastpipe.packing.output.publish import index_head
 from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard_series import disk_errors
@@ -39,7 +39,7 @@ from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
 
-_OPTIONAL = {"fields", "source", "storage"}  # that dataset.json names only where there is something to say
+_OPTIONAL = {"fields", "source"}  # that dataset.json names only where there is something to say
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
 
@@ -91,7 +91,7 @@ def repair(
             )
         if shards:
             how, shuffle = options.source, options.shuffle
-            listing = list_sources(source, options.seed, shuffle=shuffle, with_fields=bool(fields), how=how)
+            listing = list_sources(source, options.seed, shuffle=shuffle, how=how)
             sources = _packed_sources(path, said.info, listing)
             agreement = Agreement.of(fields.values())
             for shard in shards:
@@ -107,7 +107,7 @@ def repair(
 
 def _options(path: Path, info: dict[str, Any], image_root: str | os.PathLike[str] | None) -> PackOptions:
     """The options that the dataset was packed with."""
-    said = recorded_shaping(info)
+    said = info.get("pack")
     ours = PackOptions().shaping()
     if not isinstance(said, dict) or said.keys() - _OPTIONAL != ours.keys() - _OPTIONAL:
         raise PackError(
@@ -241,7 +241,7 @@ def _rebuild_index(journal: Journal, shards: list[ShardFacts], info: dict[str, A
                 f"the shards give a different index: expected hash {expected}, got {records.hexdigest()}. Run "
                 f"fastpipe verify with --repair and without --quick, which also repairs damaged shards, or {_ANEW}"
             )
-        if whole.hexdigest() != info["index"].get("file_xxh3_64", whole.hexdigest()):
+        if whole.hexdigest() != info["index"]["file_xxh3_64"]:
             raise PackError(
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
                 f"packed it; {_ANEW}"

@@ -16,17 +16,7 @@ from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_
 from fastpipe.remote.direct import DirectShard
 from fastpipe.verify.damage import Damage
 
-# Those of datasets that carry no hash of dataset.json: another name is a name that has changed.
-_FIELDS_WITHOUT_CHECKSUM = {
-    *("format", "version", "samples", "jpeg_bytes", "classes", "class_counts"),
-    *("shards", "index", "source", "counts", "pack", "fingerprint"),
-}
 _HASH = re.compile("[0-9a-f]{16}")
-
-OLDER = (
-    "an older fastpipe packed this dataset and wrote no hash of dataset.json and of the header of index.npy: verify "
-    "cannot see changes of source, counts and options in dataset.json"
-)
 
 
 @dataclass(frozen=True)
@@ -63,14 +53,13 @@ class Description:
         info: its content; None if it is of no use.
         shards: in order.
         index: the dataset, opened; None if index.npy cannot be.
-        findings, notes: about dataset.json, and about an index.npy that cannot be opened.
+        findings: about dataset.json, and about an index.npy that cannot be opened.
     """
 
     info: dict[str, Any] | None = None
     shards: list[ShardFacts] = field(default_factory=list)
     index: Index | None = None
     findings: list[Damage] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def describe(path: Path) -> Description:
@@ -93,8 +82,6 @@ def describe(path: Path) -> Description:
     except (DatasetError, KeyError, TypeError, ValueError) as problem:
         found.findings.append(Damage(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
         return found
-    if read_self_checksum(data) is None:
-        _check_fields(info, found)
     if info.get("fingerprint") != expected:
         found.findings.append(
             Damage(DATASET_FILE, "fingerprint does not match the content", expected, repr(info.get("fingerprint")))
@@ -112,20 +99,13 @@ def describe(path: Path) -> Description:
 
 def _check_self_checksum(data: bytes, found: Description) -> None:
     checksum = read_self_checksum(data)
-    if checksum is not None and checksum[0] != checksum[1]:
+    if checksum is None:
+        found.findings.append(Damage(DATASET_FILE, f"its own hash ({SELF_CHECKSUM}) is missing or invalid"))
+    elif checksum[0] != checksum[1]:
         problem = (
             "its content has changed since it was written, so its data about other files may be wrong: its own hash"
         )
         found.findings.append(Damage(DATASET_FILE, problem, *checksum))
-
-
-def _check_fields(info: dict[str, Any], found: Description) -> None:
-    strange = sorted(info.keys() - _FIELDS_WITHOUT_CHECKSUM)
-    if strange:
-        problem = f"its own hash ({SELF_CHECKSUM}) is missing or invalid; unexpected: {', '.join(map(repr, strange))}"
-        found.findings.append(Damage(DATASET_FILE, problem))
-    else:
-        found.notes.append(OLDER)
 
 
 def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
@@ -151,8 +131,8 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
         first += samples
     if not isinstance(info["index"]["name"], str):
         raise ValueError(f"index: expected a name, got {info['index']['name']!r}")
-    _digest(info["index"]["xxh3_64"])
-    _digest(info["index"].get("file_xxh3_64", info["index"]["xxh3_64"]))  # older datasets have none
+    for name in ("xxh3_64", "file_xxh3_64"):
+        _digest(info["index"][name])
     return shards
 
 

@@ -84,7 +84,7 @@ def verify(
         bytes_read = found.bytes_read
     samples = sum(shard.samples for shard in said.shards)
     seconds = time.monotonic() - started
-    return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings, said.notes)
+    return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings)
 
 
 def _quick(said: Description, index: IndexPart | None) -> list[Damage]:

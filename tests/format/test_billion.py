@@ -70,7 +70,7 @@ def records_of(samples: NDArray[np.int64]) -> NDArray[np.void]:
 
 @pytest.fixture(scope="module")
 def billion(flat: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its index is 36 GB of hole; only the records that the test comes to are written."""
+    """Its index is 52 GB of hole; only the records that the test comes to are written."""
     dataset = tmp_path_factory.mktemp("billion")
     records = sparse(dataset, flat, SAMPLES)
     needed = needed_samples(dataset)
@@ -101,7 +101,7 @@ def sparse(dataset: Path, flat: Path, samples: int) -> NDArray[np.void]:
     try:
         return np.lib.format.open_memmap(dataset / INDEX_FILE, mode="w+", dtype=INDEX_DTYPE, shape=(samples,))
     except OSError as problem:
-        pytest.skip(f"no file of 36 GB here: {problem}")
+        pytest.skip(f"no file of 52 GB here: {problem}")
 
 
 def needed_samples(dataset: Path) -> NDArray[np.int64]:

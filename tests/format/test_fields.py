@@ -25,11 +25,7 @@ def make(kind: str, **changes: Any) -> Field:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_field_that_is_described_reads_back(kind: str) -> None:
     field = make(kind)
-    assert read_fields({"version": 2, "fields": {"field": describe_field(field)}}) == {"field": field}
-
-
-def test_version_1_has_none() -> None:
-    assert read_fields({"version": 1}) == {}
+    assert read_fields({"fields": {"field": describe_field(field)}}) == {"field": field}
 
 
 def test_the_record_of_an_image_is_as_the_page_says() -> None:
@@ -79,10 +75,10 @@ def test_names_that_no_field_may_have(name: object) -> None:
 def test_an_impossible_entry_is_refused(kind: str, change: dict[str, Any], words: str) -> None:
     entry = {**describe_field(make(kind)), **change}
     with pytest.raises((ValueError, TypeError), match=words):
-        read_fields({"version": 2, "fields": {"field": entry}})
+        read_fields({"fields": {"field": entry}})
 
 
 @pytest.mark.parametrize("entries", [None, [], "text", {"field": None}, {"Field": {}}])
 def test_fields_of_another_type_are_refused(entries: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
-        read_fields({"version": 2, "fields": entries})
+        read_fields({"fields": entries})

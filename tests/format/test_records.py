@@ -17,6 +17,7 @@ from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
 from fastpipe.format.records import Records, map_records
 
 SAMPLES = 3000
+ROW = INDEX_DTYPE.itemsize
 FIRST = 256  # byte at which this index's records begin
 
 Copy = Callable[[Path], Path]
@@ -58,7 +59,7 @@ def test_neighbours_are_read_in_one_go(index: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "pread", counted)
     rows.of(np.array([2000, 5, 6, 7, 20, 2002, 5]))
-    assert read == [(FIRST + 5 * 36, 16 * 36), (FIRST + 2000 * 36, 3 * 36)]
+    assert read == [(FIRST + 5 * ROW, 16 * ROW), (FIRST + 2000 * ROW, 3 * ROW)]
 
 
 def test_a_descriptor_each_until_it_is_dropped(index: Path) -> None:
@@ -78,7 +79,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} is missing; pack it again"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
     (tmp_path / INDEX_FILE).mkdir()
-    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 36 bytes at byte 128"):
+    with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be read: Is a directory, for 52 bytes at byte 128"):
         Records(tmp_path / INDEX_FILE, 128).of(np.array(0))
     with pytest.raises(DatasetError, match=f"{INDEX_FILE} cannot be mapped: Is a directory; expected a readable file"):
         map_records(tmp_path / INDEX_FILE, 5, "pack it again")
@@ -88,7 +89,10 @@ def test_a_file_that_has_become_shorter(index: Path, tmp_path: Path) -> None:
     copy = tmp_path / INDEX_FILE
     copy.write_bytes(index.read_bytes())
     rows = Records(copy, FIRST)
-    os.truncate(copy, FIRST + 100 * 36 + 10)
+    os.truncate(copy, FIRST + 100 * ROW + 10)
     assert rows.of(np.array(99)) == map_records(index, SAMPLES, "pack it again")[99]
-    with pytest.raises(DatasetError, match=r"truncated after it was opened: expected 72 bytes at byte 3,856, got 10\."):
+    with pytest.raises(
+        DatasetError,
+        match=rf"truncated after it was opened: expected 104 bytes at byte {FIRST + 100 * ROW:,}, got 10\.",
+    ):
         rows.of(np.array([100, 101]))

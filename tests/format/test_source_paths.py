@@ -78,7 +78,8 @@ def test_a_damaged_note_is_named(data: Path, copied: Callable[[Path], Path]) -> 
     whole = Path(shard).read_bytes()
     at = -(-(offset + int(index.records[5]["size"])) // 512) * 512
     expected = paths_of(copy, [5, 6])
-    for place in (*range(0, 512, 7), 512, 513, 516):
+    named = whole.index(b'"path": ', at) - at
+    for place in (*range(0, 512, 7), 512, named, named + 3):
         flipped = bytearray(whole)
         flipped[at + place] ^= 0x08
         Path(shard).write_bytes(flipped)

@@ -41,7 +41,6 @@ def test_every_kind_is_stored_exactly(tmp_path: Path) -> None:
     writer = write(tmp_path / "packed")
     packed, index = tmp_path / "packed", Index(tmp_path / "packed")
     assert writer.summary.info == index.info
-    assert index.info["version"] == 2
     assert len(index.shards) > 1
     assert len(index) == SAMPLES
     assert {field.name: field.kind for field in index.fields.values()} == FIELDS
@@ -167,7 +166,6 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
     with fastpipe.Writer(packed, overwrite=True) as writer:
         writer.add(jpeg_bytes(), label=0)
     assert sorted(digests(packed)) == ["dataset.json", "index.npy", "shard-000000.tar"]  # the old sidecars are gone
-    assert Index(packed).info["version"] == 1
 
 
 def test_images_of_all_forms(tmp_path: Path) -> None:
@@ -188,7 +186,7 @@ def test_images_of_all_forms(tmp_path: Path) -> None:
     assert np.abs(pillow(packed[5]).astype(int) - np.asarray(gray.convert("RGB"))).mean() < 3
     assert index.info["counts"]["reencoded"] == {"pixels": 2}
     assert index.records["label"].tolist() == [-1] * 6
-    assert (index.classes, index.class_counts, index.info["version"]) == ([], [], 2)
+    assert (index.classes, index.class_counts) == ([], [])
     assert [note["path"] for note in notes(tmp_path / "packed")][2:] == ["#2", "#3", "#4", "#5"]
 
 

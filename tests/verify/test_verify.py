@@ -25,7 +25,6 @@ from fastpipe.packing.options import PackOptions
 from fastpipe.verify import spans
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Damage, Report
-from fastpipe.verify.shard_facts import OLDER
 from fastpipe.verify.verification import verify
 
 Copy = Callable[[Path], Path]
@@ -73,16 +72,6 @@ def rewrite(dataset: Path, change: Callable[[dict], None]) -> None:  # type: ign
     (dataset / DATASET_FILE).write_text(json.dumps(info, indent=1) + "\n")
 
 
-def make_old(dataset: Path) -> None:
-    """Takes away what older versions did not write."""
-
-    def change(info: dict) -> None:  # type: ignore[type-arg]
-        del info[SELF_CHECKSUM]
-        del info["index"]["file_xxh3_64"], info["made_with"]
-
-    rewrite(dataset, change)
-
-
 def places(report: Report) -> list[tuple[str, int | None]]:
     return [(found.file, found.sample) for found in report.findings]
 
@@ -92,7 +81,6 @@ def test_sound_datasets_are_sound(tiny: Path, textured: Path, many_shards: Path)
         for quick in (False, True):
             report = verify(dataset, quick=quick)
             assert report.sound, report.findings
-            assert report.notes == []
             index = Index(dataset)
             assert (report.samples, report.shards) == (len(index), len(index.shards))
             assert report.bytes == (0 if quick else int(index.shard_sizes.sum()))
@@ -193,9 +181,15 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
         assert words in first.problem
         assert [found.sample for found in rest] == [None]
         flip(shard, byte)
-    flip(shard, note + 10)  # in the text of the path
-    (found,) = verify(dataset).findings
-    assert found.problem.startswith("its images and labels are intact")
+    data = shard.read_bytes()
+    for entry, words in (
+        (b'"class": "', "its images and labels are intact"),
+        (b'"path": "', "identity and path of its source differ from the index"),
+        (b'"identity": "', "identity and path of its source differ from the index"),
+    ):
+        flip(shard, data.index(entry, note) + len(entry))
+        assert verify(dataset).findings[0].problem.startswith(words)
+        flip(shard, data.index(entry, note) + len(entry))
 
 
 def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path, copied: Copy, tried: Tried) -> None:
@@ -210,6 +204,8 @@ def test_a_row_of_the_index_is_blamed_where_its_shard_is_whole(many_shards: Path
         ("height", int(row["height"]) + 1),
         ("label", -1),
         ("xxh3_64", 0),
+        ("identity", 0),
+        ("key", 0),
     )
     for field, value in lies:
         dataset = copied(many_shards)
@@ -299,17 +295,7 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     assert "the JPEG is" in found.problem
 
 
-def test_datasets_of_older_versions_are_accepted_and_said_to_be(tiny: Path, copied: Copy) -> None:
-    dataset = copied(tiny)
-    make_old(dataset)
-    report = verify(dataset)
-    assert report.sound
-    assert report.notes == [OLDER]
-    rewrite(dataset, lambda info: info.update(fingerprint="0" * 32))
-    assert "fingerprint" in verify(dataset).findings[0].problem
-
-
-def test_a_renamed_hash_does_not_pass_for_an_older_version(tiny: Path, copied: Copy) -> None:
+def test_a_renamed_hash_is_found(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
     data = (dataset / DATASET_FILE).read_bytes()
     (dataset / DATASET_FILE).write_bytes(
@@ -321,10 +307,9 @@ def test_a_renamed_hash_does_not_pass_for_an_older_version(tiny: Path, copied: C
 
 def test_counts_that_disagree_are_found(tiny: Path, copied: Copy) -> None:
     dataset = copied(tiny)
-    make_old(dataset)
-    rewrite(dataset, lambda info: info.update(jpeg_bytes=info["jpeg_bytes"] + 1, class_counts=[3, 5]))
+    rewrite(dataset, lambda info: info.update(stored_bytes=info["stored_bytes"] + 1, class_counts=[3, 5]))
     problems = [found.problem for found in verify(dataset, quick=True).findings]
-    assert any("jpeg_bytes" in problem for problem in problems)
+    assert any("stored_bytes" in problem for problem in problems)
     assert any("class_counts of label 0" in problem for problem in problems)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 from pathlib import Path
@@ -21,8 +20,6 @@ from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
 from fastpipe.format.self_checksum import with_self_checksum
-from fastpipe.packing import job
-from fastpipe.packing.source.kinds import list_sources
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -159,25 +156,3 @@ def test_a_dataset_json_that_lies_about_fields_is_refused(
     with pytest.raises(DatasetError, match=words):
         fastpipe.open(dataset)
     assert not verify(dataset).sound
-
-
-def test_a_dataset_of_version_1_from_tars_with_texts_is_repaired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Earlier versions left the texts out."""
-    members: dict[str, bytes] = {}
-    for number in range(12):
-        jpeg = jpeg_bytes((140, 128), quality=98, seed=number)
-        members |= {f"{number}.jpg": jpeg, f"{number}.cls": b"0", f"{number}.txt": b"t"}
-    (tmp_path / "source").mkdir()
-    write_tar(tmp_path / "source" / "a.tar", members)
-    monkeypatch.setattr(job, "list_sources", functools.partial(list_sources, with_fields=False))
-    fastpipe.pack(tmp_path / "source", tmp_path / "packed", shard_size=100_000)
-    monkeypatch.undo()
-    assert Index(tmp_path / "packed").info["version"] == 1
-    before = digests(tmp_path / "packed")
-    damage(tmp_path / "packed" / "shard-000001.tar")
-    repair(tmp_path / "packed", tmp_path / "source", verify(tmp_path / "packed"))
-    assert digests(tmp_path / "packed") == before
-    with pytest.raises(PackError, match=r"fields None there, \{'txt': 'text'\} now"):
-        fastpipe.pack(tmp_path / "source", tmp_path / "packed", shard_size=100_000)

@@ -128,7 +128,7 @@ def test_other_content_of_the_same_size_is_refused(work: Path) -> None:
     damage(dataset, 3)
     with open(dataset / shard_name(0), "rb") as file:
         data = file.read()
-    start = data.index(b'{"path": ') + 10
+    start = data.index(b'"path": ') + 9
     name = data[start : data.index(b'"', start)].decode()
     path = work / "source" / json.loads(f'"{name}"')
     old = bytearray(path.read_bytes())

@@ -13,9 +13,8 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, JPEG_STORAGE, WORK_FOLDER
+from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.output.journal import Journal
-from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.remote.urls import place_of
@@ -252,18 +251,15 @@ def _difference(
 ) -> str | None:
     source = index.info.get("source")
     same_source = isinstance(source, dict) and source.get("xxh3_128") == listing.digest()
-    packed = recorded_shaping(index.info)
+    packed = index.info.get("pack")
     if packed == shaping and same_source and unchanged(index):
         return None
     return _words(packed, shaping)
 
 
 def _words(there: object, shaping: dict[str, Any]) -> str:
-    old = (
-        {"storage": JPEG_STORAGE, **there} if isinstance(there, dict) else {}
-    )  # which is written only where it differs
-    now = {"storage": JPEG_STORAGE, **shaping} if old else shaping
-    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in now.items() if old.get(name) != new]
+    old = there if isinstance(there, dict) else {}
+    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in shaping.items() if old.get(name) != new]
     return "; ".join(changed) or "the source files have changed"
 
 

@@ -19,11 +19,9 @@ from fastpipe.errors import readable
 from fastpipe.format.fields import NAMED_KINDS, Field, describe_field
 from fastpipe.format.layout import (
     COEFFICIENTS_STORAGE,
-    COEFFICIENTS_VERSION,
     DATASET_FILE,
     DATASET_FORMAT,
     DATASET_VERSION,
-    FIELDS_VERSION,
     INDEX_DTYPE,
     INDEX_FILE,
     NO_LABEL,
@@ -36,6 +34,8 @@ from fastpipe.packing.output.sidecars import write_sidecars
 from fastpipe.packing.picture.versions import versions
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
+
+_CONTENT = ("identity", "width", "height", "label")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def publish_dataset(
     Returns:
         The content of dataset.json.
     """
-    index_hash, index_file_hash, class_counts = _write_index(journal, shards)
+    index_hash, index_file_hash, samples_hash, class_counts = _write_index(journal, shards)
     samples = sum(shard.samples for shard in shards)
     described: dict[str, Any] = {}
     if fields:
@@ -86,22 +86,21 @@ def publish_dataset(
             named = field if of is None else replace(field, names=of.names, flip_pairs=of.flip_pairs)
             described[field.name] = describe_field(replace(named, files=hashes[field.name]))
     _write_rejected(journal, tally)
-    unlabelled = class_counts.pop(NO_LABEL, 0)
+    class_counts.pop(NO_LABEL, 0)
     classes = origin.classes
     if classes is None:
         classes = [str(label) for label in range(max(class_counts, default=-1) + 1)]
-    coefficients = options.get("storage") == COEFFICIENTS_STORAGE
-    version = FIELDS_VERSION if fields or unlabelled else DATASET_VERSION
-    if coefficients:
-        version = COEFFICIENTS_VERSION
-    newer = version > DATASET_VERSION
+    storage = options["storage"]
+    jpeg_bytes = tally.jpeg_bytes if storage == COEFFICIENTS_STORAGE else tally.packed_bytes
+    content = json.dumps([classes, jpeg_bytes, samples_hash]).encode()  # with these, an order is another one
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
-        "version": version,
-        **({"storage": COEFFICIENTS_STORAGE} if coefficients else {}),
+        "version": DATASET_VERSION,
+        "storage": storage,
+        "content": xxhash.xxh3_128_hexdigest(content),
         "samples": samples,
-        "jpeg_bytes": tally.jpeg_bytes if coefficients else tally.packed_bytes,
-        **({"stored_bytes": tally.packed_bytes} if coefficients else {}),
+        "jpeg_bytes": jpeg_bytes,
+        "stored_bytes": tally.packed_bytes,
         "classes": classes,
         "class_counts": [class_counts[label] for label in range(len(classes))],
         "shards": [
@@ -114,7 +113,7 @@ def publish_dataset(
             for shard in shards
         ],
         "index": {"name": INDEX_FILE, "xxh3_64": index_hash, "file_xxh3_64": index_file_hash},
-        **({"fields": described} if newer else {}),
+        "fields": described,
         "source": {
             "files": origin.source["files"],
             "bytes": tally.source_bytes,
@@ -140,14 +139,15 @@ def publish_dataset(
     return info
 
 
-def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, str, Counter[int]]:
+def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, str, str, Counter[int]]:
     """Strings the shards' records together; a shard's at a time, for the index may be larger than memory.
 
     Returns:
-        The hash of the records, that of the whole file, and samples by label.
+        The hash of the records, that of the whole file, that of all that does not depend on the storage, and samples
+        by label.
     """
     labels: Counter[int] = Counter()
-    digest = xxhash.xxh3_64()
+    digest, content = xxhash.xxh3_64(), xxhash.xxh3_64()
     head = index_head(sum(shard.samples for shard in shards))
     whole = xxhash.xxh3_64(head)
     with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
@@ -157,9 +157,10 @@ def _write_index(journal: Journal, shards: Sequence[ShardEntry]) -> tuple[str, s
             digest.update(data)
             whole.update(data)
             file.write(data)
+            content.update(np.stack([records[name].astype(np.int64) for name in _CONTENT], axis=1).tobytes())
             found, counts = np.unique(records["label"], return_counts=True)
             labels.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
-    return digest.hexdigest(), whole.hexdigest(), labels
+    return digest.hexdigest(), whole.hexdigest(), content.hexdigest(), labels
 
 
 def index_head(samples: int) -> bytes:
@@ -187,12 +188,3 @@ def _write_rejected(journal: Journal, tally: Tally) -> None:
         for path, reason in sorted(tally.rejected):
             entry = {"path": readable(path), "reason": reason}
             file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
-
-
-def recorded_shaping(info: dict[str, Any]) -> Any:
-    """The options that decided a dataset's bytes, as its dataset.json has them: in doubt anything.
-
-    An option that came after the dataset has the value that was the only one then.
-    """
-    said = info.get("pack")
-    return {"damaged": "reject", **said} if isinstance(said, dict) else said

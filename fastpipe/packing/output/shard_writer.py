@@ -10,7 +10,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
+from fastpipe.format.identity import key_hash
 from fastpipe.format.layout import INDEX_DTYPE, sample_key
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.packing.output.files import PARTIAL
@@ -89,7 +91,9 @@ class ShardWriter:
             self._parts.add(packed.values, [at + offset for offset in sample.offsets])
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
         place = at + BEFORE_BYTES
-        self._records.append((self._number, place, len(packed.jpeg), packed.width, packed.height, label, digest))
+        size = len(packed.jpeg), packed.width, packed.height
+        named = packed.identity, key_hash(readable(path))
+        self._records.append((self._number, place, *size, label, digest, *named))
         return True
 
     def finish(self) -> FinishedShard:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastpipe.errors import readable
 from fastpipe.format.fields import JPEG, PNG, Field, member
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, ending_of, field_member
+from fastpipe.format.sample_layout import BEFORE_BYTES, OURS, after_jpeg, before_jpeg, ending_of, field_member
 from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.packing.picture.convert import Packed
 
@@ -21,7 +21,8 @@ def note_of(packed: Packed, path: str, kinds: Iterable[str]) -> bytes:
         path: of its source.
         kinds: names of the fields, in the order of the values.
     """
-    note: dict[str, Any] = {"path": readable(path)}
+    ours = {} if packed.class_name is None else {"class": packed.class_name}
+    note: dict[str, Any] = {OURS: {**ours, "identity": f"{packed.identity:016x}"}, "path": readable(path)}
     if packed.change is not None:
         note["reencoded"] = packed.change
     for name, value in zip(kinds, packed.values, strict=True):

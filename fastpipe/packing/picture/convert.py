@@ -71,6 +71,8 @@ class Packed:
         orientation: the source's EXIF orientation, 1..8.
         values: of the sample's fields, one a field.
         jpeg_bytes: how large it is as a JPEG.
+        identity: of the source's picture: identity.py.
+        class_name: the name of its class; None: it has none, or is called after its label.
     """
 
     jpeg: bytes
@@ -84,6 +86,8 @@ class Packed:
     orientation: int = 1
     values: tuple[Stored, ...] = ()
     jpeg_bytes: int = 0
+    identity: int = 0
+    class_name: str | None = None
 
 
 def convert(data: bytes, how: EncodeOptions, orientation: int | None = None) -> Packed:

@@ -40,9 +40,7 @@ _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
-def list_sources(
-    root: SourcePath, seed: int, *, shuffle: bool = True, with_fields: bool = True, how: SourceOptions | None = None
-) -> Listing:
+def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
     """Lists what is to be packed.
 
     The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
@@ -53,7 +51,6 @@ def list_sources(
             dataset; or annotations: see docs/sources.md.
         seed: picks the order.
         shuffle: False: by class, then path.
-        with_fields: further members of a WebDataset's samples are fields; else they are left out.
         how: what the user says about the source.
 
     Raises:
@@ -62,7 +59,7 @@ def list_sources(
     """
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
-    listing = _list(root, how or SourceOptions(), with_fields=with_fields)
+    listing = _list(root, how or SourceOptions())
     put_in_order(listing.sources, seed, shuffle=shuffle)
     if not isinstance(listing.root, Path):
         listing.root.forget()
@@ -70,7 +67,7 @@ def list_sources(
     return replace(listing, taken_ns=taken_ns)
 
 
-def _list(root: SourcePath, how: SourceOptions, *, with_fields: bool) -> Listing:
+def _list(root: SourcePath, how: SourceOptions) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
@@ -104,13 +101,13 @@ def _list(root: SourcePath, how: SourceOptions, *, with_fields: bool) -> Listing
             return list_yolo(root, how.split)
         case "parquet" | "arrow":
             return list_tables(root, how)
-    return _list_images(root, found, how, with_fields=with_fields)
+    return _list_images(root, found, how)
 
 
-def _list_images(root: SourcePath, found: Recognised, how: SourceOptions, *, with_fields: bool) -> Listing:
+def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
     if not root.is_dir():
-        return list_archives(root, [""], with_fields=with_fields, asked=how.fields)
+        return list_archives(root, [""], asked=how.fields)
     folders, others = list(found.folders), list(found.files)
     if folders and found.format == "imagefolder":
         return list_folder(root, folders, [*others, *found.hidden])
@@ -131,7 +128,7 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions, *, wit
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
     stray = [name for name in others if name not in tars] + [*folders, *found.hidden]
-    return list_archives(root, tars, stray, with_fields=with_fields, asked=how.fields)
+    return list_archives(root, tars, stray, asked=how.fields)
 
 
 def coco_image_roots(path: SourcePath, split: str | None) -> list[SourcePath]:

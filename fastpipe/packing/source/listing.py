@@ -50,6 +50,7 @@ class Source:
         parts: in the tar, the member with each field's value; None: there is none.
         file: path of the file, where `path` is not: several rows may name one file.
         note: of a row: the values of its fields; None: it has no fields.
+        identity: of the picture that was packed into a shard of ours, which this is a sample of; None: of this one.
     """
 
     path: str
@@ -64,6 +65,7 @@ class Source:
     parts: tuple[Part | None, ...] = ()
     file: str | None = None
     note: Note | None = None
+    identity: int | None = None
 
     @property
     def file_path(self) -> str:

@@ -23,6 +23,8 @@ _FACTS = (
     "source_size",
     "orientation",
     "jpeg_bytes",
+    "identity",
+    "class_name",
 )
 
 

@@ -177,18 +177,18 @@ def _cells(source: Source, notes: Notes | None) -> list[Any]:
         source.parts,
         source.file,
         note,
+        source.identity,
     ]
 
 
 def _source(cells: list[Any], notes: Notes | None) -> Source:
-    path, label, size_bytes, mtime_ns, ctime_ns, problem, archive, offset_bytes, archive_bytes, parts, file, note = (
-        cells
-    )
+    path, label, size_bytes, mtime_ns, ctime_ns, problem, *place, parts, file, note, identity = cells
+    place_in_tar: tuple[str | None, int, int] = tuple(place)
     said = None
     if note is not None and notes is not None:
         text, content, state = note
         data = text.encode()
         said = Note(notes.add(data), len(data), content, state)
     values = tuple(part and tuple(part) for part in parts)
-    state_of_file = size_bytes, mtime_ns, ctime_ns
-    return Source(path, label, *state_of_file, problem, archive, offset_bytes, archive_bytes, values, file, said)
+    state_of_file = size_bytes, mtime_ns, ctime_ns, problem
+    return Source(path, label, *state_of_file, *place_in_tar, values, file, said, identity)

@@ -14,7 +14,6 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.options import pack_options
 from fastpipe.packing.output.destination import check_apart, destination_of
 from fastpipe.packing.output.journal import entry_name
-from fastpipe.packing.output.publish import recorded_shaping
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.assemble_step import assemble_step
 from fastpipe.packing.steps.convert_step import convert_step
@@ -87,7 +86,7 @@ def _is_packed(job: Job) -> bool:
         info = json.loads(store_of(job.destination, job.options.source.remote).read(DATASET_FILE))
     except (FileNotFoundError, ValueError):
         return False
-    made = recorded_shaping(info) if isinstance(info, dict) else None
+    made = info.get("pack") if isinstance(info, dict) else None
     return isinstance(made, dict) and made == job.options.shaping(made.get("fields"))
 
 
