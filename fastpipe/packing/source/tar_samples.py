@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.format.sample_layout import read_ours
 from fastpipe.packing.source.listing import Part, Source
 from fastpipe.packing.source.picture_names import PICTURES
+from fastpipe.packing.source.tar_fields import NOTE
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
@@ -36,6 +38,7 @@ class Gathered:
         dropped: members that are neither picture nor label: how many, by extension.
         members: of some sources, by their position, the members that may be values of fields, by extension.
         endings: of these: how many.
+        names: of each tar, the names of its labels.
     """
 
     sources: list[Source] = field(default_factory=list)
@@ -43,6 +46,7 @@ class Gathered:
     dropped: dict[str, int] = field(default_factory=dict)
     members: dict[int, dict[str, Part]] = field(default_factory=dict)
     endings: Counter[str] = field(default_factory=Counter)
+    names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def drop(self, extension: str, members: int = 1) -> None:
         """Counts members that are left out."""
@@ -57,13 +61,11 @@ class Rules(NamedTuple):
     Attributes:
         classes: labels are below this; None: below MOST_CLASSES.
         labelled: it has a label; else it must not have one.
-        least_label: the smallest label: NO_LABEL in shards of ours, where some samples may have no label.
         with_fields: its further members may be fields; else they are left out.
     """
 
     classes: int | None = None
     labelled: bool = True
-    least_label: int = 0
     with_fields: bool = True
 
 
@@ -135,10 +137,13 @@ def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gather
         elif extension in PICTURES:
             sample.pictures += 1
             sample.picture = sample.picture or (path, member)
-        elif rules.with_fields:
-            sample.take(extension, member)
         else:
-            gathered.drop(extension)
+            if extension == NOTE:
+                sample.ours = _ours(tar, member)
+            if rules.with_fields:
+                sample.take(extension, member)
+            else:
+                gathered.drop(extension)
     sample.end(tar, archive, gathered, rules, seen)
 
 
@@ -152,6 +157,7 @@ class _Sample:
         picture, label: the first, and its path.
         others: further members, by extension.
         twice: an extension that several of these have.
+        ours: of a sample of a packed dataset its class's name and its identity, or why they cannot be read.
     """
 
     key: str
@@ -161,6 +167,7 @@ class _Sample:
     label: tuple[str, Member] | None = None
     others: dict[str, Part] = field(default_factory=dict)
     twice: str | None = None
+    ours: tuple[str | None, int] | str | None = None
 
     def take(self, extension: str, member: Member) -> None:
         """Adds a member that may be a field's value."""
@@ -178,15 +185,24 @@ class _Sample:
         path, member = first
         if self.twice is not None:
             problem = f"expected one member .{shown(self.twice, 20)} with this key, got several"
+        elif isinstance(self.ours, str):
+            problem = self.ours
         elif self.pictures == 1 and self.labels == rules.labelled:
-            label = NO_LABEL if self.label is None else _label(tar, self.label[1], rules)
+            label = NO_LABEL if self.label is None else _label(tar, self.label[1], rules, self.ours is not None)
             if isinstance(label, int):
-                if self.others and _add(gathered, tar, archive, path, member, seen, label):
-                    gathered.members[len(gathered.sources) - 1] = self.others
-                    gathered.endings.update(self.others.keys())
-                elif not self.others:
-                    _add(gathered, tar, archive, path, member, seen, label)
-                return
+                name, identity = self.ours or (None, None)
+                name = str(label) if name is None else name
+                if label == NO_LABEL or gathered.names[archive].setdefault(label, name) == name:
+                    if _add(gathered, tar, archive, path, member, seen, label):
+                        if identity is not None:
+                            gathered.sources[-1] = replace(gathered.sources[-1], identity=identity)
+                        if self.others:
+                            gathered.members[len(gathered.sources) - 1] = self.others
+                            gathered.endings.update(self.others.keys())
+                    return
+                label = (
+                    f"its label {label} is the class {name!r} here, and {gathered.names[archive][label]!r} before it"
+                )
             problem = label
         elif not self.pictures:
             problem = "a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
@@ -199,10 +215,17 @@ class _Sample:
         gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
 
 
-def _label(tar: TarFile, member: Member, rules: Rules) -> int | str:
+def _ours(tar: TarFile, note: Member) -> tuple[str | None, int] | str | None:
+    try:
+        return read_ours(lambda size: tar.read(note.offset_bytes, min(size, note.size_bytes)))
+    except ValueError as problem:
+        return f"{shown(note.name)} is damaged: {problem}"
+
+
+def _label(tar: TarFile, member: Member, rules: Rules, ours: bool) -> int | str:
     """The number in a KEY.cls, or why it is none."""
     text = tar.read(member.offset_bytes, min(member.size_bytes, _MOST_DIGITS))
-    if text == b"-1" and rules.least_label == NO_LABEL:
+    if text == b"-1" and ours:
         return NO_LABEL
     number = _NUMBER.fullmatch(text) if member.size_bytes <= _MOST_DIGITS else None
     if number is None:

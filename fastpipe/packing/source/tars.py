@@ -10,7 +10,7 @@ from pathlib import Path
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
@@ -26,7 +26,6 @@ def list_archives(
     tars: list[str],
     stray: list[str] | None = None,
     *,
-    with_fields: bool = True,
     asked: tuple[FieldColumn, ...] | None = None,
 ) -> Listing:
     """Lists what is in tar files, in no order.
@@ -39,13 +38,12 @@ def list_archives(
         root: a folder, or the tar file itself.
         tars: their names in it; [""] for the file itself.
         stray: names of other files in the folder.
-        with_fields: further members of a WebDataset's samples are fields; else they are left out.
         asked: the fields to take, whose columns are endings of members; None: all.
 
     Raises:
         PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
-    files, samples, rules = Gathered(), Gathered(), Rules(labelled=False, with_fields=with_fields)
+    files, samples, rules = Gathered(), Gathered(), Rules(labelled=False)
     for name in tars:
         with TarFile(root / name) as tar:
             members = list[Member]()
@@ -77,7 +75,7 @@ def list_dataset(root: Path) -> Listing:
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    rules = Rules(len(index.classes), least_label=index.least_label, with_fields=bool(index.fields))
+    rules = Rules(len(index.classes), with_fields=bool(index.fields))
     fields = fields_of_dataset(index.fields.values())
     gathered = _gathered(root, [shard.name for shard in index.shards], rules)
     return _list_samples(root, gathered, [], index.classes, fields)
@@ -118,8 +116,7 @@ def _list_samples(
     if classes is None:
         if not gathered.sources and gathered.dropped:
             raise _without_images(root, gathered.dropped)
-        labels = (source.label for source in gathered.sources if source.problem is None)
-        classes = [str(label) for label in range(max(labels, default=-1) + 1)]
+        classes = _named_classes(gathered)
     known = set() if fields is None else {NOTE}
     if asked is not None:
         fields = fields_asked(asked, gathered.endings)
@@ -134,6 +131,22 @@ def _list_samples(
         if source.problem is None:
             sources[at] = replace(source, parts=parts_of(fields, gathered.members.pop(at, {})))
     return Listing(root, classes, sources, stray, gathered.dropped, tuple(field for _, field in fields))
+
+
+def _named_classes(gathered: Gathered) -> list[str]:
+    """The names of the classes. Labels stay what they are, unless a tar has another name or number for a class."""
+    pairs = {pair for names in gathered.names.values() for pair in names.items()}
+    found = dict(pairs)
+    classes = [found.get(label, str(label)) for label in range(max(found, default=-1) + 1)]
+    if len(found) == len(pairs) and len(set(classes)) == len(classes):
+        return classes
+    classes = sorted({name for _, name in pairs})
+    numbers = {name: number for number, name in enumerate(classes)}
+    for at, source in enumerate(gathered.sources):
+        if source.problem is None and source.label != NO_LABEL:
+            name = gathered.names[source.archive or ""][source.label]
+            gathered.sources[at] = replace(source, label=numbers[name])
+    return classes
 
 
 def _without_images(root: SourcePath, endings: Mapping[str, int]) -> PackError:

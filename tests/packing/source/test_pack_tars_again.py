@@ -15,6 +15,7 @@ from conftest import damage
 from pack_sources import digests, jpeg_bytes, write_large_folder
 from tars import member, write_tar
 
+import fastpipe
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
@@ -183,3 +184,36 @@ def test_the_command_says_what_was_left_out(tars: Path, tmp_path: Path) -> None:
     assert told["members_left_out"] == {"without extension": 1}
     assert {entry["path"].split(" ")[0] for entry in told["rejected"]} == {"alone.jpg", "bad.jpg"}
     assert Index(tmp_path / "one").class_counts == [3, 3, 2, 2, 2]
+
+
+def test_shards_of_two_datasets_are_one_source_with_the_names_of_both(tmp_path: Path) -> None:
+    """Their labels are numbers of their own: 0 is another class in each."""
+    (tmp_path / "both").mkdir()
+    for name, classes in (("one", "abc"), ("two", "bcd")):
+        for number, letter in enumerate(classes):
+            folder = tmp_path / name / letter
+            folder.mkdir(parents=True)
+            (folder / f"{name}.jpg").write_bytes(jpeg_bytes(seed=10 * ord(letter) + number))
+        pack(tmp_path / name, tmp_path / f"packed-{name}")
+        shutil.copy(tmp_path / f"packed-{name}" / "shard-000000.tar", tmp_path / "both" / f"{name}.tar")
+    pack(tmp_path / "both", tmp_path / "merged")
+    for data in (tmp_path / "merged", tmp_path / "both", tmp_path / "both" / "*.tar"):
+        index = fastpipe.open(data)
+        assert (index.classes, index.class_counts) == (["a", "b", "c", "d"], [1, 2, 2, 1])
+    letters = {
+        int(fastpipe.open(tmp_path / f"packed-{name}").records["identity"][sample]): label
+        for name in ("one", "two")
+        for sample, label in enumerate(labels_of(tmp_path / f"packed-{name}"))
+    }
+    merged = fastpipe.open(tmp_path / "merged").records["identity"]
+    assert [letters[int(each)] for each in merged] == labels_of(tmp_path / "merged")
+    assert verify(tmp_path / "merged").sound
+    (tmp_path / "both" / "two.tar").unlink()
+    alone = pack(tmp_path / "both", tmp_path / "alone").info
+    assert alone["classes"] == ["a", "b", "c"], "the shards of one dataset keep its labels and names"
+
+
+def labels_of(dataset: Path) -> list[str]:
+    """The class's name of each sample."""
+    index = fastpipe.open(dataset)
+    return [index.class_name(int(label)) for label in index.records["label"]]
