@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +13,8 @@ from fastpipe.checks import choice, flag, real_number, whole
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.loading.weight_options import near, weighting_of
+from fastpipe.loading.weight_options import near, samples_of, weighting_of
 from fastpipe.plan.content import MOST_ROWS, Content
 from fastpipe.plan.draws import Stream, key, uniform
 
@@ -83,7 +81,11 @@ def _numbers(index: Index, samples: object, *, shuffle: bool) -> NDArray[np.int6
     """Checks `samples`: numbers or a mask -> numbers; ascending where their order is shuffled anyway."""
     if samples is None:
         return None
-    expected = f"samples: expected sample numbers from 0 to {len(index) - 1}, or a mask of {len(index)} True and False"
+    expected = (
+        f"samples: expected sample numbers from 0 to {len(index) - 1}, a mask of {len(index)} True and False, or keys"
+    )
+    if isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], str):
+        samples = samples_of(index, samples, "samples")
     try:
         given = np.asarray(samples)
     except (ValueError, TypeError) as problem:
@@ -144,7 +146,7 @@ def _of_classes(index: Index, labels: NDArray[np.int64] | None) -> Part | None:
 
 
 def _of_hash(index: Index, chosen: Choice, train: bool) -> Part | None:
-    """`limit` and `kfold`: by a hash of each sample's bytes, or, where there is none, of its path."""
+    """`limit` and `kfold`: by the identity of each sample's picture, however and wherever it is stored."""
     limit = 1.0
     if chosen.limit is not None:
         found = real_number(chosen.limit)
@@ -161,7 +163,7 @@ def _of_hash(index: Index, chosen: Choice, train: bool) -> Part | None:
         return None
 
     def stays(samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.bool_]:
-        numbers = _hashes(index, samples, records).view(np.int64)
+        numbers = index.identities(samples, records).astype(np.uint64).view(np.int64)
         good = uniform(key(0, 0, Stream.LIMIT), numbers) < limit
         if folds > 1:
             inside = (uniform(key(0, 0, Stream.FOLD), numbers) * folds).astype(np.int64) == fold
@@ -169,18 +171,6 @@ def _of_hash(index: Index, chosen: Choice, train: bool) -> Part | None:
         return good
 
     return stays
-
-
-def _hashes(index: Index, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
-    if isinstance(index, MixedIndex):
-        found = np.empty(len(samples), dtype=np.uint64)
-        for number, positions, numbers in index.local(samples):
-            found[positions] = _hashes(index.parts[number], numbers, records[positions])
-        return found
-    if index.packed:
-        return records["xxh3_64"].astype(np.uint64)
-    paths = index.paths_of(samples) or []
-    return np.array([xxhash.xxh3_64_intdigest(os.fsencode(path)) for path in paths], dtype=np.uint64)
 
 
 def _staying(index: Index, samples: NDArray[np.int64] | None, parts: list[Part]) -> NDArray[np.int64]:

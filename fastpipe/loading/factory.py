@@ -117,20 +117,21 @@ def loader(
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
-        samples: which samples of the dataset: their numbers, each once, or a mask with True or False for each sample of
-            the dataset. Without shuffle they come in this order. None: all.
+        samples: which samples of the dataset: their keys or their numbers, each once, or a mask with True or False for
+            each sample. Numbers mean other samples when the dataset is packed again; keys, the paths of the sources,
+            do not: fields=("image", "label", "key"). Without shuffle they come in this order. None: all.
         classes: names of the classes to read; None: all.
         labels: with `classes`: "renumber" (None): a label is the position in `classes`; "keep": it stays that of the
             dataset. In a mixture: "union" (None): classes of one name are one class; "offset": the classes of each
             dataset come after those of the datasets before it; "own": labels stay those of their dataset, and
             fields=("image", "label", "source") says of which.
-        limit: read only this fraction of the samples, the same in each epoch and for each seed. A hash of each image's
-            bytes decides, so a smaller fraction is a part of a larger one.
+        limit: read only this fraction of the samples, the same in each epoch and for each seed. A hash of each source
+            file decides, so a smaller fraction is a part of a larger one.
         kfold: (folds, fold): the dataset is divided into `folds` parts. With train=True all but part `fold` are read,
-            with train=False only this part. A hash of each image's bytes decides, so the same image is never in two
-            parts. In a dataset that is not packed, `limit` and `kfold` use a hash of the path.
-        weights: samples are drawn by these: {class name: weight}, where other classes have 1, or one weight for each
-            sample of the dataset. `fastpipe.balanced(index)` gives each class the same share.
+            with train=False only this part. A hash of each source file decides, so the same file is never in two parts,
+            packed in whatever way, or not packed; there the first loader reads 12 kB of each file for it.
+        weights: samples are drawn by these: {class name: weight} or {key: weight}, where others have 1, or one weight
+            for each sample of the dataset, by number. `fastpipe.balanced(index)` gives each class the same share.
         replacement: with `weights`: False: no sample is drawn twice in an epoch. It needs `epoch_size`.
         repeats: each sample comes so often in a row, each time with another crop and augmentation, on different ranks.
             An epoch then has a part of the samples.
@@ -160,9 +161,9 @@ def loader(
             dataset.json, index.npy and the columns of `fields` are compared, too, for a label may have changed. One of
             these is always a DatasetError: at once, or, if they have over 256 MB, before the epoch's last batch.
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
-            number), "key" (the path of its source), "valid" (rows that count), "epoch", with size="bucket" also
-            "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are cropped, resized and
-            mirrored with the image, as in torchvision's v2. None: a batch is (images, labels).
+            number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", with
+            size="bucket" also "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are
+            cropped, resized and mirrored with the image, as in torchvision's v2. None: a batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
         min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in

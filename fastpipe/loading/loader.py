@@ -44,7 +44,7 @@ class Loader:
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
     RGB, 0 to 255; labels int64 of shape (N,), -1 for a sample without one. With `augment`, they are the output of the
     augmentation. With `views`, images is a list of such tensors, one a view. A batch also has the attributes `ids`,
-    (N,) int64, the samples' numbers in the dataset; `valid`, (N,) bool, the rows that count; and `epoch`. With
+    (N,) int64, the samples' numbers in this packing; `valid`, (N,) bool, the rows that count; and `epoch`. With
     `fields`, a batch is a dict of what was asked for. Tensors are on `device`, ready for the CUDA stream that is
     current when the loop gets them. The loader does not use a batch's memory again while a tensor refers to it.
 
@@ -261,7 +261,7 @@ class Loader:
         global batch size stays the same.
         """
         size = None if self._recipes.size is None else self._course.size
-        return state_of(self._course.position, self._index.fingerprint, _order(self._course.recipe), size)
+        return state_of(self._course.position, self._index.content, _order(self._course.recipe), size)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -269,10 +269,10 @@ class Loader:
         Raises:
             ConfigError: the state belongs to another dataset, or to another order of the samples.
         """
-        index, rows = self._index, global_batch_size_in(state, self._index.fingerprint)
+        index, rows = self._index, global_batch_size_in(state, self._index.content)
 
         def check(recipe: Recipe) -> Position:
-            return position_in(state, index.fingerprint, _order(recipe), batches_per_epoch(len(index), recipe))
+            return position_in(state, index.content, _order(recipe), batches_per_epoch(len(index), recipe))
 
         position = check(self._recipes.of_batch(rows))
         if (size := state["size"]) is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import real_number
 from fastpipe.errors import ConfigError
+from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.content import Content
@@ -30,6 +31,33 @@ def near(name: object, names: list[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else f"; it has {', '.join(map(repr, names[:5]))}{more}"
 
 
+def samples_of(index: Index, keys: Sequence[object], option: str, end: str = "") -> NDArray[np.int64]:
+    """The numbers of the samples that have these keys: a key outlives a packing, a number does not.
+
+    Raises:
+        ConfigError: not exactly one sample has a key; `option` begins the message, and `end` ends it.
+        DatasetError: the index cannot be read.
+    """
+    wanted = np.array([key_hash(str(key)) for key in keys], dtype=np.uint64)
+    ascending, inverse = np.unique(wanted, return_inverse=True)
+    found, times = np.zeros((2, len(ascending)), dtype=np.int64)
+    for start in range(0, len(index), _AT_ONCE):
+        samples = np.arange(start, min(start + _AT_ONCE, len(index)), dtype=np.int64)
+        hashes = index.key_hashes(samples)
+        places = np.minimum(np.searchsorted(ascending, hashes), len(ascending) - 1)
+        hit = ascending[places] == hashes
+        found[places[hit]] = samples[hit]
+        np.add.at(times, places[hit], 1)
+    wrong = np.flatnonzero(times[inverse] != 1)
+    if len(wrong):
+        raise ConfigError(
+            f"{option}: {index.path} has {int(times[inverse][wrong[0]]) or 'no'} samples with the key "
+            f'{keys[wrong[0]]!r}; expected one. A key is the path of the source, as fields= gives it as "key"{end}'
+        )
+    numbers: NDArray[np.int64] = found[inverse]
+    return numbers
+
+
 def weighting_of(index: Index, content: Content, weights: object, replacement: bool) -> tuple[Weighting, str]:
     """What draws by the weights, and what a state says of them.
 
@@ -44,7 +72,8 @@ def weighting_of(index: Index, content: Content, weights: object, replacement: b
         DatasetError: the index cannot be read.
     """
     count = content.count(len(index))
-    if isinstance(weights, Mapping):
+    known = index.class_to_idx
+    if isinstance(weights, Mapping) and (not weights or any(name in known for name in weights)):
         of_classes = _class_weights(index, weights)
         mark = xxhash.xxh3_64_hexdigest(of_classes.tobytes())
         if count > MOST_KEPT:
@@ -80,11 +109,21 @@ def check_distinct(content: Content, sequences: int) -> None:
 
 
 def _sample_weights(index: Index, weights: object) -> NDArray[np.float64]:
-    expected = f"weights: expected a number at least 0 for each of {len(index)} samples, or {{class name: number}}"
+    expected = (
+        f"weights: expected a number at least 0 for each of {len(index)} samples, or {{class name: number}}, or "
+        "{key: number}"
+    )
+    numbers, given = None, weights
+    if isinstance(weights, Mapping):
+        no_class = f". Nor is {next(iter(weights))!r} a class{near(next(iter(weights)), index.classes)}"
+        numbers, given = samples_of(index, [*weights], "weights", no_class), [*weights.values()]
     try:
-        found = np.asarray(weights, dtype=np.float64)
+        found = np.asarray(given, dtype=np.float64)
     except (ValueError, TypeError, RuntimeError) as problem:  # RuntimeError: a tensor with a gradient
         raise ConfigError(f"{expected}; got {type(weights).__name__}: {problem}") from problem
+    if numbers is not None and found.shape == numbers.shape:
+        found, given = np.ones(len(index)), found
+        found[numbers] = given
     if found.shape != (len(index),):
         raise ConfigError(f"{expected}; got {f'shape {found.shape}' if found.ndim else repr(weights)}")
     if not (np.isfinite(found).all() and (found >= 0).all()):
@@ -100,7 +139,10 @@ def _class_weights(index: Index, weights: Mapping[Any, Any]) -> NDArray[np.float
     known = index.class_to_idx
     for name, given in weights.items():
         if name not in known:
-            raise ConfigError(f"weights: {index.path} has no class {name!r}{near(name, index.classes)}")
+            raise ConfigError(
+                f"weights: {index.path} has no class {name!r}{near(name, index.classes)}; names of classes and keys of "
+                "samples do not go together"
+            )
         weight = real_number(given)
         if weight is None or not 0 <= weight < math.inf:
             raise ConfigError(f"weights: expected a number at least 0 for class {name!r}, got {given!r}")

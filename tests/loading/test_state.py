@@ -204,10 +204,10 @@ def test_what_leaves_the_order_alone_may_change(flat: Path, options: dict[str, A
         assert len(list(loader)) == len(loader) - 1
 
 
-def test_another_dataset_is_refused_with_both_fingerprints(flat: Path, textured: Path) -> None:
+def test_another_dataset_is_refused_and_both_are_named(flat: Path, textured: Path) -> None:
     with loader_of(flat) as loader:
         state = loader.state_dict()
-    ours = fastpipe.open(textured).fingerprint
+    ours = fastpipe.open(textured).content
     with loader_of(textured) as loader, pytest.raises(ConfigError, match=rf"{state['dataset']}.*{ours}"):
         loader.load_state_dict(state)
 
