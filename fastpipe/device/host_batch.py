@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +33,7 @@ class HostFields:
     """What a batch that is a dict has besides images and labels.
 
     Attributes:
-        names: the keys of the batch, in order, "image" and "label" among them.
+        names: the keys of the batch, in order, and the name of what each has: "image" is that of images.
         pictures: of the arrays' keys, those of (n, height, width, 3) that become (n, 3, height, width), as images do.
         masks: of the arrays' keys, those of (n, height, width) ids.
         layout: of boxes.
@@ -42,7 +43,7 @@ class HostFields:
         lists: what stays on the host, by key.
     """
 
-    names: tuple[str, ...]
+    names: Mapping[str, str]
     pictures: tuple[str, ...] = ()
     masks: tuple[str, ...] = ()
     layout: Layout = field(default_factory=Layout)

@@ -11,8 +11,8 @@ import torch
 class ImageBatch(tuple[Any, torch.Tensor]):
     """(images, labels), and which samples they are of. With several views, images is a list of tensors, one a view.
 
-    Programs that rebuild batches (torch's pytree, pin_memory, Lightning) take it for a named tuple. What they make has
-    images and labels, but no `ids`, `valid` and `epoch`.
+    Programs that rebuild batches take it for a named tuple (torch's pytree, pin_memory, Lightning), or for a tuple
+    (Hugging Face's Trainer). What they make has images and labels, but no `ids`, `valid` and `epoch`.
 
     Attributes:
         ids: (N,) int64, the samples' numbers in the dataset. If it is packed again, they mean others: keys do not.
@@ -29,7 +29,9 @@ class ImageBatch(tuple[Any, torch.Tensor]):
     epoch: int
     image_sizes: torch.Tensor
 
-    def __new__(cls, images: Any, labels: torch.Tensor) -> ImageBatch:
+    def __new__(cls, images: Any, labels: torch.Tensor | None = None) -> ImageBatch:
+        if labels is None:
+            images, labels = images
         return super().__new__(cls, (images, labels))
 
     def __getnewargs__(self) -> Any:

@@ -184,7 +184,7 @@ class Transfer:
                 own = {"image": by_view, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
                 if sizes is not None:
                     own["image_size"] = sizes
-                if "pixel_mask" in batch.fields.names:
+                if "pixel_mask" in batch.fields.names.values():
                     fields["pixel_mask"] = made.pixel_mask
                 made = _as_dict(batch.fields, {**own, **fields})
             ready = self._stream.mark()
@@ -247,4 +247,4 @@ def _as_dict(fields: HostFields, tensors: Mapping[str, Any]) -> dict[str, Any]:
     for name, counts in fields.counts.items():
         found[name] = list(torch.split(tensors[name], counts))  # views
     found.update({name: tensors[name].permute(0, 3, 1, 2) for name in fields.pictures})
-    return {name: found[name] for name in fields.names}
+    return {key: found[name] for key, name in fields.names.items()}

@@ -73,7 +73,7 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str] | None = None,
+    fields: Sequence[str] | Mapping[str, str] | None = None,
     boxes: str = "list",
     min_box_size: float = 1.0,
     min_box_area: float = 0.0,
@@ -163,7 +163,8 @@ def loader(
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
             number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", with
             size="bucket" also "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are
-            cropped, resized and mirrored with the image, as in torchvision's v2. None: a batch is (images, labels).
+            cropped, resized and mirrored with the image, as in torchvision's v2. Or a dict, where keys are to have other
+            names: {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
         min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in
@@ -256,7 +257,7 @@ def loader(
             each,
             max_pixels=whole("max_pixels", max_pixels, least=1, most=65535 * 65535),
             remote=remote,
-            fields=fields if isinstance(fields, (tuple, list)) else (),
+            fields=fields,
         )
         for each in sources
     ]

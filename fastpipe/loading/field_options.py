@@ -43,8 +43,8 @@ def field_reader(
     from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_names, own_names
 
     own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
-    names = () if fields is None else chosen_names(index, fields, layout.boxes, own=own)
-    kinds = {name: index.fields[name].kind for name in names if name not in own}
+    names = {} if fields is None else chosen_names(index, fields, layout.boxes, own=own)
+    kinds = {name: index.fields[name].kind for name in names.values() if name not in own}
     if layout != Layout() and "boxes" not in kinds.values():
         raise ConfigError(
             "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "
@@ -53,9 +53,9 @@ def field_reader(
     pairs = _flip_pairs(flip_pairs, {name: index.fields[name] for name in kinds if kinds[name] == "keypoints"})
     if fields is None:
         return None
-    if "image" not in names:
+    if "image" not in names.values():
         raise ConfigError(
-            f'fields: expected "image" among them, got {tuple(names)!r}; for samples without their images: '
+            f'fields: expected "image" among them, got {fields!r}; for samples without their images: '
             "fastpipe.Dataset(data, fields=...)"
         )
     mirroring = [] if augment is None else [part.name for part in moving_parts(augment) if part.mirrors]

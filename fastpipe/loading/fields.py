@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,7 @@ from fastpipe.plan.recipe import Recipe
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
-MOVED = ("boxes", "keypoints")  # kinds whose numbers are moved as the pictures are
-SPATIAL = (*MOVED, "mask", "image")
+SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
 FlipPairs = tuple[tuple[int, int], ...]
 
 
@@ -36,12 +34,12 @@ class FieldReader:
     Args:
         index: of the dataset.
         recipe: of the loader.
-        names: the keys of a batch, checked, in order.
+        names: the keys of a batch, checked, in order, and the field of each.
         layout: of boxes.
         flip_pairs: of each field, the points that change places in mirrored pictures.
 
     Attributes:
-        names: as given.
+        names: of the fields.
 
     Raises:
         DatasetError: a field's files are missing or damaged.
@@ -51,23 +49,22 @@ class FieldReader:
         self,
         index: Index,
         recipe: Recipe,
-        names: tuple[str, ...],
+        names: Mapping[str, str],
         layout: Layout,
         flip_pairs: Mapping[str, FlipPairs],
     ) -> None:
         self._recipe = recipe
         self._layout = layout
         self._flip_pairs = flip_pairs
-        self._spatial = any(index.fields[name].kind in MOVED for name in names if name in index.fields)
+        self.names = tuple(dict.fromkeys(names.values()))
         self._stored: dict[str, StoredImages] = {}
-        bucketed = isinstance(recipe.crop, Buckets)
-        own: dict[str, _Part] = {"key": partial(_add_paths, SourcePaths(index)), "source": partial(_add_sources, index)}
-        self._parts = [
-            own.get(name, _nothing) if name in own_names(index, bucketed=bucketed) else self._part(index, name)
-            for name in names
-        ]
-        self.names = names
-        self._keys = tuple(key for name in names for key in keys_of(name, index.fields.get(name), layout.boxes))
+        self._own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
+        self._parts = [part for name in self.names if (part := self._part(index, name))]
+        self._keys = {
+            key + own.removeprefix(name): own
+            for key, name in names.items()
+            for own in keys_of(name, index.fields.get(name), layout.boxes)
+        }
 
     def read(self, rows: BatchPlan) -> HostFields:
         """The values for the rows of a batch.
@@ -78,9 +75,8 @@ class FieldReader:
         pictures = tuple(name for name, each in self._stored.items() if each.picture)
         masks = tuple(name for name, each in self._stored.items() if not each.picture)
         values = HostFields(self._keys, pictures, masks, self._layout)
-        geometry = self._geometry(rows) if self._spatial else None
         for part in self._parts:
-            part(values, rows, geometry)
+            part(values, rows)
         return values
 
     def slots(self, count: int, size: tuple[int, int]) -> dict[str, NDArray[Any]]:
@@ -99,27 +95,40 @@ class FieldReader:
         widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
         return geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
 
-    def _part(self, index: Index, name: str) -> _Part:
+    def _part(self, index: Index, name: str) -> _Part | None:
+        """Adds the values of a field; None: they are there already, as labels are, or the engine makes them."""
+        if name == "key":
+            paths = SourcePaths(index)
+            return lambda values, rows: values.lists.update(key=paths.of(rows.samples, rows.records))
+        if name in self._own:
+            sources = index.part_of if name == "source" and isinstance(index, MixedIndex) else None
+            return sources and (lambda values, rows: values.arrays.update(source=sources(rows.samples)))
         field = index.fields[name]
         column = open_column(index, field)
         if isinstance(column, RowColumn) and field.kind in ("mask", "image"):
             self._stored[name] = StoredImages(column, len(index), picture=field.kind == "image")
-            return _nothing  # the engine makes them
+            return None
         if isinstance(column, BytesColumn):
-            return lambda values, rows, _: values.lists.update({name: column.take(rows.samples)})
+            return lambda values, rows: values.lists.update({name: column.take(rows.samples)})
         if not isinstance(column, RaggedColumn):
-            return lambda values, rows, _: values.arrays.update({name: column.take(rows.samples)})
-        add: Callable[[HostFields, Ragged, Geometry | None], None]
+            return lambda values, rows: values.arrays.update({name: column.take(rows.samples)})
         if field.kind == "classes":
-            add = partial(_add_classes, name, field.classes)
-        elif field.kind == "boxes":
-            add = partial(_add_boxes, name)
-        else:
-            add = partial(_add_points, name, self._flip_pairs.get(name, ()))
-        return lambda values, rows, geometry: add(values, column.take(rows.samples), geometry)
+            many = field.classes
+            return lambda values, rows: values.arrays.update({name: multi_hot(column.take(rows.samples), many)})
+        pairs = self._flip_pairs.get(name, ())
+
+        def add(values: HostFields, rows: BatchPlan) -> None:
+            given, geometry = column.take(rows.samples), self._geometry(rows)
+            of = rows_of(given)
+            if field.kind == "boxes":
+                values.boxes[name] = Boxes(move_boxes(given.values, of, geometry), of, given.labels)
+            else:
+                values.points[name] = Points(move_points(given.values, of, geometry, pairs), of, pairs)
+
+        return add
 
 
-_Part = Callable[[HostFields, BatchPlan, Geometry | None], None]
+_Part = Callable[[HostFields, BatchPlan], None]
 
 
 def own_names(index: Index, *, bucketed: bool) -> tuple[str, ...]:
@@ -128,18 +137,18 @@ def own_names(index: Index, *, bucketed: bool) -> tuple[str, ...]:
     return (*OWN, *more)
 
 
-def keys_of(name: str, field: Field | None, layout: str) -> Iterable[str]:
-    """The keys of a batch that a field fills: its own, and behind it those that boxes come with."""
-    yield name
+def keys_of(key: str, field: Field | None, layout: str) -> Iterable[str]:
+    """The keys of a batch that a field fills: its key, and behind it those that boxes come with."""
+    yield key
     if field is not None and field.kind == "boxes":
         if field.labelled:
-            yield f"{name}_labels"
+            yield f"{key}_labels"
         if layout != "list":
-            yield f"{name}_offsets" if layout == "flat" else f"{name}_counts"
+            yield f"{key}_offsets" if layout == "flat" else f"{key}_counts"
 
 
-def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Checks the names of fields.
+def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...]) -> dict[str, str]:
+    """Checks the names of fields; returns the keys of a batch, in order, and the field of each.
 
     Args:
         index: of the dataset.
@@ -151,9 +160,16 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
         ConfigError: there is no such field, one is there twice, or it is no sequence of names.
     """
     known = (*own, *index.fields)
-    if isinstance(fields, str) or not isinstance(fields, (tuple, list)) or not fields:
-        raise ConfigError(f"fields: expected names, for example {known[:2]!r}, got {fields!r}")
-    for name in fields:
+    if isinstance(fields, (tuple, list)):
+        names = [(name, name) for name in fields]
+    else:
+        names = [*fields.items()] if isinstance(fields, Mapping) else []
+    if not names:
+        example = f"{known[:2]!r}, or keys and names, {{'pixel_values': 'image', 'labels': 'label'}}"
+        raise ConfigError(f"fields: expected names, for example {example}; got {fields!r}")
+    for key, name in names:
+        if not isinstance(key, str):
+            raise ConfigError(f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}")
         if name not in known:
             more = (
                 "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
@@ -161,11 +177,11 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
             if isinstance(index, MixedIndex):
                 more = ". A mixture has no fields of its datasets: these work with one dataset only"
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
-    keys = [key for name in fields for key in keys_of(name, index.fields.get(name), layout)]
+    keys = [each for key, name in names for each in keys_of(key, index.fields.get(name), layout)]
     for key in keys:
         if keys.count(key) > 1:
             raise ConfigError(f"fields: {key!r} would be twice in a batch; got {fields!r}")
-    return tuple(fields)
+    return dict(names)
 
 
 def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
@@ -178,34 +194,3 @@ def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
 def rows_of(ragged: Ragged) -> NDArray[np.int64]:
     """(M,) which of the n samples each value belongs to."""
     return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))
-
-
-def _nothing(values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    """Images, labels, ids, `valid`, the epoch, masks and second pictures are there already."""
-
-
-def _add_sources(index: Index, values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    assert isinstance(index, MixedIndex)
-    values.arrays["source"] = index.part_of(rows.samples)
-
-
-def _add_paths(paths: SourcePaths, values: HostFields, rows: BatchPlan, geometry: Geometry | None) -> None:
-    values.lists["key"] = paths.of(rows.samples, rows.records)
-
-
-def _add_classes(name: str, classes: int, values: HostFields, tags: Ragged, geometry: Geometry | None) -> None:
-    values.arrays[name] = multi_hot(tags, classes)
-
-
-def _add_points(
-    name: str, flip_pairs: FlipPairs, values: HostFields, points: Ragged, geometry: Geometry | None
-) -> None:
-    assert geometry is not None
-    rows = rows_of(points)
-    values.points[name] = Points(move_points(points.values, rows, geometry, flip_pairs), rows, flip_pairs)
-
-
-def _add_boxes(name: str, values: HostFields, boxes: Ragged, geometry: Geometry | None) -> None:
-    assert geometry is not None
-    rows = rows_of(boxes)
-    values.boxes[name] = Boxes(move_boxes(boxes.values, rows, geometry), rows, boxes.labels)

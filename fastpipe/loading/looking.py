@@ -34,7 +34,7 @@ class Seen:
         plan: of its rows.
         views: images as the training loop gets them, by view.
         labels: as the training loop gets them.
-        fields: the values of fields by key, as the training loop gets them; none if it gets (images, labels).
+        fields: the values of fields by name, as the training loop gets them; none if it gets (images, labels).
     """
 
     plan: BatchPlan
@@ -100,7 +100,7 @@ class Look:
         )
         staged = transfer.begin(HostBatch(0, epoch, plan, images, plan.labels, plan.samples, fields, plan.crops.shown))
         batch = transfer.hand_over(staged)
-        values = {name: _on_cpu(value) for name, value in batch.items()} if isinstance(batch, dict) else {}
+        values = {fields.names[key]: _on_cpu(value) for key, value in batch.items()} if fields else {}
         return Seen(plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)
 
 

@@ -17,7 +17,7 @@ from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
-from fastpipe.format.folder import Place, Url, dataset_folder
+from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index, refuse_other
 from fastpipe.remote.urls import place_of
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
@@ -27,7 +27,6 @@ from fastpipe.scan.opening import open_data
 if TYPE_CHECKING:  # most programs load whole images without fields
     from fastpipe.plan.batch import BatchPlan
     from fastpipe.plan.crops import Crop
-    from fastpipe.samples.cropping import Cropping
     from fastpipe.samples.fields import FieldValues
 
 
@@ -68,7 +67,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         exact: True: always decode at full size. See fastpipe.loader.
         fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields; see
             fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K).
-            Without "image" nothing is decoded. None: a sample is (image, label).
+            Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}. None: a sample is (image, label).
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
         cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader. Samples are fetched when
@@ -89,7 +88,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         hflip: bool | float = False,
         seed: int = 0,
         exact: bool = False,
-        fields: Sequence[str] | None = None,
+        fields: Sequence[str] | Mapping[str, str] | None = None,
         max_pixels: int = MAX_PIXELS,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_limit: int | str = "200GB",
@@ -104,8 +103,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         remote = remote_options(cache_dir, cache_limit, storage_options, read_timeout, data)
         self._remote = remote if isinstance(path, Url) else None
         whole("max_pixels", max_pixels, least=1, most=65535 * 65535)
-        wanted = fields if isinstance(fields, (tuple, list)) else ()
-        index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=wanted)
+        index = open_data(path, max_pixels=max_pixels, remote=self._remote, fields=fields)
         if len(index) == 0:
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
         names = None
@@ -121,31 +119,19 @@ class Dataset(torch.utils.data.Dataset[Any]):
             if names is not None:
                 from fastpipe.samples.fields import check_croppable
 
-                check_croppable(index, names, cropping)
+                check_croppable(index, names.values(), cropping)
         elif (size, hflip, seed, exact) != (None, False, 0, False):
             raise ConfigError(
                 "size, hflip, seed and exact work only with crop=; pass crop=fastpipe.RandomResizedCrop() or another, "
                 "or leave them out"
             )
-        self._begin(path, index.fingerprint, transform, names, max_pixels, index, cropping)
+        self._path, self._fingerprint, self._max_pixels = path, index.fingerprint, max_pixels
+        self._transform, self._fields, self._cropping = transform, names, cropping
+        self._begin(index)
 
-    def _begin(
-        self,
-        path: Place,
-        fingerprint: str,
-        transform: object,
-        fields: tuple[str, ...] | None,
-        max_pixels: int,
-        index: Index | None,
-        cropping: Cropping | None,
-    ) -> None:
-        self._path = path
-        self._max_pixels = max_pixels
-        self._fingerprint = fingerprint
-        self._transform = transform
-        self._fields = fields
-        self._cropping = cropping
-        self._apply: Callable[[Any], Any] = applier(transform) if fields is None else sample_applier(transform)
+    def _begin(self, index: Index | None) -> None:
+        """Adds to what is pickled what each process has of its own."""
+        self._apply: Callable[[Any], Any] = (applier if self._fields is None else sample_applier)(self._transform)
         self._index = index
         self._opened_files: tuple[int, Pictures, FieldValues | None] | None = None  # with the process that opened them
 
@@ -281,7 +267,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 max_pixels=self._max_pixels,
                 fingerprint=self._fingerprint,
                 remote=self._remote,
-                fields=self._fields or (),
+                fields=self._fields,
             )
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index
@@ -303,29 +289,12 @@ class Dataset(torch.utils.data.Dataset[Any]):
         return self._opened_files[1:]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "path": os.fspath(self._path),
-            "fingerprint": self._fingerprint,
-            "transform": self._transform,
-            "fields": self._fields,
-            "max_pixels": self._max_pixels,
-            **({} if self._remote is None else {"remote": self._remote}),
-            **({} if self._cropping is None else {"cropping": self._cropping}),
-        }
+        own = ("_apply", "_index", "_opened_files")
+        return {name: value for name, value in vars(self).items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._remote = state.get("remote")
-        place = place_of(state["path"])
-        path = place if isinstance(place, Url) else Path(state["path"])
-        self._begin(
-            path,
-            state["fingerprint"],
-            state["transform"],
-            state["fields"],
-            state["max_pixels"],
-            None,
-            state.get("cropping"),
-        )
+        vars(self).update(state)
+        self._begin(None)
 
     def __repr__(self) -> str:
         crop = "" if self._cropping is None else f", {self._cropping!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ class FieldValues:
 
     Args:
         index: of the dataset.
-        names: the keys of a sample, checked, in order.
+        names: the keys of a sample, checked, in order, and the field of each.
         pictures: reads masks and second pictures.
         cropping: of the pictures; None: none.
 
@@ -61,11 +61,11 @@ class FieldValues:
     """
 
     def __init__(
-        self, index: Index, names: tuple[str, ...], pictures: Pictures, cropping: Cropping | None = None
+        self, index: Index, names: Mapping[str, str], pictures: Pictures, cropping: Cropping | None = None
     ) -> None:
         self._readers = [
-            self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures, cropping)
-            for name in names
+            (key, name, self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures, cropping))
+            for key, name in names.items()
         ]
 
     def of(
@@ -87,13 +87,12 @@ class FieldValues:
             DatasetError: a file cannot be read, or is damaged.
         """
         rows = _Rows(samples, records, plans)
-        columns = [reader(rows) for reader in self._readers]
+        columns = [(key, name, reader(rows)) for key, name, reader in self._readers]
         for row in range(len(samples)):
             sample: Values = {}
-            for column in columns:
-                sample.update(next(column))
-            if "image" in sample:
-                sample["image"] = image_of(row)
+            for key, name, column in columns:
+                values = {name: image_of(row)} if name == "image" else next(column)
+                sample.update({key + own.removeprefix(name): value for own, value in values.items()})
             yield sample
 
     @staticmethod
@@ -103,7 +102,7 @@ class FieldValues:
             return lambda rows: ({name: path} for path in paths.of(rows.samples, rows.records))
         if name == "label":
             return lambda rows: ({name: label} for label in rows.records["label"].tolist())
-        return lambda rows: ({name: number} for number in rows.samples.tolist())  # of images, a place is kept
+        return lambda rows: ({name: number} for number in rows.samples.tolist())
 
 
 def as_image(image: torch.Tensor) -> torch.Tensor:
@@ -112,7 +111,7 @@ def as_image(image: torch.Tensor) -> torch.Tensor:
     return image if kinds is None else kinds.Image(image)
 
 
-def check_croppable(index: Index, names: tuple[str, ...], cropping: Cropping) -> None:
+def check_croppable(index: Index, names: Iterable[str], cropping: Cropping) -> None:
     """Raises ConfigError where a field does not go with the crop."""
     kinds = {name: index.fields[name].kind for name in names if name not in OWN}
     spatial = [name for name, kind in kinds.items() if kind in SPATIAL]

@@ -54,7 +54,7 @@ def open_data(
     max_pixels: int | None = None,
     fingerprint: str | None = None,
     remote: RemoteOptions | None = None,
-    fields: Iterable[str] = (),
+    fields: object = None,
 ) -> Index:
     """The index of a dataset, packed or not, in a folder of this machine or behind a URL.
 
@@ -64,7 +64,7 @@ def open_data(
         fingerprint: of an unpacked source that this program has scanned: if the scan is still in the cache, the source
             is not listed again. Reading a file tells whether it has changed.
         remote: how a URL is read; None: as by default.
-        fields: names of fields of which a remote dataset's columns are needed; unknown ones are left to others.
+        fields: as of fastpipe.loader: of which a remote dataset's columns are needed; unknown ones are left to others.
 
     Raises:
         ConfigError: it is no path, or a URL of an unknown scheme.
@@ -76,7 +76,8 @@ def open_data(
         from fastpipe.remote.options import RemoteOptions
 
         index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels)
-        index.fetch_columns(fields)
+        names = fields.values() if isinstance(fields, Mapping) else fields
+        index.fetch_columns(names if isinstance(names, Iterable) else ())
         return index
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules

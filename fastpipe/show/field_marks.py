@@ -53,7 +53,8 @@ def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field]
 
 def of_samples(index: Index, plan: BatchPlan, fields: Mapping[str, Field]) -> Iterator[tuple[Marks, list[str]]]:
     """The marks on each whole picture of a plan, and the lines that say its texts and numbers."""
-    samples = FieldValues(index, tuple(fields), Pictures(index)).of(plan.samples, plan.records, lambda _: None)
+    values = FieldValues(index, {name: name for name in fields}, Pictures(index))
+    samples = values.of(plan.samples, plan.records, lambda _: None)
     for sample, record in zip(samples, plan.records, strict=True):
         marks, lines = Marks((int(record["width"]), int(record["height"]))), []
         for name, field in fields.items():

@@ -7,6 +7,7 @@ import pickle
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -104,6 +105,33 @@ def test_programs_that_rebuild_batches_find_images_and_labels(flat: Path) -> Non
         _ = made.valid
     with pytest.raises(AttributeError, match="'pixels'; it has images, labels, ids"):
         _ = batch.pixels
+
+
+def test_programs_that_rebuild_tuples_find_images_and_labels(flat: Path, torchvision: ModuleType) -> None:
+    from accelerate.utils import honor_type, recursively_apply, send_to_device
+    from transformers import Trainer, TrainingArguments
+
+    with loader_of(flat) as loader:
+        batch = next(iter(loader))
+    kind = type(batch)
+    trainer = Trainer(torch.nn.Linear(1, 1), TrainingArguments("unused", use_cpu=True, report_to="none"))
+    for made in (
+        kind(each for each in batch),
+        kind(list(batch)),
+        kind(batch),
+        kind(images=batch.images, labels=batch.labels),
+        honor_type(batch, (each for each in batch)),
+        recursively_apply(lambda tensor: tensor, batch),
+        send_to_device(batch, "cpu"),
+        trainer._prepare_inputs(batch),
+    ):
+        assert isinstance(made, kind)
+        assert torch.equal(made.images, batch.images)
+        assert torch.equal(made.labels, batch.labels)
+        with pytest.raises(AttributeError, match="this batch has no ids: another program has made it anew"):
+            _ = made.ids
+    with pytest.raises(ValueError, match="not enough values"):
+        kind(each for each in batch[:1])
 
 
 def test_a_dict_has_them_if_they_are_asked_for(flat: Path) -> None:

@@ -32,7 +32,7 @@ EVERYTHING = ("caption", "image", "boxes", "key", "joints", "label", "count", "g
 Copy = Callable[[Path], Path]
 
 
-def loader_of(data: Path, fields: tuple[str, ...] | None = None, **options: Any) -> Loader:
+def loader_of(data: Path, fields: Any = None, **options: Any) -> Loader:
     options = {"size": SIZE, "num_workers": 2, "seed": 5, **options}
     return fastpipe.loader(data, 8, fields=fields, **options)
 
@@ -80,6 +80,33 @@ def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str
             assert batch["count"].dtype == batch["id"].dtype == torch.int64
             assert batch["tags"].max() == 1
     assert sorted(seen) == list(range(FLAT_IMAGES))
+
+
+@pytest.mark.parametrize("layout", ["list", "flat", "pad"])
+def test_keys_can_have_other_names(fielded: Path, tmp_path: Path, layout: str) -> None:
+    keys = {"pixel_values": "image", "labels": "label", "at": "boxes", "number": "id", "text": "caption", "hot": "tags"}
+    keys |= {"pose": "joints", "path": "key", "counted": "valid", "again": "label"}
+    options: dict[str, Any] = {"boxes": layout, "flip_pairs": {"joints": PAIRS}}
+    behind = {"list": [], "flat": ["_offsets"], "pad": ["_counts"]}[layout]
+    with loader_of(fielded, tuple(dict.fromkeys(keys.values())), **options) as plain:
+        expected = list(plain)
+    with loader_of(fielded, keys, **options) as loader:
+        for batch, other in zip(loader, expected, strict=True):
+            companions = {f"at{each}": f"boxes{each}" for each in ("_labels", *behind)}
+            assert list(batch) == [*list(keys)[:3], *companions, *list(keys)[3:]]
+            for key, name in {**keys, **companions}.items():
+                assert str(batch[key]) == str(other[name])
+            assert torch.equal(batch["pixel_values"], other["image"])
+        assert fastpipe.preview(loader, tmp_path / "sheet.png", rows=2).photos == 2
+
+
+def test_keys_of_buckets_and_mixtures_can_have_other_names(fielded: Path) -> None:
+    keys = {"pixel_values": "image", "pixel_attention_mask": "pixel_mask", "sizes": "image_size"}
+    with loader_of(fielded, keys, size="bucket") as loader:
+        batch = next(iter(loader))
+    assert [batch[key].shape[-2:] == batch["pixel_values"].shape[-2:] for key in keys] == [True, True, False]
+    with fastpipe.loader({str(fielded): 1.0}, 8, size=8, fields={"x": "image", "of": "source"}) as loader:
+        assert next(iter(loader))["of"].tolist() == [0] * 8
 
 
 def test_boxes_and_points_move_with_their_pictures(
@@ -269,6 +296,12 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": ("image", "photo")}, r"has image, label, id, key, valid, epoch, caption, boxes, .*; got 'photo'"),
         ({"fields": "image"}, "expected names, for example"),
         ({"fields": ()}, "expected names, for example"),
+        ({"fields": {}}, "or keys and names, {'pixel_values': 'image', 'labels': 'label'}; got {}"),
+        ({"fields": {"pixels": "photo"}}, "has image, label, .*; got 'photo'"),
+        ({"fields": {"image": "pixel_values"}}, "got 'pixel_values'"),
+        ({"fields": {1: "image"}}, "expected texts as the keys of a batch, got 1"),
+        ({"fields": {"image": "caption"}}, "expected \"image\" among them, got {'image': 'caption'}"),
+        ({"fields": {"x": "image", "at": "boxes", "at_labels": "label"}}, "'at_labels' would be twice"),
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
         ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.Dataset'),
         ({"fields": ("image", "joints")}, r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)"),

@@ -129,6 +129,17 @@ def test_in_workers(fielded: Path, values: dict[str, list[Any]], start_method: s
         assert len(sample["joints"]) == len(values["joints"][sample["id"]])
 
 
+def test_keys_can_have_other_names(fielded: Path) -> None:
+    keys = {"number": "id", "pixel_values": "image", "at": "boxes", "pose": "joints", "labels": "label"}
+    plain = fastpipe.Dataset(fielded, fields=tuple(keys.values()))
+    companions = {"at_labels": "boxes_labels", "pose_visibility": "joints_visibility"}
+    for dataset in (renamed := fastpipe.Dataset(fielded, fields=keys), pickle.loads(pickle.dumps(renamed))):  # noqa: S301
+        for sample, other in zip(dataset.__getitems__([3, 8]), plain.__getitems__([3, 8]), strict=True):
+            assert set(sample) == {*keys, *companions}
+            for key, name in {**keys, **companions}.items():
+                assert str(sample[key]) == str(other[name])
+
+
 def test_a_pickle_keeps_the_fields(fielded: Path) -> None:
     dataset = pickle.loads(pickle.dumps(fastpipe.Dataset(fielded, fields=("caption", "id"))))  # noqa: S301 (our own)
     assert dataset[7] == {"caption": "sample 7 ü", "id": 7}
