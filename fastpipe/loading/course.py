@@ -27,6 +27,7 @@ class Course:
 
     Attributes:
         position: where the loader stands.
+        next: where the next iteration begins.
         lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
@@ -36,7 +37,7 @@ class Course:
         self._batches_of = batches_of
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
-        self._next = Position()  # where the next iteration begins
+        self.next = Position()
         self._begun = 0
         self.position = Position()
         self.lock = threading.RLock()
@@ -44,7 +45,7 @@ class Course:
     @property
     def left(self) -> int:
         """Batches that the next iteration will give."""
-        return self._batches_of(self._at_hand if self._check else self._recipes.now()) - self._next.batches
+        return self._batches_of(self._at_hand if self._check else self._recipes.now()) - self.next.batches
 
     @property
     def remaining(self) -> int:
@@ -64,7 +65,7 @@ class Course:
     def begin(self) -> tuple[StagedEpoch, Position]:
         """The next iteration's epoch, and the position that it keeps up to date from now on."""
         self._recipes.world.check()
-        start, recipe = self._next, self._recipes.now()
+        start, recipe = self.next, self._recipes.now()
         if self._check is not None:
             self._check(recipe)
         epoch = self._upcoming.take(recipe, start.epoch, start.batches)
@@ -73,7 +74,7 @@ class Course:
             epoch.follow_with(partial(self._upcoming.begin, start.epoch + 1))
         self._begun += 1
         self._at_hand, self._check = recipe, None
-        self.position, self._next = replace(start), Position(start.epoch + 1)
+        self.position, self.next = replace(start), Position(start.epoch + 1)
         return epoch, self.position
 
     def stage(self, epoch: int, batches: int) -> None:
@@ -82,22 +83,22 @@ class Course:
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
-        if epoch != self._next.epoch:
-            if self._next.batches and self.left:
+        if epoch != self.next.epoch:
+            if self.next.batches and self.left:
                 _LOG.warning(
                     "set_epoch(%d) drops the position of load_state_dict, batch %d of epoch %d: epoch %d starts "
                     "at its first batch. To continue at that position, begin the loop over epochs at %d",
                     epoch,
-                    self._next.batches,
-                    self._next.epoch,
+                    self.next.batches,
+                    self.next.epoch,
                     epoch,
-                    self._next.epoch,
+                    self.next.epoch,
                 )
-            self._next = Position(epoch)
-        self.position = replace(self._next)
+            self.next = Position(epoch)
+        self.position = replace(self.next)
 
     def go_on_at(self, position: Position, recipe: Recipe, check: Callable[[Recipe], object]) -> None:
         """The next iteration begins there. `recipe` is taken to be that of its epoch; `check` raises if it is not."""
-        self._next = position
+        self.next = position
         self._at_hand, self._check = recipe, check
         self.position = replace(position)

@@ -58,6 +58,11 @@ class Delivery:
         """Batches still to come."""
         return len(self._begun[0]) if self._begun is not None else self._course.left
 
+    def skip_to(self, batch: int) -> None:
+        """Begins at this batch of the epoch, if it has not begun, and would not begin later anyway."""
+        if self._begun is None:
+            self._course.next.batches = max(batch, self._course.next.batches)
+
     @uncompiled
     def __next__(self) -> Batch:
         with self._course.lock:

@@ -163,8 +163,8 @@ def loader(
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
             number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", with
             size="bucket" also "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are
-            cropped, resized and mirrored with the image, as in torchvision's v2. Or a dict, where keys are to have other
-            names: {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
+            cropped, resized and mirrored with the image, as in torchvision's v2. Or a dict, for keys with other names:
+            {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
         boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
             NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
         min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in

@@ -25,6 +25,7 @@ from fastpipe.loading.delivery import Delivery
 from fastpipe.loading.epoch import EpochWorks
 from fastpipe.loading.looking import Look
 from fastpipe.loading.options import checked_crop, output_size
+from fastpipe.loading.probed import Probed
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position, global_batch_size_in, position_in, state_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
 
 
-class Loader:
+class Loader(Probed):
     """Batches of a packed dataset. `fastpipe.loader` creates it; iterate over it once per epoch.
 
     Each batch is (images, labels): images uint8 of shape (N, 3, height, width) in torch.channels_last memory format,
@@ -157,11 +158,6 @@ class Loader:
     def batch_size(self) -> int:
         """Samples a batch, of each rank."""
         return self._recipe.batch_size
-
-    @property
-    def num_workers(self) -> int:
-        """Threads that decode. They are C++ threads, no worker processes."""
-        return self._engine.num_workers
 
     @property
     def view_seeds(self) -> list[int]:

@@ -1,8 +1,4 @@
-"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader.
-
-Note [states in one shape]: torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the
-state of the loader at hand has. So all states have the same keys, and none of their values is a dictionary.
-"""
+"""The position of a loader -> a small dictionary for JSON, and back; an error if it belongs to another loader."""
 
 from __future__ import annotations
 
@@ -33,7 +29,8 @@ class Position:
 def state_of(
     position: Position, fingerprint: str, order: Mapping[str, Any], size: tuple[int, int] | None = None
 ) -> dict[str, Any]:
-    """What a checkpoint needs of a loader; see Note [states in one shape].
+    """What a checkpoint needs of a loader: always the same keys, and no value that is a dictionary. For
+    torch.distributed.checkpoint takes dictionaries apart, and loads only the keys that the loader at hand has.
 
     Args:
         position: where it stands.

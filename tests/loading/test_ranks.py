@@ -272,7 +272,7 @@ def test_threads_are_divided_by_the_ranks_here(monkeypatch: pytest.MonkeyPatch, 
     for local in (1, 2, 5, 100):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", str(local))
         with fastpipe.loader(flat, 1, size=8, drop_last=False, rank=0, world_size=100) as loader:
-            threads.append(loader.num_workers)
+            threads.append(loader.stats().threads)
     assert threads == [12, 6, 2, 1]
 
 

@@ -74,7 +74,7 @@ def test_every_program_is_run() -> None:
     counts = {heading: len(programs) for heading, programs in sections().items()}
     expected = {"Plain PyTorch": 4, "Boxes, masks, captions": 3, "Lightning": 2, "Accelerate": 1, "WebDataset": 1}
     expected |= {"ImageNet with progressive sizes": 1, "Images of any shape": 1, "Self-supervised learning": 2}
-    expected |= {"Ray Train": 1}
+    expected |= {"Ray Train": 1, "Hugging Face Trainer": 1}
     assert counts == expected
     written = "".join(program for programs in sections().values() for program in programs)
     assert written.count("```") == 0
@@ -167,7 +167,7 @@ def test_lightning() -> None:
     assert ((labels > 0) & (labels < 1)).any()
     run("Lightning", names, first=1)
     assert names["trainer"].current_epoch == EPOCHS + 1
-    assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS)
+    assert (names["train"].stats().batches, names["train"].stats().epoch) == (BATCHES, EPOCHS), "its third epoch"
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -203,6 +203,29 @@ def test_accelerate(capsys: pytest.CaptureFixture[str]) -> None:
     # A step after each three batches, whichever epochs they are of; AcceleratedOptimizer counts no steps.
     assert names["schedule"].scheduler.last_epoch == EPOCHS * BATCHES // 3
     assert names["accelerator"].prepare(names["train"]) is names["train"]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_hugging_face_trainer(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    """Of several ranks, each evaluates its own part, one after the other; together they count each sample once."""
+    smaller_still = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    small = ", ".join(f"{key}={value}" for key, value in {**smaller_still, "image_size": 32}.items())
+    monkeypatch.setitem(SMALLER, r"ViTConfig\(num", f"ViTConfig({small}, num")
+    monkeypatch.setitem(
+        SMALLER, r"save_steps=1000", 'save_steps=3, use_cpu=True, disable_tqdm=True, logging_strategy="no"'
+    )
+    counted = []
+    for rank in range(ranks):
+        monkeypatch.setitem(SMALLER, r"train=False", f"train=False, rank={rank}, world_size={ranks}")
+        names = run("Hugging Face Trainer", {})
+        trainer = names["trainer"]
+        counted.append(int(trainer.evaluate()["eval_samples"]))
+        if rank == 0:
+            assert trainer.state.global_step == names["train"].stats().batches == EPOCHS * BATCHES
+            assert sorted(Path("vit").glob("checkpoint-*"))
+        assert names["val"].stats().samples == (EPOCHS + 1) * len(names["val"].sampler)
+    assert sum(counted) == FLAT_IMAGES
+    assert (len(set(counted)) > 1) == (FLAT_IMAGES % ranks > 0)
 
 
 # Before the recipe: each worker notes the samples of its batches; in the long form one dies once, in its second epoch.
