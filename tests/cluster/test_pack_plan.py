@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory import PEAK
 
 from fastpipe.format import tar_writer as tar
 from fastpipe.packing.steps import cut as cutting
@@ -45,18 +46,15 @@ def test_shards_are_cut_as_if_samples_came_one_by_one(blocks: list[int], shard_s
         assert cut(np.array(blocks, np.uint32), most_blocks(shard_size)) == one_by_one(blocks, shard_size)
 
 
-MEMORY = """
-import resource, sys
+MEMORY = f"""
 import numpy as np
 from fastpipe.packing.steps.cut import cut, most_blocks
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-before = peak()
+{PEAK}
+before = peak_bytes()
 blocks = np.random.default_rng(1).integers(100, 300, 10_000_000, np.uint32)
 stops, samples = cut(blocks, most_blocks(256_000_000))
-print(len(stops), sum(samples), peak() - before)
+print(len(stops), sum(samples), peak_bytes() - before)
 """
 
 

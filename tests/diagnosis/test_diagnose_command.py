@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from cli_run import COMMAND, failed, fp
+from patience import in_time
 from script_runs import started_warm
 
 from fastpipe.diagnosis import command as module
@@ -171,7 +172,7 @@ def test_a_command_that_never_comes_to_a_loader() -> None:
     began = time.monotonic()
     found = watched(sys.executable, "-c", "'import time; time.sleep(3600)'", seconds=0.1)
     assert "iterated over no DataLoader in" in found.ended
-    assert time.monotonic() - began < 20
+    assert in_time(time.monotonic() - began, 20)
 
 
 @pytest.mark.usefixtures("start_warm")
@@ -207,7 +208,7 @@ def test_one_that_ignores_the_interrupt_is_ended_all_the_same(tmp_path: Path, mo
     before = set(children(os.getpid()))
     assert watched(sys.executable, script, batches=1).ended == "after 1 batches"
     assert set(children(os.getpid())) <= before
-    deadline = time.monotonic() + 10  # the kernel takes a moment to end a process
+    deadline = time.monotonic() + 60  # the kernel takes a moment to end a process
     while processes_with(tmp_path):
         assert time.monotonic() < deadline, "one that was started lives on"
         time.sleep(0.05)

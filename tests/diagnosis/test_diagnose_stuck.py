@@ -15,7 +15,7 @@ import diagnosed as faults
 import pytest
 import torch
 from diagnosed import FAULTS, Stuck, diagnosed, finding, line_of
-from patience import slowdown
+from patience import in_time, slowdown
 from torch.utils.data import DataLoader
 
 from fastpipe.diagnosis.stacks import catches_dumps, children, command_line, parent, stack_of
@@ -41,7 +41,7 @@ def test_the_stack_of_the_worker_that_hangs(method: str, how: str) -> None:
     text = str(diagnosis)
     assert f"{FAULTS}:{line} in never" in text
     assert "stuck: no batch for" in text
-    given_up = time.monotonic() + 10
+    given_up = time.monotonic() + 60
     while (left := _workers(before)) and time.monotonic() < given_up:
         time.sleep(0.05)
     assert not left, "the worker is ended"
@@ -90,7 +90,7 @@ def test_without_workers_the_caller_goes_on() -> None:
     assert "the main process" in what
     assert "is at sample 20, in never" in what
     assert where.startswith(FAULTS)
-    assert seconds < 10
+    assert in_time(seconds, 10)
 
 
 def test_a_worker_that_does_not_come_to_its_first_sample() -> None:

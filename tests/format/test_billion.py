@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import frees_memory, run_script
 from numpy.typing import NDArray
+from patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
@@ -125,9 +126,9 @@ def test_a_billion_samples(billion: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["samples"] == SAMPLES
-    assert found["open_s"] < 1
-    assert found["plan_s"] < 0.005
-    assert found["first_plan_s"] < 0.2, "of a window, and of the process"
+    assert in_time(found["open_s"], 1)
+    assert in_time(found["plan_s"], 0.005)
+    assert in_time(found["first_plan_s"], 0.2), "of a window, and of the process"
     assert found["resident_mb"] < 100
 
 
@@ -167,8 +168,8 @@ def test_weights_of_the_classes_of_a_billion_samples(billion: Path) -> None:
     done = run_script(WEIGHTED, billion, BATCH_SIZE, BATCHES)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["open_s"] < 2
-    assert found["plan_s"] < 0.01
+    assert in_time(found["open_s"], 2)
+    assert in_time(found["plan_s"], 0.01)
     assert found["samples"] == BATCHES * BATCH_SIZE // 2
 
 
@@ -216,6 +217,6 @@ def test_a_mixture_of_16_datasets_of_a_billion_samples(flat: Path, tmp_path: Pat
     found = json.loads(done.stdout)
     assert found["samples"] == SAMPLES
     assert found["batches"] > 10**6
-    assert found["open_s"] < 2
-    assert found["plan_s"] < 0.01
+    assert in_time(found["open_s"], 2)
+    assert in_time(found["plan_s"], 0.01)
     assert 0.45 * BATCHES * BATCH_SIZE < found["found"] < 0.6 * BATCHES * BATCH_SIZE, "each comes twice"

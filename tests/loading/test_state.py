@@ -11,6 +11,7 @@ import pytest
 import torch
 from billion_samples import RECIPE, Billion
 from conftest import FLAT_IMAGES
+from patience import in_time
 from warm import run_script
 
 import fastpipe
@@ -175,7 +176,7 @@ def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> No
     plan = EpochPlan(Billion(), RECIPE, 0)  # type: ignore[arg-type]
     started = time.perf_counter()
     plan.batch(len(plan) * 9 // 10)
-    assert time.perf_counter() - started < 0.1
+    assert in_time(time.perf_counter() - started, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from patience import in_time
 from rich.console import Console
 
 import fastpipe
@@ -114,7 +115,7 @@ def test_a_look_takes_less_than_a_hundredth_of_a_cpu(flat: Path) -> None:
 
         first = look_until(3)  # has imported what it needs
         seconds_a_look = (look_until(53) - first) / 50
-    assert seconds_a_look < 0.01
+    assert in_time(seconds_a_look, 0.01)
 
 
 def test_it_ends_at_once_also_after_an_error(flat: Path) -> None:
@@ -126,7 +127,7 @@ def test_it_ends_at_once_also_after_an_error(flat: Path) -> None:
         fastpipe.monitor(loader, every=30, console=console),
     ):
         raise KeyError
-    assert time.monotonic() - started < 10
+    assert in_time(time.monotonic() - started, 10)
     with fastpipe.monitor(loader, every=0.01, console=console):
         time.sleep(0.05)  # a closed loader still has figures
 

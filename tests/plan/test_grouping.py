@@ -16,6 +16,7 @@ from distributions import assert_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.plan import content, order
@@ -169,8 +170,8 @@ def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
             others.append(time.process_time() - started)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert min(first) < 0.05
-    assert min(others) < 0.01
+    assert in_time(min(first), 0.05)
+    assert in_time(min(others), 0.01)
     assert peak_bytes < 16 * 2**20
 
 

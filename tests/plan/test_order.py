@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from patience import in_time
 
 from fastpipe.plan.draws import Stream, key
 from fastpipe.plan.order import (
@@ -155,7 +156,7 @@ def test_a_billion_samples_are_ordered_at_once_and_stored_nowhere() -> None:
         assert len(np.unique(middle)) == 256
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert min(seconds) < 0.05
+    assert in_time(min(seconds), 0.05)
     assert peak_bytes < 4 * 2**20
 
 

@@ -13,6 +13,7 @@ from billion_samples import RECIPE, Billion
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from patience import in_time
 
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
@@ -147,5 +148,5 @@ def test_a_batch_of_a_billion_samples_is_planned_at_once() -> None:
         assert len(np.unique(batch.samples)) == 256
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert min(seconds) < 0.05
+    assert in_time(min(seconds), 0.05)
     assert peak_bytes < 4 * 2**20

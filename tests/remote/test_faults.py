@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from patience import in_time
 from remote.cases import digest, digests
 from remote.range_server import Fault, RangeServer, Request
 from soak import Tried, times
@@ -231,7 +232,7 @@ def test_ctrl_c_and_the_watchdog_while_nothing_comes(
     child.send_signal(signal.SIGINT)
     closed, said = child.communicate(timeout=20)
     ended.cancel()
-    assert float(closed) - started < 2.0
+    assert in_time(float(closed) - started, 2.0)
     assert "KeyboardInterrupt" in said
 
 
@@ -242,7 +243,7 @@ def test_closed_while_nothing_comes(range_server: RangeServer, open_remote: Load
         started = time.monotonic()
         with pytest.raises(fastpipe.EngineError, match="closed"):
             next(iter(loader))
-        assert time.monotonic() - started < 5.0
+        assert in_time(time.monotonic() - started, 5.0)
 
 
 def test_what_is_no_dataset(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:

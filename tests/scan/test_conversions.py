@@ -32,7 +32,7 @@ def threads() -> int:
 
 
 def ended() -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while threads() and time.monotonic() < deadline:
         time.sleep(0.01)
     return threads() == 0

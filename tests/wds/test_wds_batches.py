@@ -92,7 +92,7 @@ def test_no_thread_is_left(tar: str) -> None:
     list(stages)  # libraries that are imported for some pictures may keep threads
     before = len(os.listdir("/proc/self/task"))
     for _ in stages:
-        patience = time.monotonic() + 10  # a thread that has been joined stays listed for a moment
+        patience = time.monotonic() + 60  # a thread that has been joined stays listed for a moment
         while len(os.listdir("/proc/self/task")) > before:
             assert time.monotonic() < patience
 

@@ -87,7 +87,8 @@ def list_rows(
     notes = Notes()
     found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None, place)
     waiting = iter(rows)
-    while run := list(islice(waiting, _RUN_ROWS)):
+    ahead = 1 if isinstance(image_root, Path) else _RUN_ROWS  # rows hold their values
+    while run := list(islice(waiting, ahead)):
         found.look_ahead(run)
         for row in run:
             found.add(row)

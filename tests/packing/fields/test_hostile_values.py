@@ -41,7 +41,9 @@ PACK = """
 import resource, sys
 import fastpipe
 import fastpipe.packing.writer
-resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[3]), int(sys.argv[3])))
+with open("/proc/self/statm") as file:
+    most = int(file.read().split()[5]) * resource.getpagesize() + int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 summary = fastpipe.pack(sys.argv[1], sys.argv[2], workers=1)
 for path, reason in summary.tally.rejected:
     print(path, reason)
@@ -49,9 +51,9 @@ for path, reason in summary.tally.rejected:
 
 
 def packed_in_little_memory(tar: Path, destination: Path) -> list[str]:
-    most = 700 << 20  # torch's threads and libraries have some of it
+    more = 500 << 20  # than the program has; threads, and libraries that come later, take some of it
     run = subprocess.run(
-        [sys.executable, "-c", PACK, str(tar), str(destination), str(most)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", PACK, str(tar), str(destination), str(more)], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()

@@ -353,7 +353,6 @@ from PIL import BmpImagePlugin, IcoImagePlugin, TiffImagePlugin
 from fastpipe.errors import ImageError
 from fastpipe.packing.picture.convert import EncodeOptions, convert
 data = sys.stdin.buffer.read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
 try:

@@ -16,6 +16,7 @@ from conftest import frees_memory
 from hypothesis import given
 from hypothesis import strategies as st
 from listed import by_path, flat_photos, paths_of
+from memory import PEAK
 
 import fastpipe
 from fastpipe.errors import ImageError, PackError
@@ -252,14 +253,15 @@ def test_any_counts_are_drawn_or_refused(counts: object) -> None:
     assert set(np.unique(drawn)) <= {0, 3}
 
 
-MEASURE = """
-import resource, sys, tracemalloc
+MEASURE = f"""
+import sys
 from pathlib import Path
+{PEAK}
 from fastpipe.packing.source.coco import list_coco
 from fastpipe.packing.source.options import SourceOptions
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 listing = list_coco([Path(sys.argv[1])], SourceOptions(image_root=sys.argv[2]), [])
-print(len(listing.sources), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(len(listing.sources), (peak_bytes() - before) // 1000)
 """
 
 

@@ -13,6 +13,7 @@ from conftest import frees_memory
 from hypothesis import given
 from hypothesis import strategies as st
 from listed import flat_photos, paths_of
+from memory import PEAK
 
 import fastpipe
 from fastpipe.errors import PackError
@@ -129,17 +130,18 @@ def test_any_bytes_are_records_or_named_errors(
     assert all((record.values is None) == (record.problem is not None) for record in records)
 
 
-MEASURE = """
-import resource, sys
+MEASURE = f"""
+import sys
 from pathlib import Path
+{PEAK}
 from fastpipe.errors import PackError
 from fastpipe.packing.source.kinds import list_sources
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 try:
     print(len(list_sources(Path(sys.argv[1]), 0).sources))
 except PackError:
     print(0)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print((peak_bytes() - before) // 1000)
 """
 
 
