@@ -118,8 +118,6 @@ class Cache:
 
     def _own_bytes(self) -> int:
         kept = np.flatnonzero(self.states)
-        if not len(kept):
-            return small_bytes(self.folder)
         touched = len(np.unique(self.blocks.shards_of(kept)))
         return int(self.blocks.bytes_of(kept).sum()) + touched * _SHARD_BYTES + small_bytes(self.folder)
 

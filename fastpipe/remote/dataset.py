@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,16 +63,19 @@ class RemoteIndex(Index):
         for attempt in range(ATTEMPTS):
             data = self._description()
             try:
-                info = self._checked(data)
-                name = _fingerprint(url, info)
+                info = _checked(str(url / DATASET_FILE), data)
                 break
             except DatasetError:  # bytes may be garbled on their way
                 if attempt == ATTEMPTS - 1:
                     raise
         make_root(options.cache_dir)
-        self._hold = Hold(options.cache_dir, name, url)
+        self._hold = Hold(options.cache_dir, info["fingerprint"], url)
         self._hold.touch()
-        self._put(DATASET_FILE, data)
+        description = self._hold.folder / DATASET_FILE
+        with self._replacing(description) as new:
+            if not (description.exists() and description.read_bytes() == data):
+                new.write_bytes(data)
+                os.replace(new, description)
         self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
 
@@ -99,8 +103,7 @@ class RemoteIndex(Index):
         names = [shard.name for shard in self.shards]
         hold = Hold(options.cache_dir, self.fingerprint, self.url)
         cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
-        ranges = Ranges(self._ranges.store, options.patience_s)
-        reader = Reader(self, cache, ranges, self._requests, patience_s=options.patience_s)
+        reader = Reader(self, cache, Ranges(self._ranges.store, options.patience_s), self._requests)
         self._latest = weakref.ref(reader)
         return reader
 
@@ -125,49 +128,17 @@ class RemoteIndex(Index):
                 f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
             ) from problem
 
-    def _checked(self, data: bytes) -> dict[str, Any]:
-        """The content of dataset.json."""
-        try:
-            info = json.loads(data)
-            checksum = read_self_checksum(data)
-        except (ValueError, RecursionError) as problem:
-            if data.startswith(_GZIP):
-                raise DatasetError(
-                    f"{self.url / DATASET_FILE} comes compressed by gzip; expected the file that `fastpipe pack` "
-                    "wrote. Turn the server's compression off, or upload the dataset without Content-Encoding"
-                ) from problem
-            raise DatasetError(
-                f"{self.url / DATASET_FILE} is not valid JSON ({problem}); expected the file that `fastpipe pack` "
-                "wrote. Upload the dataset again"
-            ) from problem
-        if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
-            raise DatasetError(
-                f"{self.url / DATASET_FILE} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}"
-            )
-        if checksum is not None and checksum[0] != checksum[1]:
-            raise DatasetError(
-                f"{self.url / DATASET_FILE} has been changed: expected the hash {checksum[0]} that it carries, got "
-                f"{checksum[1]}. Upload the dataset again"
-            )
-        return info
-
     def _bring(self, name: str, expected: object) -> None:
         """A small file, unless the cache has it with this hash."""
         file = self._hold.folder / name
         if expected is not None and _hash_of(file) == expected:
             return
-        new = unfinished(file)
-        try:
-            file.parent.mkdir(exist_ok=True)
+        with self._replacing(file) as new:
             for _ in range(ATTEMPTS):
                 found = self._requests.result(self._copy(name, new))
                 if expected in (None, found):
                     os.replace(new, file)
                     return
-        except OSError as problem:
-            raise self._no_room(file, problem) from problem
-        finally:
-            new.unlink(missing_ok=True)
         raise DatasetError(
             f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
             f"after {ATTEMPTS} attempts. Upload the dataset again"
@@ -189,25 +160,20 @@ class RemoteIndex(Index):
                     place += len(answer.data)
         return digest.hexdigest()
 
-    def _put(self, name: str, data: bytes) -> None:
-        """Writes a file of the cache; other processes see all of it or nothing."""
-        file = self._hold.folder / name
+    @contextmanager
+    def _replacing(self, file: Path) -> Iterator[Path]:
+        """A name for a file of the cache while it is written; other processes see all of it or nothing."""
         new = unfinished(file)
         try:
             file.parent.mkdir(exist_ok=True)
-            if file.exists() and file.read_bytes() == data:
-                return
-            new.write_bytes(data)
-            os.replace(new, file)
+            yield new
         except OSError as problem:
+            raise DatasetError(
+                f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset "
+                "whatever cache_limit= is. Make room, or pass another cache_dir="
+            ) from problem
+        finally:
             new.unlink(missing_ok=True)
-            raise self._no_room(file, problem) from problem
-
-    def _no_room(self, file: Path, problem: OSError) -> DatasetError:
-        return DatasetError(
-            f"the cache cannot keep {file}: {problem.strerror or problem}. It keeps this file of the dataset whatever "
-            "cache_limit= is. Make room, or pass another cache_dir="
-        )
 
 
 @dataclass(frozen=True)
@@ -233,24 +199,32 @@ class RemoteShard:
         return self.reader.read(self.number, offset_bytes, offset_bytes + size_bytes)
 
 
-def _fingerprint(url: Url, info: dict[str, Any]) -> str:
-    """The name of the dataset's folder in the cache. It is computed: who serves a dataset does not choose whose folder
-    it gets.
+def _checked(file: str, data: bytes) -> dict[str, Any]:
+    """The content of dataset.json. Its fingerprint, which names the dataset's folder in the cache, is computed: who
+    serves a dataset does not choose whose folder it gets.
     """
-    found = str(info.get("fingerprint"))
+    ours, again = "expected the file that `fastpipe pack` wrote", "Upload the dataset again"
+    try:
+        info = json.loads(data)
+        checksum = read_self_checksum(data)
+    except (ValueError, RecursionError) as problem:
+        wrong = f"is not valid JSON ({problem}); {ours}. {again}"
+        if data.startswith(_GZIP):
+            how = "Turn the server's compression off, or upload the dataset without Content-Encoding"
+            wrong = f"comes compressed by gzip; {ours}. {how}"
+        raise DatasetError(f"{file} {wrong}") from problem
+    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
+        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
+    changed, found = f"{file} has been changed: expected the", str(info.get("fingerprint"))
+    if checksum is not None and checksum[0] != checksum[1]:
+        raise DatasetError(f"{changed} hash {checksum[0]} that it carries, got {checksum[1]}. {again}")
     try:
         expected = fingerprint(info)
     except (KeyError, TypeError, ValueError) as problem:
-        raise DatasetError(
-            f"{url / DATASET_FILE} has a missing or invalid field ({problem!r}); expected the file that `fastpipe "
-            "pack` wrote. Upload the dataset again"
-        ) from problem
+        raise DatasetError(f"{file} has a missing or invalid field ({problem!r}); {ours}. {again}") from problem
     if found != expected or not FINGERPRINT.fullmatch(found):
-        raise DatasetError(
-            f"{url / DATASET_FILE} has been changed: expected the fingerprint {expected} of its content, got "
-            f"{found!r:.80}. Upload the dataset again"
-        )
-    return found
+        raise DatasetError(f"{changed} fingerprint {expected} of its content, got {found!r:.80}. {again}")
+    return info
 
 
 def _hash_of(file: Path) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fastpipe.errors import DatasetError
 from fastpipe.remote.retry import Ranges
-from fastpipe.remote.store import Requests
+from fastpipe.remote.store import Answer, Requests
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class DirectShard:
         Raises:
             OSError: the server does not tell.
         """
-        return self._fetched(0, 1)[1]
+        return self._fetched(0, 1).size_bytes
 
     def read(self, start: int, stop: int) -> bytes:
         """A range of the file.
@@ -37,11 +37,10 @@ class DirectShard:
         Raises:
             OSError: it does not come.
         """
-        return self._fetched(start, stop)[0] if start < stop else b""
+        return bytes(self._fetched(start, stop).data) if start < stop else b""
 
-    def _fetched(self, start: int, stop: int) -> tuple[bytes, int]:
+    def _fetched(self, start: int, stop: int) -> Answer:
         try:
-            answer = self.requests.result(self.ranges.fetch(self.name, start, stop))
+            return self.requests.result(self.ranges.fetch(self.name, start, stop))
         except DatasetError as problem:
             raise OSError(str(problem)) from problem
-        return bytes(answer.data), answer.size_bytes

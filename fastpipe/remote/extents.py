@@ -6,8 +6,6 @@ the index has, too.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.format.recent import Recent
 from fastpipe.remote.parts import Part
 
 _KNOWN_SHARDS = 16
@@ -45,8 +44,7 @@ class Extents:
 
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
-        self._lock = threading.Lock()
-        self._known: OrderedDict[int, _Jpegs] = OrderedDict()  # by shard
+        self._known = Recent[_Jpegs](_KNOWN_SHARDS)
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Shard, first byte and the one after the last of each sample; see the top."""
@@ -62,12 +60,12 @@ class Extents:
 
     def sample_at(self, shard: int, place: int) -> int:
         """The sample whose bytes a place of a shard is one of."""
-        row = int(np.searchsorted(self._jpegs(shard).starts, place, side="right")) - 1
+        row = int(np.searchsorted(self._known.get(shard, self._jpegs).starts, place, side="right")) - 1
         return int(self._index.shard_starts[shard]) + row
 
     def wrong(self, part: Part, data: Any) -> list[int]:
         """Samples that lie wholly in a part, whose bytes have another hash than that of their records."""
-        jpegs = self._jpegs(part.shard)
+        jpegs = self._known.get(part.shard, self._jpegs)
         inside = np.flatnonzero((jpegs.starts >= part.start) & (jpegs.stops <= part.stop))
         starts, stops = jpegs.starts[inside] - part.start, jpegs.stops[inside] - part.start
         view, digest = memoryview(data), xxhash.xxh3_64_intdigest
@@ -77,14 +75,7 @@ class Extents:
         return wrong
 
     def _jpegs(self, shard: int) -> _Jpegs:
-        with self._lock:
-            found = self._known.pop(shard, None)
-            if found is None:
-                first = int(self._index.shard_starts[shard])
-                records = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
-                starts = records["offset"].astype(np.int64)
-                found = _Jpegs(starts, starts + records["size"], records["xxh3_64"].astype(np.uint64))
-                if len(self._known) >= _KNOWN_SHARDS:
-                    self._known.popitem(last=False)
-            self._known[shard] = found
-            return found
+        first = int(self._index.shard_starts[shard])
+        records = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
+        starts = records["offset"].astype(np.int64)
+        return _Jpegs(starts, starts + records["size"], records["xxh3_64"].astype(np.uint64))

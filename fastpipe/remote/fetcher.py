@@ -63,7 +63,6 @@ class Fetcher:
         arrivals: writes what comes.
         ranges: fetches.
         requests: the thread of requests.
-        patience_s: how long another process may take for a block.
 
     Attributes:
         fetched_bytes: that came by the network.
@@ -80,12 +79,9 @@ class Fetcher:
         arrivals: Arrivals,
         ranges: Ranges,
         requests: Requests,
-        *,
-        patience_s: float,
     ) -> None:
         self._names, self._extents, self._wants, self._cache = names, extents, wants, cache
         self._arrivals, self._ranges, self._requests = arrivals, ranges, requests
-        self._patience_s = patience_s
         self.fetched_bytes = 0
         self.damaged: set[int] = set()
         self._flow = Flow()
@@ -154,7 +150,7 @@ class Fetcher:
         return (
             f"Another loader, in {' and '.join(who) or 'a process of another user or container'}, fetches bytes "
             f"{', '.join(parts)}{more} into the cache {self._cache.folder}. If it does not go on, close it or end its "
-            f"process; after {self._patience_s:g} s this loader fetches them itself"
+            f"process; after {self._ranges.patience_s:g} s this loader fetches them itself"
         )
 
     def __len__(self) -> int:
@@ -264,7 +260,7 @@ class Fetcher:
     def _claim_awaited(self, now: float) -> None:
         """Fetches blocks whose process is gone; those that one takes too long for are fetched past it."""
         with self._wants.lock:
-            late = [block for block, since in self._awaited.items() if now - since > self._patience_s]
+            late = [block for block, since in self._awaited.items() if now - since > self._ranges.patience_s]
             self._wants.impatient.update(late)
             awaited, self._awaited = self._awaited, {}
             for run in self._cache.blocks.runs(list(awaited), REQUEST_BYTES):

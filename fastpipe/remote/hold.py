@@ -90,35 +90,31 @@ def remove_unfinished(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+@contextmanager
+def _unused(folder: Path) -> Iterator[bool]:
+    """Whether no process uses a dataset of a cache, and none can inside the `with`; False where this user may not write
+    its files.
+    """
+    try:
+        file = _engine.Descriptor(os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC))  # closes itself
+        unused = locks.claim(file.number(), _IN_USE_AT, 1)
+    except (FileNotFoundError, PermissionError) as problem:
+        unused = isinstance(problem, FileNotFoundError)
+    yield unused
+
+
 def in_use(folder: Path) -> bool:
     """Whether a process uses a dataset of a cache; True for that of a user whose files this one may not write."""
-    try:
-        file = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        return not locks.claim(file, _IN_USE_AT, 1)
-    finally:
-        os.close(file)
+    with _unused(folder) as unused:
+        return not unused
 
 
 def remove(folder: Path) -> bool:
     """Removes a dataset from a cache; False where a process uses it, or this user may not write it."""
-    try:
-        file = os.open(folder / BLOCKS_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT)
-    except FileNotFoundError:
-        return True
-    except PermissionError:
-        return False
-    try:
-        if not locks.claim(file, _IN_USE_AT, 1):
-            return False
-        shutil.rmtree(folder, ignore_errors=True)
-        return True
-    finally:
-        os.close(file)
+    with _unused(folder) as unused:
+        if unused:
+            shutil.rmtree(folder, ignore_errors=True)
+        return unused
 
 
 def used_at(folder: Path) -> float:

@@ -34,7 +34,6 @@ class Reader:
         cache: of its blocks.
         ranges: fetches.
         requests: the thread of requests.
-        patience_s: how long another process may take for a block.
 
     Attributes:
         ring: what is not kept.
@@ -42,7 +41,7 @@ class Reader:
         arrivals: what writes it.
     """
 
-    def __init__(self, index: Index, cache: Cache, ranges: Ranges, requests: Requests, *, patience_s: float) -> None:
+    def __init__(self, index: Index, cache: Cache, ranges: Ranges, requests: Requests) -> None:
         self._cache, self._ranges, self._requests = cache, ranges, requests
         self._process = os.getpid()
         self._names = [shard.name for shard in index.shards]
@@ -50,9 +49,7 @@ class Reader:
         self._extents = Extents(index, cache.blocks.sizes)
         self.wants = Wants(self._extents, cache, RingParts(self.ring))
         self.arrivals = Arrivals(self.wants, cache)
-        self._fetcher = Fetcher(
-            self._names, self._extents, self.wants, cache, self.arrivals, ranges, requests, patience_s=patience_s
-        )
+        self._fetcher = Fetcher(self._names, self._extents, self.wants, cache, self.arrivals, ranges, requests)
         self._fetch_wait_s = 0.0
 
     @property

@@ -164,7 +164,7 @@ class Ranges:
 
     Attributes:
         store: to ask.
-        patience_s: how long a range is tried.
+        patience_s: how long a range is tried, and how long another process may take for a block.
         trouble: is counted up.
     """
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.format.recent import Recent
+from fastpipe.native import _engine
 from fastpipe.remote.holes import punch, take_room
 
 _MOST_OPEN = 32
@@ -33,8 +33,7 @@ class ShardFiles:
 
     def __init__(self, folder: Path, names: list[str], sizes: NDArray[np.int64]) -> None:
         self._folder, self._names, self._sizes = folder, names, sizes
-        self._lock = threading.Lock()
-        self._open: OrderedDict[int, int] = OrderedDict()  # shard -> descriptor, least recently used first
+        self._open = Recent[_engine.Descriptor](_MOST_OPEN)
 
     def write(self, shard: int, start: int, data: Any) -> None:
         """Writes a range; Note [size of a write].
@@ -42,21 +41,16 @@ class ShardFiles:
         Raises:
             OSError: the disk refuses, for example because it is full.
         """
-        view = memoryview(data)
-        with self._lock:
-            file = os.dup(self._file(shard))
-        try:
-            take_room(file, start, start + len(view))
-            done = 0
-            while done < len(view):
-                done += os.pwrite(file, view[done : done + _WRITE_BYTES], start + done)
-        finally:
-            os.close(file)
+        view, done = memoryview(data), 0
+        opened = self._open.get(shard, self._opened)  # open as long as this refers to it
+        take_room(opened.number(), start, start + len(view))
+        while done < len(view):
+            done += os.pwrite(opened.number(), view[done : done + _WRITE_BYTES], start + done)
 
     def punch(self, shard: int, start: int, stop: int) -> None:
         """Gives a range back to the disk."""
-        with self._lock:
-            punch(self._file(shard), start, stop)
+        opened = self._open.get(shard, self._opened)
+        punch(opened.number(), start, stop)
 
     def sync(self, shard: int) -> None:
         """Has the disk write what was written."""
@@ -68,18 +62,11 @@ class ShardFiles:
 
     def close(self) -> None:
         """Lets go of the files."""
-        with self._lock:
-            for file in self._open.values():
-                os.close(file)
-            self._open.clear()
+        self._open = Recent[_engine.Descriptor](_MOST_OPEN)
 
-    def _file(self, shard: int) -> int:
-        file = self._open.pop(shard, None)
-        if file is None:
-            file = os.open(self._folder / self._names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            if os.fstat(file).st_size != int(self._sizes[shard]):
-                os.ftruncate(file, int(self._sizes[shard]))
-            while len(self._open) >= _MOST_OPEN:
-                os.close(self._open.popitem(last=False)[1])
-        self._open[shard] = file
-        return file
+    def _opened(self, shard: int) -> _engine.Descriptor:
+        file = os.open(self._folder / self._names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        opened = _engine.Descriptor(file)  # closes itself
+        if os.fstat(file).st_size != int(self._sizes[shard]):
+            os.ftruncate(file, int(self._sizes[shard]))
+        return opened

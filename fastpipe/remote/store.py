@@ -72,17 +72,11 @@ class Requests:
             raise ConfigError("reading a dataset by its URL needs obstore: pip install 'fastpipe[remote]'") from missing
         _first_used_in = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name=THREAD_NAME, daemon=True).start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
-        tasks = asyncio.all_tasks(self.loop)
-        for task in tasks:
-            task.cancel()
-        self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self.loop.close()
 
     def begin(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
         """Has the thread do it."""
@@ -96,13 +90,6 @@ class Requests:
         except BaseException:
             future.cancel()
             raise
-
-    def close(self) -> None:
-        """Gives up all requests; safe to call twice."""
-        if not self._thread.is_alive():
-            return
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(2.0)
 
 
 _requests: tuple[int, Requests] | None = None  # of this process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,29 +26,27 @@ class Where:
     shift: NDArray[np.int64]
 
 
+@dataclass(eq=False)
 class Ticket:
     """Samples that somebody waits for. Dropping it, or Reader.end, gives them up.
 
-    Args:
+    Attributes:
         samples: their numbers.
         go: called with Where, in any thread, once they are all there; or with the error.
-
-    Attributes:
+        generation: of the plan that was at hand when it was made.
         left: what has not arrived.
         parts: of the ring: where its samples are, or will be.
         ended: nobody waits any more.
         counted: its samples are in the figures.
-        generation: of the plan that was at hand when it was made.
     """
 
-    def __init__(self, samples: NDArray[np.int64], go: Callable[[Where | Exception], None], generation: int) -> None:
-        self.samples = samples
-        self.go = go
-        self.left: set[Key] = set()
-        self.parts: set[Part] = set()
-        self.ended = False
-        self.counted = False
-        self.generation = generation
+    samples: NDArray[np.int64]
+    go: Callable[[Where | Exception], None]
+    generation: int
+    left: set[Key] = field(default_factory=set)
+    parts: set[Part] = field(default_factory=set)
+    ended: bool = False
+    counted: bool = False
 
 
 class Tickets:
