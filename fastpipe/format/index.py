@@ -80,11 +80,13 @@ class Index:
             that one.
         mtimes_ns: (shards,) int64: when each shard was last written, which reading it checks again; None: not recorded.
         odd: (samples,) bool: pictures that `convert` has to make JPEGs of before the engine reads them; None: none.
+        restored_by: what to do if a file beside the shards has changed.
         convert: makes the JPEG of a sample: its bytes, or an ImageError, OSError or DatasetError.
     """
 
     packed = True
     may_be_large = True
+    restored_by = "restore it (fastpipe verify DATA --repair SRC), or pack the source again, with --overwrite"
     mtimes_ns: NDArray[np.int64] | None = None
     odd: NDArray[np.bool_] | None = None
     convert: Callable[[int], bytes] | None = None
@@ -137,12 +139,15 @@ class Index:
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str]]:
-        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs."""
+    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
+        """dataset.json, which has its own hash, and index.npy and the columns of some fields, with theirs; and what to
+        do if it is another one.
+        """
         if self.packed:
-            yield from ((self.folder / DATASET_FILE, ""), (self.folder / INDEX_FILE, self._index_hash))
+            files = {DATASET_FILE: "", INDEX_FILE: self._index_hash}
             for field in (self.fields[name] for name in fields if name in self.fields):
-                yield from ((self.folder / FIELDS_FOLDER / file, each) for file, each in field.files.items())
+                files |= {f"{FIELDS_FOLDER}/{file}": each for file, each in field.files.items()}
+            yield from ((self.folder / file, each, self.restored_by) for file, each in files.items())
 
     def open_records(self) -> Records | None:
         """index.npy, opened again; None where the records are in memory.

@@ -39,7 +39,7 @@ class Intact:
             work = self._files, self._found, lambda: (closed := owner()) is None or closed.is_set()
             self._thread = threading.Thread(target=_compare, args=work, name="fastpipe-hashes", daemon=True)
             self._thread.start()
-            self.check(end=sum(file.stat().st_size for file, _ in self._files if file.exists()) <= _AT_ONCE_BYTES)
+            self.check(end=sum(file.stat().st_size for file, *_ in self._files if file.exists()) <= _AT_ONCE_BYTES)
 
     def check(self, *, end: bool = False) -> None:
         """Raises DatasetError if a file is known to have changed; `end`: waits until all that it began is compared."""
@@ -53,10 +53,10 @@ class Intact:
         self._closed.set()
 
 
-def _compare(files: list[tuple[Path, str]], found: list[DatasetError], ended: Callable[[], bool]) -> None:
+def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ended: Callable[[], bool]) -> None:
     from fastpipe.format.self_checksum import read_self_checksum
 
-    for file, expected in files:
+    for file, expected, restored_by in files:
         try:
             if file.name == DATASET_FILE:
                 expected, got = read_self_checksum(file.read_bytes()) or ("", "")
@@ -68,12 +68,7 @@ def _compare(files: list[tuple[Path, str]], found: list[DatasetError], ended: Ca
         if ended():
             return
         if got != expected:
-            found.append(
-                DatasetError(
-                    f"{file} {words}. Its values cannot be trusted: restore it (fastpipe verify DATA --repair SRC), or "
-                    "pack the source again, with --overwrite"
-                )
-            )
+            found.append(DatasetError(f"{file} {words}. Its values cannot be trusted: {restored_by}"))
             return
 
 

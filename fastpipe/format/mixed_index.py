@@ -157,7 +157,7 @@ class MixedIndex(Index):
             "fingerprint": self.fingerprint,
         }
 
-    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str]]:
+    def hashed_files(self, fields: Iterable[str]) -> Iterator[tuple[Path, str, str]]:
         """See Index: those of all datasets."""
         return (each for part in self.parts for each in part.hashed_files(fields))
 

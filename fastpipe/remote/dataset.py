@@ -49,6 +49,8 @@ class RemoteIndex(Index):
         options: as given.
     """
 
+    restored_by = "open the dataset again, which fetches this file of the cache anew"
+
     def __init__(self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None) -> None:
         if sys.platform != "linux":
             raise ConfigError(

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from remote.cases import digests
 from remote.range_server import RangeServer
 from warm import run_script
 
 import fastpipe
+from fastpipe.errors import DatasetError
+from fastpipe.format.layout import INDEX_DTYPE
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 
 SCRIPT = """
@@ -105,6 +108,24 @@ def test_fields_and_sources(fielded: Path, tmp_path: Path, copied: Callable[[Pat
             theirs = fastpipe.loader(fielded, 8, size=32, fields=names, train=False)
             for found, expected in zip(ours, theirs, strict=True):
                 assert str(found) == str(expected)
+
+
+def test_a_file_beside_the_shards_that_changes_in_the_cache(
+    remote_packed: Path, range_server: RangeServer, tmp_path: Path
+) -> None:
+    """It is fetched anew where the dataset is opened. While it is in use, it is no reason to replace samples."""
+    options: dict[str, Any] = {"size": 32, "train": False, "cache_dir": tmp_path}
+    with fastpipe.loader(remote_packed, 32, size=32, train=False) as local:
+        expected = digests(local)
+    for _ in range(2):
+        with fastpipe.loader(range_server.url, 32, **options, on_error="replace") as loader:
+            assert digests(loader) == expected
+            file = loader.dataset.folder / "index.npy"
+            data = bytearray(file.read_bytes())
+            data[-INDEX_DTYPE.itemsize + INDEX_DTYPE.fields["xxh3_64"][1]] ^= 1  # type: ignore[index]
+            file.write_bytes(data)
+            with pytest.raises(DatasetError, match=r"index\.npy has changed .*: open the dataset again, which fetches"):
+                list(loader)
 
 
 def test_pickled(remote_packed: Path, range_server: RangeServer, tmp_path: Path) -> None:
