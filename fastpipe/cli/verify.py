@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,10 +17,11 @@ from fastpipe.format.index import read_info
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
+from fastpipe.progress import shown
+from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Report
 from fastpipe.verify.repair import repair as run_repair
 from fastpipe.verify.verification import verify as run_verify
-from fastpipe.verify.verify_progress import verify_progress
 
 _SHOWN = 20
 
@@ -61,7 +65,7 @@ def verify(
             )
         if image_root is not None and repair is None:
             raise ConfigError("--image-root needs --repair: it says where the images of SRC are")
-        with verify_progress(err) as progress:
+        with _progress() as progress:
             report = run_verify(
                 where, quick=quick, workers=workers, executor=on.value, address=address, on_progress=progress
             )
@@ -122,3 +126,22 @@ def _next_step(report: Report) -> str:
     if any(found.file.startswith("shard-") for found in report.findings):
         return f"It has no SRC to repair its shards from: run the program that wrote it with {source['made_by']} again"
     return f"{repair}, where SRC is any other folder: it was written by {source['made_by']}, and its shards are enough"
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[VerifyProgress], None]]:
+    """Shows how far a check is: a bar with images/s, MB/s and time left, or a line now and then.
+
+    Yields:
+        A function to call with each VerifyProgress.
+    """
+    started = time.monotonic()
+
+    def words(now: VerifyProgress) -> str:
+        seconds = max(time.monotonic() - started, 1e-6)
+        found = f"  problems: {now.findings}" if now.findings else ""
+        rates = f"{now.samples / seconds:,.0f} images/s  {now.bytes / seconds / 1e6:.1f} MB/s"
+        return f"{now.samples:,}/{now.total_samples:,} samples  {rates}{found}"
+
+    with shown(err, "verifying", words) as show:
+        yield show

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fastpipe.errors import ImageError, readable
 from fastpipe.packing.ahead import Ahead, read_ahead
+from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
+from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.source.listing import Source
-from fastpipe.packing.source.reading import changed, give_up_requests, with_own_requests
-from fastpipe.packing.source.table_cells import Cells, cells
+from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, changed, give_up_requests, with_own_requests
+from fastpipe.packing.source.table_cells import Cells, as_meant, cells
+from fastpipe.packing.source.table_columns import TableColumns, TableField
 from fastpipe.packing.source.tables import TableListing, needed_groups
-from fastpipe.packing.table_values import image_of, values_of
 
 
 class _Row(NamedTuple):
@@ -77,8 +80,8 @@ def _convert_row(row: _Row, listing: TableListing, how: EncodeOptions) -> Outcom
     return convert_sample(
         str(listing.root / row.source.path),
         row.source.size_bytes,
-        lambda: image_of(row.cells, row.at),
-        lambda _: values_of(row.cells, row.at, listing.columns),
+        lambda: _image_of(row.cells, row.at),
+        lambda _: _values_of(row.cells, row.at, listing.columns),
         how,
         row.source.label,
         listing.classes,
@@ -122,3 +125,48 @@ def _runs(rows: Iterator[_Row]) -> Generator[list[_Row], None, None]:
             run, size_bytes = [], 0
     if run:
         yield run
+
+
+def _image_of(cells: Cells, at: int) -> bytes:
+    """The bytes of a row's image.
+
+    Raises:
+        ImageError: it has none.
+    """
+    if cells.sizes[at] > LARGE_BYTES:
+        image_format(cells.image_start(at, START_BYTES))  # a film among the images need not be copied
+    data = cells.image(at)
+    if data is not None:
+        return data
+    path = cells.path(at)
+    if path is None:
+        raise ImageError("no image: expected bytes, got null")
+    raise ImageError(
+        f"no bytes of an image, only its path {readable(path)}: write the table with the images in it, for example "
+        "with Dataset.to_parquet or save_to_disk"
+    )
+
+
+def _values_of(cells: Cells, at: int, columns: TableColumns) -> list[tuple[str, str, Any]]:
+    """Name, kind and value of each field of a row.
+
+    Raises:
+        ImageError: a value cannot be; the message is the reason.
+    """
+    found = []
+    for number, field in enumerate(columns.fields):
+        try:
+            found.append((field.name, field.kind, _value(cells, at, number, field)))
+        except ImageError as problem:
+            raise ImageError(f"field {field.name}: {problem}") from None
+    return found
+
+
+def _value(cells: Cells, at: int, number: int, field: TableField) -> Any:
+    try:
+        value = cells.value(number, at)
+    except UnicodeDecodeError as problem:
+        raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
+    except (ValueError, OverflowError) as problem:
+        raise ImageError(str(problem)) from None
+    return value if field.kind in ("mask", "image") else take(field.kind, as_meant(field, value))

@@ -48,31 +48,19 @@ class Scanned(NamedTuple):
         return self.total
 
 
-def read_headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
-    """Fills in width, height and kind of some files.
+def read_files(
+    columns: Columns, numbers: NDArray[np.int64], find: Callable[[Columns, NDArray[np.int64]], object]
+) -> None:
+    """Fills in what is found out of some files, in threads.
 
     Args:
         columns: of the source; changed in place.
         numbers: (m,) of the files.
+        find: `headers` or `identities`; different threads fill in different rows.
 
     Raises:
         DatasetError: the system, not a file, is at fault: an I/O error, too many open files.
     """
-    _in_parts(columns, numbers, _read)
-
-
-def read_identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
-    """Fills in the identities of some files.
-
-    Raises:
-        DatasetError: a file cannot be read.
-    """
-    _in_parts(columns, numbers, _identify)
-
-
-def _in_parts(
-    columns: Columns, numbers: NDArray[np.int64], work: Callable[[Columns, NDArray[np.int64]], object]
-) -> None:
     parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
     if not parts:
         return
@@ -80,7 +68,7 @@ def _in_parts(
     threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
     try:
         with shown(Console(stderr=True), f"scanning {readable(str(columns.folder))}", _words) as tell:
-            for part, _ in zip(parts, threads.map(lambda part: work(columns, part), parts), strict=True):
+            for part, _ in zip(parts, threads.map(lambda part: find(columns, part), parts), strict=True):
                 done += len(part)
                 tell(Scanned(done, len(numbers)))
     finally:
@@ -91,7 +79,8 @@ def _words(scan: Scanned) -> str:
     return f"{scan.files:,} of {scan.total:,} files"
 
 
-def _identify(columns: Columns, numbers: NDArray[np.int64]) -> None:
+def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """What names the pictures: format/identity.py."""
     for number in numbers.tolist():
         path, start = columns.file_of(number), int(columns.offsets[number])
         try:
@@ -106,13 +95,13 @@ def _read_inside(handle: int, start: int, offset: int, size: int) -> bytes:
     return read_at(handle, size, start + offset)
 
 
-def _read(columns: Columns, numbers: NDArray[np.int64]) -> None:
-    """Different threads fill in different rows."""
+def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """Width, height and kind."""
     paths = [columns.file_of(number) for number in numbers.tolist()]
-    headers = _engine.read_headers(paths, columns.offsets[numbers], columns.sizes[numbers])
-    plain = headers["plain"] == 1
-    columns.widths[numbers] = headers["width"]
-    columns.heights[numbers] = headers["height"]
+    found = _engine.read_headers(paths, columns.offsets[numbers], columns.sizes[numbers])
+    plain = found["plain"] == 1
+    columns.widths[numbers] = found["width"]
+    columns.heights[numbers] = found["height"]
     columns.kinds[numbers] = np.where(plain, PLAIN, ODD)
     for place in np.flatnonzero(~plain).tolist():
         number = int(numbers[place])

@@ -34,7 +34,7 @@ from fastpipe.format.shard_list import ShardColumns, Shards
 from fastpipe.plan.order import permute
 from fastpipe.scan.cache import save
 from fastpipe.scan.columns import ODD, REJECTED, Columns
-from fastpipe.scan.headers import read_identities
+from fastpipe.scan.headers import identities, read_files
 
 _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
@@ -238,7 +238,7 @@ class UnpackedIndex(Index):
         known = self._columns.identities
         unknown = self._numbers[known[self._numbers] == 0]
         if len(unknown):
-            read_identities(self._columns, unknown)
+            read_files(self._columns, unknown, identities)
             save(self._columns)
         found: NDArray[np.uint64] = known[self._numbers[samples]]
         return found

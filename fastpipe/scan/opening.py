@@ -106,7 +106,7 @@ def _another_programs(file: Path) -> bool:
 def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> Index:
     from fastpipe.scan import cache
     from fastpipe.scan.columns import columns_of
-    from fastpipe.scan.headers import read_headers
+    from fastpipe.scan.headers import headers, read_files
     from fastpipe.scan.index import UnpackedIndex
 
     before = cache.load(source.name)
@@ -121,7 +121,7 @@ def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: st
     else:
         columns = columns_of(source.name, source.listing(), archives)
         if before is None or not columns.take_over(before):
-            read_headers(columns, columns.unknown)
+            read_files(columns, columns.unknown, headers)
             cache.save(columns)
     index = UnpackedIndex(path, columns, max_pixels=max_pixels)
     if index.counts["rejected"] and index.fingerprint not in _told:

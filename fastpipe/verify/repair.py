@@ -11,12 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
+from fastpipe.engine.pictures import size_of
 from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
 from fastpipe.format.intact import file_hash
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.read_at import read_at
+from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.job import PackProgress
@@ -35,9 +40,9 @@ from fastpipe.packing.source.options import recorded_options
 from fastpipe.packing.source.tables import TableListing
 from fastpipe.packing.spooled import in_order
 from fastpipe.verify.damage import Report
-from fastpipe.verify.rebuild_records import records_of
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
+from fastpipe.verify.tar_members import sample_members
 
 _OPTIONAL = {"fields", "source"}  # that dataset.json names only where there is something to say
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
@@ -246,3 +251,25 @@ def _rebuild_index(journal: Journal, shards: list[ShardFacts], info: dict[str, A
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
                 f"packed it; {_ANEW}"
             )
+
+
+def records_of(shard: ShardFacts) -> NDArray[np.void]:
+    """(samples,) of INDEX_DTYPE: the records that pack wrote.
+
+    Raises:
+        PackError: the shard is damaged.
+    """
+    damaged = (
+        f"{shard.name} is damaged, so the index cannot be rebuilt from it; run fastpipe verify with --repair and "
+        "without --quick"
+    )
+    records: list[tuple[int, ...]] = []
+    try:
+        with open(shard.path, "rb", buffering=0) as file:
+            for members in sample_members(shard, file):
+                digits, jpeg, note = (read_at(file.fileno(), each.size, each.offset) for each in members[:3])
+                known = *size_of(jpeg), int(digits), xxhash.xxh3_64_intdigest(jpeg), *named_in(note)
+                records.append((shard.number, members[1].offset, len(jpeg), *known))
+    except (OSError, ValueError) as problem:
+        raise PackError(f"{damaged} ({problem})") from problem
+    return np.array(records, dtype=INDEX_DTYPE)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.checks import whole
 from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
+from fastpipe.format.fields import FIELDS_FOLDER, Field
 from fastpipe.format.folder import Place
+from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import INDEX_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
 from fastpipe.verify.check_index import check_index, impossible_records
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards, check_size
-from fastpipe.verify.check_sidecars import check_sidecars
 from fastpipe.verify.damage import Damage, Report
 from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.on_ray import Seen, check_on_ray
@@ -61,7 +62,7 @@ def verify(
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += check_index(said.index, said.info)
-        findings += check_sidecars(folder, said.index.fields.values())
+        findings += _check_sidecars(folder, said.index.fields.values())
     index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
@@ -106,3 +107,16 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     said = describe(index.folder)
     said.shards = [replace(shard, direct=index.direct(shard.number)) for shard in said.shards]
     return said, index.folder, index
+
+
+def _check_sidecars(dataset: Path, fields: Iterable[Field]) -> Iterator[Damage]:
+    """Hashes each file, in a pass that keeps a few MB."""
+    for name, expected in (each for field in fields for each in field.files.items()):
+        name = f"{FIELDS_FOLDER}/{name}"
+        try:
+            found = file_hash(dataset / name)
+        except OSError as problem:
+            yield Damage(name, f"cannot be read: {problem.strerror or problem}")
+            continue
+        if found != expected:
+            yield Damage(name, "its content has changed since it was packed: hash", expected, found)

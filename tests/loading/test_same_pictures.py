@@ -68,10 +68,10 @@ def test_an_unpacked_source_is_read_once_for_its_folds(photos: Path, monkeypatch
     source = Path(shutil.copytree(photos, photos.parent / "changing"))
     first = read(source, kfold=(3, 1))
 
-    def refuse(_columns: object, numbers: np.ndarray) -> None:
+    def refuse(_columns: object, numbers: np.ndarray, _find: object) -> None:
         raise DatasetError(f"reads {len(numbers)}")
 
-    monkeypatch.setattr(scan_index, "read_identities", refuse)
+    monkeypatch.setattr(scan_index, "read_files", refuse)
     assert read(source, kfold=(3, 1)) == first
     shutil.copy(source / "c01" / "a.jpg", source / "c02" / "a.jpg")
     with pytest.raises(DatasetError, match=r"reads 1$"):

@@ -34,13 +34,13 @@ _SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
     """The paths whose headers were read, a list a scan; with a cache folder of the test's own."""
     seen: Reads = []
-    real: Callable[[Columns, NDArray[np.int64]], None] = headers.read_headers
+    real = headers.read_files
 
-    def noted(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    def noted(columns: Columns, numbers: NDArray[np.int64], find: Callable[..., object]) -> None:
         seen.append([columns.paths[number] for number in numbers.tolist()])
-        real(columns, numbers)
+        real(columns, numbers, find)
 
-    monkeypatch.setattr(headers, "read_headers", noted)
+    monkeypatch.setattr(headers, "read_files", noted)
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
     return seen
 
