@@ -23,4 +23,5 @@ class Choice:
     def everything(self) -> bool:
         """Whether nothing was passed."""
         chosen = (self.samples, self.classes, self.labels, self.limit, self.kfold, self.weights, self.epoch_size)
-        return all(each is None for each in chosen) and (self.replacement, self.repeats) == (True, 1)
+        usual = self.replacement is True and type(self.repeats) is int and self.repeats == 1  # True == 1
+        return usual and all(each is None for each in chosen)

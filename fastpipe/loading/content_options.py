@@ -39,7 +39,7 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
     repeats = whole("repeats", chosen.repeats, least=1, most=1024)
     size = None if chosen.epoch_size is None else whole("epoch_size", chosen.epoch_size, least=1, most=MOST_ROWS)
     old_labels = _class_numbers(index, chosen.classes)
-    keep = choice("labels", chosen.labels or "renumber", ("renumber", "keep")) == "keep"
+    keep = chosen.labels is not None and choice("labels", chosen.labels, ("renumber", "keep")) == "keep"
     if keep and old_labels is None:
         raise ConfigError('labels="keep" works only with classes=; leave it out')
     parts = [part for part in (_of_classes(index, old_labels), _of_hash(index, chosen, train)) if part is not None]
@@ -64,11 +64,11 @@ def content_of(index: Index, chosen: Choice, *, train: bool, shuffle: bool) -> C
         identity["classes"] = list(names) if len(names) <= 16 else xxhash.xxh3_64_hexdigest(repr(names).encode())
     content = Content(samples, None, repeats, size, labels, names)
     weighting = None
+    replacement = flag("replacement", chosen.replacement)
     if chosen.weights is not None:
-        replacement = flag("replacement", chosen.replacement)
         weighting, mark = weighting_of(index, content, chosen.weights, replacement)
         identity["weights"] = f"{mark}{'' if replacement else ' without replacement'}"
-    elif chosen.replacement is not True:
+    elif not replacement:
         raise ConfigError("replacement works only with weights=; leave it out")
     if repeats > 1:
         identity["repeats"] = repeats

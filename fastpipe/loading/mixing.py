@@ -53,7 +53,7 @@ def mixed_index(parts: Sequence[Index], labels: object) -> MixedIndex:
     Raises:
         ConfigError: the labels are none of union, offset and own, or two datasets do not go together.
     """
-    index = MixedIndex(parts, choice("labels", labels or "union", _LABELS))
+    index = MixedIndex(parts, choice("labels", "union" if labels is None else labels, _LABELS))
     if any(isinstance(part.path, Url) for part in parts):
         for part in parts:
             if not part.packed:
@@ -84,6 +84,11 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
         )
     if chosen.weights is not None:
         raise ConfigError("weights works with one dataset, not with a mixture; weigh the datasets: {folder: weight}")
+    if chosen.classes is not None and chosen.labels == "own":
+        raise ConfigError(
+            'classes names classes of all datasets, and with labels="own" they have none in common; use '
+            'labels="union", or labels="offset", where they are called 0/cat and 1/cat'
+        )
     size = chosen.epoch_size if chosen.epoch_size is not None else "smallest"
     if isinstance(size, str):
         choice("epoch_size", size, _SIZES)
@@ -99,7 +104,10 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
     counts = [each.count(len(part)) for each, part in zip(contents, index.parts, strict=True)]
     for part, count in zip(index.parts, counts, strict=True):
         if not count:
-            raise ConfigError(f"{part.path} has 0 samples of those that are chosen; choose some, or leave it out")
+            raise ConfigError(
+                f"classes, limit and kfold leave 0 samples of {part.path}, and a mixture needs some; choose more of "
+                "them, or leave this dataset out"
+            )
     total = math.fsum(weights)
     if size == "largest":
         for part, weight, count in zip(index.parts, weights, counts, strict=True):

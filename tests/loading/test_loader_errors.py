@@ -38,6 +38,10 @@ Copy = Callable[[Path], Path]
         ("num_workers", 5000),
         ("prefetch_factor", 0),
         ("exact", "yes"),
+        ("replacement", 1),  # == True
+        ("repeats", True),  # == 1
+        ("repeats", 1.0),
+        ("labels", ""),
         ("on_error", "ignore"),
         ("verify", 1),
     ],
