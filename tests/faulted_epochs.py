@@ -101,7 +101,7 @@ def wait_until_closed(data: Path, name: str) -> None:
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(otherwise)

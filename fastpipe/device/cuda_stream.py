@@ -24,6 +24,11 @@ _SURFACED = (
     "fastpipe: CUDA reports the error of a kernel at a later call, which was the loader's this time. The kernel is one "
     "of the program or of augment=. To see the line that queued it, run the program with CUDA_LAUNCH_BLOCKING=1"
 )
+_UNPINNED = (
+    "cannot pin {:,} bytes of host memory for batches ({}); using pageable memory instead. Copies to the GPU are then "
+    "slower, and the training loop waits for them. Raise the limit on locked memory (ulimit -l, or the container's "
+    "limit), or free pinned memory"
+)
 
 
 class _Event:
@@ -75,10 +80,7 @@ class CudaStream:
         self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # after the latest copy
         self._slots = PageLocked(self._register, self._release)
         # What makes pinned memory, the best first, and the fewest bytes that it has refused.
-        self._makers: dict[Callable[[int], NDArray[np.uint8]], float] = {
-            self._slots.take: math.inf,
-            _allocate: math.inf,
-        }
+        self._makers = dict.fromkeys((self._slots.take, _allocate), math.inf)
 
     @property
     def pinned_bytes(self) -> int:
@@ -94,7 +96,8 @@ class CudaStream:
                     self._raise_the_programs_error()
                     self._makers[make] = size_bytes
                     if make is _allocate and refused == math.inf:
-                        _warn(size_bytes, problem)
+                        reason = str(problem).strip().splitlines()[0]
+                        warnings.warn(_UNPINNED.format(size_bytes, reason), RuntimeWarning, stacklevel=2)
         return np.empty(shape, dtype=np.uint8)
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -153,14 +156,3 @@ class CudaStream:
 def _allocate(size_bytes: int) -> NDArray[np.uint8]:
     """Pinned memory of torch, by cudaHostAlloc: some systems give this only."""
     return torch.empty(size_bytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
-
-
-def _warn(size_bytes: int, problem: Exception) -> None:
-    reason = str(problem).strip().splitlines()[0]
-    warnings.warn(
-        f"cannot pin {size_bytes:,} bytes of host memory for batches ({reason}); using pageable "
-        "memory instead. Copies to the GPU are then slower, and the training loop waits for them. Raise the limit on "
-        "locked memory (ulimit -l, or the container's limit), or free pinned memory",
-        RuntimeWarning,
-        stacklevel=3,
-    )

@@ -116,7 +116,7 @@ def test_wait_lets_other_python_threads_run(pool: Engine, large: Path) -> None:
     for thread in waiting:
         thread.start()
     for thread in waiting:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

@@ -32,7 +32,7 @@ COMMON = """
         os._exit(code)
 
     def ends_well(number, child):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:

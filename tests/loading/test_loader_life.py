@@ -189,7 +189,7 @@ def test_closing_in_another_thread_ends_the_iteration(large: Path) -> None:
         worker.start()
         time.sleep(0.02 + 0.003 * attempt)
         loader.close()
-        worker.join(10)
+        worker.join(60)
         assert not worker.is_alive()
         assert [type(problem) for problem in ended] == [EngineError], ended
 

@@ -105,7 +105,7 @@ def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypat
 
     def slow(self: UnpackedIndex, sample: int) -> bytes:
         if sample >= 2:
-            go_on.wait(20)
+            go_on.wait(60)
         return real(self, sample)
 
     monkeypatch.setattr(UnpackedIndex, "_convert", slow)
@@ -118,7 +118,7 @@ def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypat
         next(batches := iter(loader))
         stats = loader.stats()
         assert (stats.batches_making, stats.batches_ready, stats.threads) == (2, 0, 2)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while loader.stats().threads_busy < 1:  # the thread that converts
             assert time.monotonic() < deadline
         go_on.set()

@@ -85,7 +85,7 @@ def test_what_the_program_prints_stays_where_it_goes(flat: Path, capsys: pytest.
         fastpipe.loader(flat, 8, size=16) as loader,
         fastpipe.monitor(loader, console=Console(file=out, force_terminal=True)),
     ):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while "fastpipe" not in out.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
         sys.stdout.write("epoch 1: loss 0.5\n")

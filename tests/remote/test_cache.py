@@ -378,7 +378,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
             for part in list(ticket.parts):
                 reader.wants.ring_parts.forget(part)
-        assert arrived.wait(10.0)
+        assert arrived.wait(60.0)
 
 
 def test_close_lets_go_of_the_cache(range_server: RangeServer, open_remote: Loaders, tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
         monkeypatch.setattr(slow._engine._reader._cache, "sync", lambda: (syncing.set(), sync.wait(30.0)))
         next(iter(slow))
         slow._engine._reader.arrivals.sync()
-        assert syncing.wait(10.0)
+        assert syncing.wait(60.0)
         closing = threading.Thread(target=slow.close)
         closing.start()
         time.sleep(0.1)

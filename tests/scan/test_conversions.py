@@ -121,7 +121,7 @@ def test_a_conversion_that_hangs_is_named(
 
     def slow(self: UnpackedIndex, sample: int) -> bytes:
         if sample == 3:
-            go_on.wait(20)
+            go_on.wait(60)
         return real(self, sample)
 
     monkeypatch.setattr(UnpackedIndex, "_convert", slow)

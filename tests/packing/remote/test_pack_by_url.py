@@ -330,7 +330,7 @@ def test_members_of_a_tar_are_fetched_at_the_same_time_and_with_their_fields(tmp
     def wait_for_all(request: Request) -> None:
         if request.stop - request.start < size:  # else it is to list the tar
             members.append(request)
-            all_here.wait(20)
+            all_here.wait(60)
 
     with RangeServer(source, fault=wait_for_all) as server:
         fastpipe.pack(f"{server.url}/000.tar", tmp_path / "packed", workers=1)
