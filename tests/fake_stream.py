@@ -96,7 +96,7 @@ class FakeStream:
         return tensor.clone()
 
     @contextmanager
-    def work(self) -> Iterator[None]:
+    def work(self, follows: bool = False) -> Iterator[None]:
         self.log.append("begin")
         yield
         self.log.append("queued")

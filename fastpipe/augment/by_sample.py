@@ -55,8 +55,6 @@ class BySample(TorchFunctionMode):
     ) -> Any:
         keywords = dict(kwargs or {})
         if self._onto is not None:
-            if function in _FROM_DATA and "device" not in keywords:
-                return function(*args, **keywords, device="cpu").to(self._onto, non_blocking=True)
             args, keywords = self._moved(function, args, keywords)
         draw = _DRAWS.get(function)
         if draw is None or keywords.get("generator") is not None:
@@ -73,15 +71,13 @@ class BySample(TorchFunctionMode):
         return function(*args, **keywords)
 
     def _moved(self, function: Callable[..., Any], args: Arguments, kwargs: dict[str, Any]) -> tuple[Arguments, Any]:
-        """The arguments, with `onto` in place of the CPU, and so that no copy waits for work that is queued there."""
+        """The arguments, with `onto` in place of the CPU."""
         args = tuple(self._onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args)
         device = kwargs.get("device")
         if (device is None and function in _device_constructors()) or (
             device is not None and torch.device(device).type == "cpu"
         ):
             kwargs["device"] = self._onto
-        if function is torch.Tensor.to and args[0].is_cpu:  # the host may go on: its memory has been read at return
-            kwargs["non_blocking"] = True
         return args, kwargs
 
     def uniform(self, shape: Sequence[int], dtype: torch.dtype | None, device: object) -> Tensor | None:
@@ -217,5 +213,4 @@ _DRAWS: dict[Any, Callable[..., Tensor | None]] = {
     torch._standard_gamma: _left,
     torch.Tensor.exponential_: _left,
 }
-_FROM_DATA = {torch.tensor, torch.as_tensor}
 _WITHOUT_GENERATOR = {torch.rand_like, torch.randn_like}

@@ -13,6 +13,7 @@ its draws belong to the batch, as asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -28,6 +29,7 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.kornia_fields import FieldKeys, FieldMover, movable
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
+from fastpipe.augment.kornia_waits import WithoutWaits
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
@@ -161,9 +163,9 @@ class Kornia(Operation):
             rows, parts = given.get("rows"), self._in_parts(images, call)
             for begin, end in parts:
                 part = images[begin:end] if rows is None else images.index_select(0, rows[begin:end])
-                made = checked_result(
-                    self.module, act(part, self._parameters_of(part, call, given, begin, end)), len(part)
-                )
+                with WithoutWaits() if images.is_cuda else nullcontext():
+                    made = act(part, self._parameters_of(part, call, given, begin, end))
+                made = checked_result(self.module, made, len(part))
                 if rows is not None:
                     images.index_copy_(0, rows[begin:end], made.to(images.dtype))
                 elif len(parts) > 1:

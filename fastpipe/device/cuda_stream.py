@@ -106,9 +106,12 @@ class CudaStream:
         return there
 
     @contextmanager
-    def work(self) -> Iterator[None]:
-        with torch.cuda.device(self.device), torch.cuda.stream(self._stream):  # Note [the current GPU]
-            yield
+    def work(self, follows: bool = False) -> Iterator[None]:
+        with torch.cuda.device(self.device):  # Note [the current GPU]
+            if follows:
+                self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                yield
 
     def mark(self) -> Mark:
         return self._mark_in(self._stream)

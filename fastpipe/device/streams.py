@@ -38,8 +38,8 @@ class Stream(Protocol):
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         """Queues a copy to the device; the tensor must stay as it is until a later mark is done."""
 
-    def work(self) -> AbstractContextManager[object]:
-        """What is queued inside goes to this stream."""
+    def work(self, follows: bool = False) -> AbstractContextManager[object]:
+        """What is queued inside goes to this stream; `follows`: behind what the program has queued in its own."""
 
     def mark(self) -> Mark:
         """A mark in this stream."""
@@ -114,7 +114,7 @@ class HostStream:
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
 
-    def work(self) -> AbstractContextManager[object]:
+    def work(self, follows: bool = False) -> AbstractContextManager[object]:
         return nullcontext()
 
     def mark(self) -> Mark:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from fastpipe.augment import Augment
+from fastpipe.augment.foreign import Foreign
 from fastpipe.augment.plan import AugmentPlan
 from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.device.image_batch import image_batch
@@ -98,6 +99,8 @@ class Transfer:
         self._stream = stream
         self._views = views
         self._augment = views[0][0]  # moves what fields have beside the images
+        stages = (stage for augment, _ in views if augment is not None for stage in augment.stages)
+        self._follows = any(isinstance(stage, Foreign) for stage in stages)  # it may read what the program writes
         self._classes = classes
         self._stats = stats
         self._watchdog = watchdog
@@ -138,6 +141,8 @@ class Transfer:
             self._augment_s = augment_s
         return work.copied.since(work.first) + min(augment_s, self._augment_s)
 
+    @torch.inference_mode(False)  # the loop may train on the batch when it has left that mode
+    @torch.no_grad()
     def begin(self, batch: HostBatch) -> StagedBatch:
         """Queues a batch. Its slot is not lent again before it has been copied."""
         started = time.perf_counter()
@@ -158,7 +163,7 @@ class Transfer:
             lay_out(batch.fields, *places, len(batch.labels))
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
-        with self._stream.work():
+        with self._stream.work(self._follows):
             copies, tensors, first, copied = self._copy(batch, arrays)
             queued = time.perf_counter()
             labels, ids, valid = (tensors.pop(name) for name in ("labels", "ids", "valid"))

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import photos, tensors_of
+from augment_batches import differing, photos, tensors_of
+from simulated_gpu import simulated
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from fastpipe import Augment
 from fastpipe.augment import pixels, placement, tones
@@ -28,77 +28,24 @@ AUGMENTS = {
     "mixup": Augment.imagenet(mixup=0.5, num_classes=50),
     "smoothing": Augment.imagenet(label_smoothing=0.5, num_classes=50),
 }
-# Operations that end in a wait for the device, whatever they are given.
-WAITING = {
-    "_local_scalar_dense",
-    "is_nonzero",
-    "nonzero",
-    "masked_select",
-    "equal",
-    "unique",
-    "_unique2",
-    "bincount",
-    "repeat_interleave.Tensor",
-}
-
-
-class Watch(TorchDispatchMode):
-    """Collects the operations that would wait for the device, and those that copy from one to another."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-        self.calls = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        self.calls += 1
-        name = function._schema.name.partition("::")[2]
-        full = f"{name}.{function._schema.overload_name}"
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        devices = {tensor.device.type for tensor in tensors}
-        if name in ("_to_copy", "copy_") and "device" in kwargs and kwargs["device"] is not None:
-            devices.add(torch.device(kwargs["device"]).type)
-        by_mask = name.startswith(("index.", "index_put")) or name == "index"
-        if (
-            name in WAITING
-            or full in WAITING
-            or len(devices) > 1
-            or (by_mask and any(tensor.dtype == torch.bool for tensor in tensors))
-        ):
-            self.seen.append(f"{full} on {sorted(devices)}")
-        return function(*args, **kwargs)
 
 
 @pytest.mark.parametrize("name", AUGMENTS)
 def test_nothing_waits_for_the_device(name: str) -> None:
-    """Tensors without data: asking for a value raises. Everything made in between has to be on their device."""
+    """And all that is made in between is made there: a copy would have to wait for its turn."""
     augment = AUGMENTS[name]
     plan = augment.plan(np.arange(COUNT), SIZE, seed=0, epoch=0, batch=0)
-    images, labels, tensors = photos(COUNT, *SIZE).to("meta"), LABELS.to("meta"), tensors_of(plan, "meta")
-    with Watch() as watch:
+    expected = augment.carry_out(photos(COUNT, *SIZE), LABELS, plan, tensors_of(plan))
+    with simulated() as gpu:
+        images, labels, tensors = photos(COUNT, *SIZE).to("cuda:0"), LABELS.to("cuda:0"), tensors_of(plan, "cuda:0")
+        gpu.waits.clear()
+        gpu.copies.clear()
         out, soft = augment.carry_out(images, labels, plan, tensors)
-    assert watch.seen == []
-    assert watch.calls > 0
-    assert out.device.type == soft.device.type == "meta"
-    assert out.is_contiguous(memory_format=torch.channels_last)
-
-
-def test_the_watch_sees_what_waits() -> None:
-    values = torch.arange(4.0)
-    for waits in (
-        lambda: values.sum().item(),
-        lambda: values[values > 1],
-        lambda: values.index_put_((values > 1,), values[:1]),
-        lambda: values.nonzero(),
-        lambda: torch.masked_select(values, values > 1),
-        lambda: torch.equal(values, values),
-        lambda: bool(values.any()),
-        lambda: values.to("meta"),
-    ):
-        with Watch() as watch:
-            waits()
-        assert watch.seen
+        assert gpu.waits == gpu.copies == gpu.races == []
+        assert out.device == soft.device == torch.device("cuda", 0)
+        assert out.is_contiguous(memory_format=torch.channels_last)
+        assert differing(out.cpu().float(), expected[0].float(), by=2e-2) < 1e-4
+        torch.testing.assert_close(soft.cpu(), expected[1])
 
 
 @pytest.mark.parametrize("name", AUGMENTS)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from augment_batches import tensors_of
+from augment_batches import differing, tensors_of
 from kornia_cases import CASES, k
+from simulated_gpu import simulated
 from torch import Tensor
 
 from fastpipe import Augment
@@ -44,11 +45,14 @@ def test_the_table_has_all_modules_that_move() -> None:
 
 
 @pytest.mark.parametrize("name", MOVING)
-def test_no_value_is_asked_of_the_device(name: str) -> None:
-    """The meta device has none: what asks raises."""
-    made = moved(keyed(name), ids(4), "meta")
-    assert (made.device.type, made.dtype) == ("meta", torch.uint8)
-    assert made.shape == moved(keyed(name), ids(4)).shape
+def test_the_host_waits_for_no_mask(name: str) -> None:
+    augment, expected = keyed(name), moved(keyed(name), ids(4))
+    with simulated() as gpu:
+        made = moved(augment, ids(4), "cuda:0")
+        own = ("test_kornia_fields.py", "augment_batches.py")
+        assert not [wait for wait in gpu.waits if not any(name in wait for name in own)]
+        assert made.device.type == "cuda"
+        assert differing(made.cpu(), expected, by=0.5) < 0.01
 
 
 @pytest.mark.parametrize("name", MOVING)

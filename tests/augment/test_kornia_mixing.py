@@ -94,16 +94,6 @@ def test_each_label_has_the_share_of_its_pixels(name: str) -> None:
         torch.testing.assert_close(mixed.mean((1, 2, 3)), expected, atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize("name", MIXING)
-def test_nothing_reads_the_device(name: str) -> None:
-    augment = Augment(MIXING[name](), num_classes=CLASSES)
-    plan = augment.plan(np.arange(8), SIZE, seed=0, epoch=0, batch=0)
-    tensors = {at: torch.from_numpy(array).to("meta") for at, array in plan.arrays.items()}
-    images = torch.empty(8, 3, *SIZE, dtype=torch.uint8, device="meta")
-    mixed, soft = augment.carry_out(images, torch.zeros(8, dtype=torch.int64, device="meta"), plan, tensors)
-    assert (mixed.shape, soft.shape) == ((8, 3, *SIZE), (8, CLASSES))
-
-
 def test_in_a_loader_labels_become_soft_and_the_number_of_classes_is_the_datasets(flat: Path) -> None:
     with fastpipe.loader(flat, 8, size=32, num_workers=1, augment=[k.RandomGrayscale(), k.RandomMixUpV2()]) as loader:
         for _, labels in loader:
