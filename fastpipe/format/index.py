@@ -357,7 +357,7 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
     """
     file = path / DATASET_FILE
     try:
-        info = json.loads(file.read_bytes(), object_hook=hook)
+        data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise DatasetError(why_no_dataset(path)) from problem
     except OSError as problem:
@@ -365,6 +365,13 @@ def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -
             f"{file} cannot be read: {problem.strerror}; check its permissions, the disk and the limit on open files "
             "(ulimit -n)"
         ) from problem
+    return info_in(data, file, hook)
+
+
+def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """The same of the bytes of that file."""
+    try:
+        info: object = json.loads(data, object_hook=hook)
     except (ValueError, RecursionError) as problem:
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import weakref
@@ -18,12 +17,12 @@ import xxhash
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index
+from fastpipe.format.index import Index, info_in
 from fastpipe.format.intact import file_hash
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import FINGERPRINT, make_root
+from fastpipe.remote.cache_root import make_root
 from fastpipe.remote.direct import DirectShard
 from fastpipe.remote.flow import REQUEST_BYTES
 from fastpipe.remote.hold import Hold, unfinished
@@ -206,25 +205,20 @@ def _checked(file: str, data: bytes) -> dict[str, Any]:
     serves a dataset does not choose whose folder it gets.
     """
     ours, again = "expected the file that `fastpipe pack` wrote", "Upload the dataset again"
-    try:
-        info = json.loads(data)
-        checksum = read_self_checksum(data)
-    except (ValueError, RecursionError) as problem:
-        wrong = f"is not valid JSON ({problem}); {ours}. {again}"
-        if data.startswith(_GZIP):
-            how = "Turn the server's compression off, or upload the dataset without Content-Encoding"
-            wrong = f"comes compressed by gzip; {ours}. {how}"
-        raise DatasetError(f"{file} {wrong}") from problem
-    if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
-        raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    changed, found = f"{file} has been changed: expected the", str(info.get("fingerprint"))
+    if data.startswith(_GZIP):
+        raise DatasetError(
+            f"{file} comes compressed by gzip; {ours}. Turn the server's compression off, or upload the dataset "
+            "without Content-Encoding"
+        )
+    info, checksum = info_in(data, file), read_self_checksum(data)
+    changed, found = f"{file} has been changed: expected the", info.get("fingerprint")
     if checksum is not None and checksum[0] != checksum[1]:
         raise DatasetError(f"{changed} hash {checksum[0]} that it carries, got {checksum[1]}. {again}")
     try:
         expected = fingerprint(info)
     except (KeyError, TypeError, ValueError) as problem:
         raise DatasetError(f"{file} has a missing or invalid field ({problem!r}); {ours}. {again}") from problem
-    if found != expected or not FINGERPRINT.fullmatch(found):
+    if found != expected:
         raise DatasetError(f"{changed} fingerprint {expected} of its content, got {found!r:.80}. {again}")
     return info
 
