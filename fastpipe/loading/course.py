@@ -55,7 +55,7 @@ class Course:
     @property
     def recipe(self) -> Recipe:
         """Of the epoch at hand, or of the next one if none is."""
-        return self._at_hand if self.position.batches else self._recipes.now()
+        return self._at_hand if self.position.batches or self._check else self._recipes.now()
 
     @property
     def size(self) -> tuple[int, int]:

@@ -156,11 +156,14 @@ def test_an_epoch_that_runs_keeps_its_ranks_and_so_does_its_state(flat: Path, co
 def test_a_state_is_loaded_before_the_processes_are_connected(flat: Path, connect: Connect) -> None:
     options = {"size": 8, "num_workers": 1, "drop_last": False}
     with fastpipe.loader(flat, 4, rank=1, world_size=2, **options) as loader:  # type: ignore[arg-type]
+        begin = loader.state_dict()
         running = iter(loader)
         next(running)
         state = loader.state_dict()
         rest = samples(running)  # type: ignore[arg-type]
     with fastpipe.loader(flat, 4, **options) as loader:  # type: ignore[arg-type]
+        loader.load_state_dict(begin)
+        assert (loader.remaining, loader.state_dict()) == (5, begin)
         loader.load_state_dict(state)
         assert loader.remaining == len(iter(loader)) == 4  # type: ignore[arg-type]
         assert loader.state_dict() == state
