@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.utils.data import Sampler, SequentialSampler
 
-from fastpipe.loading.delivery import Delivery
 from fastpipe.plan.epoch import EpochPlan
 
 
@@ -41,11 +40,15 @@ class Batches(Samples):
 
     def __iter__(self) -> Iterator[Any]:
         self._loader._taken = taken = iter(self._loader)
-        for number in range(len(self._loader)):
-            taken.skip_to(number)
-            yield []
-        taken.skip_to(len(self._loader))
-        next(taken, None)  # the epoch is over
+        try:
+            for number in range(len(self._loader)):
+                taken.skip_to(number)
+                yield []
+            taken.skip_to(len(self._loader))
+            next(taken, None)  # the epoch is over
+        finally:
+            if self._loader._taken is taken:
+                self._loader._taken = None  # its batches are let go of, also where the loop has been left
 
     def __len__(self) -> int:
         return len(self._plan())
@@ -55,7 +58,7 @@ class Probed:
     """What a loader shows of a DataLoader. `num_workers` counts processes: it is 0. `stats().threads` are threads."""
 
     num_workers, prefetch_factor = 0, None
-    _taken: Delivery
+    _taken: Any = None
 
     @property
     def sampler(self) -> Samples:

@@ -58,6 +58,23 @@ def test_what_is_skipped_is_not_decoded(flat: Path) -> None:
         assert (len(batches), loader.stats().images_decoded) == (1, 4)
 
 
+def test_a_loop_that_is_left_keeps_no_batches(flat: Path) -> None:
+    from accelerate import skip_first_batches
+
+    with loader_of(flat) as loader:
+        first = iter(skip_first_batches(loader, 2))
+        next(first)
+        second = iter(skip_first_batches(loader, 3))
+        next(second)
+        del first
+        assert len(ids(second)) == len(loader) - 4
+        third = iter(skip_first_batches(loader, 1))
+        next(third)
+        assert loader.stats().batches_making + loader.stats().batches_ready > 0
+        del third
+        assert loader.stats().batches_making + loader.stats().batches_ready == 0
+
+
 def test_skipping_after_a_state_skips_no_more_than_either(flat: Path) -> None:
     from accelerate import skip_first_batches
 
