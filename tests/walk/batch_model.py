@@ -1,0 +1,169 @@
+"""A draw's options -> what one batch holds, as the docs say it: shapes, labels, values of fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from walk.model import Model, expect, pair
+from walk.taking import Taken
+
+import fastpipe
+
+
+class BatchModel(Model):
+    """What the docs say of a draw's epochs and of their batches."""
+
+    def check_batch(self, batch: Taken, loader: fastpipe.Loader, epoch: int, size: Any = None) -> None:
+        fields = self["fields"]
+        rows = len(batch)
+        expect(batch.epoch == epoch, "the batch is of epoch", batch.epoch, "not", epoch)
+        expect(rows <= self.batch, "a batch of", rows, "rows")
+        if fields is not None:
+            keys = [
+                key
+                for key in batch.values
+                if not key.endswith(("_offsets", "_counts")) and not (key.endswith("_labels"))
+            ]
+            expect(keys == list(fields), "keys", list(batch.values), "for fields", fields)
+        augment = self._augment()
+        for view, images in enumerate(batch.images):
+            crop, wanted = self.view(view, size)
+            many = {fastpipe.FiveCrop: (5,), fastpipe.TenCrop: (10,)}.get(type(crop), ())
+            shape = (rows, *many, 3)
+            expect(tuple(images.shape[: len(shape)]) == shape, "shape of images is", tuple(images.shape))
+            if wanted is not None:
+                expect(tuple(images.shape[-2:]) in wanted, "images have", tuple(images.shape[-2:]), "not", wanted)
+            own = augment if not isinstance(self["views"], (list, tuple)) else None
+            if own is None and augment is None and not isinstance(self["views"], (list, tuple)):
+                expect(images.dtype == torch.uint8, "dtype", images.dtype)
+            if own is not None:
+                dtype = own.dtype if isinstance(own, fastpipe.Augment) and hasattr(own, "dtype") else None
+                expect(images.dtype in ((dtype,) if dtype else (torch.float32, torch.bfloat16)), "dtype", images.dtype)
+                expect(bool(torch.isfinite(images.float()).all()), "numbers that are not finite")
+            if not many and rows and images.numel():
+                expect(images.is_contiguous(memory_format=torch.channels_last), "not channels_last", images.stride())
+        if self.buckets:
+            self._check_padding(batch)
+        self._check_labels(batch, loader)
+        self._check_values(batch)
+
+    def _augment(self) -> Any:
+        return self["augment"]
+
+    def view(self, number: int, size: Any) -> tuple[Any, set[tuple[int, int]] | None]:
+        """Crop and sizes that a view may have."""
+        crop, own = self.crop, None
+        if isinstance(self["views"], (list, tuple)):
+            views = [view for view in self["views"] for _ in range(view.count)]
+            crop, own = views[number].crop or crop, views[number].size
+        if self.buckets:
+            return crop, None
+        if own is not None:
+            return crop, {pair(own)}
+        if size is not None:
+            return crop, {pair(size)}
+        if self["size_choices"] is not None:
+            return crop, {pair(each) for each in self["size_choices"]}
+        return crop, {pair(self["size"])}
+
+    def _check_padding(self, batch: Taken) -> None:
+        found = batch.values.get("image_size")
+        mask = batch.values.get("pixel_mask")
+        if found is not None and mask is not None:
+            for (high, wide), each in zip(found.tolist(), mask, strict=True):
+                expect(
+                    bool(each[:high, :wide].all()) and int(each.sum()) == high * wide, "pixel_mask is not image_size"
+                )
+        if found is not None:
+            expect(
+                found.dtype == torch.int64 and found.shape == (len(batch), 2), "image_size", found.shape, found.dtype
+            )
+
+    def _check_labels(self, batch: Taken, loader: fastpipe.Loader) -> None:
+        labels = batch.labels
+        if labels is None:
+            return
+        names = loader.classes
+        if labels.dtype == torch.float32:
+            expect(labels.shape == (len(batch), len(names)) or labels.ndim == 2, "soft labels", labels.shape)
+            expect(bool(((labels.sum(1) - 1).abs() < 1e-4).all()), "soft labels add up to", labels.sum(1))
+            return
+        expect(labels.dtype == torch.int64 and labels.shape == (len(batch),), "labels", labels.dtype, labels.shape)
+        for number, label in zip(batch.ids, labels.tolist(), strict=True):
+            place = max(p for p in range(len(self.draw.parts)) if self.offsets[p] <= number)
+            known = self.draw.parts[place]
+            own = known.labels[number - self.offsets[place]]
+            if self.draw.mixed and self["labels"] == "own":
+                if self["classes"] is None:
+                    expect(label == own, "label", label, "of sample", number, "not", own)
+            elif own < 0:
+                expect(label == -1, "label", label, "of a sample without")
+            elif self.draw.mixed and self["labels"] == "offset":
+                expect(names[label] == f"{place}/{known.names[own]}", "label", label, names)
+            elif self["classes"] is not None and self["labels"] == "keep":
+                expect(label == own, "label", label, "kept", own)
+            elif self["classes"] is not None:
+                expect(self["classes"][label] == known.names[own], "label", label, "is not", known.names[own])
+                expect(list(names) == list(self["classes"]), "classes", names)
+            else:
+                expect(names[label] == known.names[own], "label", label, "is not", known.names[own])
+                if not self.draw.mixed:
+                    expect(label == own, "label", label, "is not", own)
+
+    def _check_values(self, batch: Taken) -> None:
+        for key, value in batch.values.items():
+            if key == "id":
+                expect(value.dtype == torch.int64 and value.tolist() == batch.ids, "id is not batch.ids")
+            elif key == "valid":
+                expect(value.dtype == torch.bool and value.tolist() == batch.valid, "valid is not batch.valid")
+            elif key == "epoch":
+                expect(value == batch.epoch, "epoch is", value)
+            elif key == "source":
+                expect(
+                    value.tolist()
+                    == [max(p for p in range(len(self.draw.parts)) if self.offsets[p] <= n) for n in batch.ids],
+                    "source",
+                    value,
+                )
+            elif key == "key" and not self.draw.mixed:
+                for number, one in zip(batch.ids, value, strict=True):
+                    expect(one.endswith(self.draw.parts[0].keys[number]), "key", one, "of sample", number)
+        if self.draw.mixed:
+            return
+        known = self.draw.parts[0]
+        for name in set(known.values) & batch.values.keys():
+            for place, number in enumerate(batch.ids):
+                got, wanted = batch.values[name][place], known.values[name][number]
+                if name == "embedding":
+                    same = np.array_equal(got.numpy(), np.asarray(wanted, dtype=np.float32))
+                elif name == "tags":
+                    same = {each for each, on in enumerate(got.tolist()) if on} == {int(tag[4:]) for tag in wanted}
+                else:
+                    same = (int(got) if name == "score" else got) == wanted
+                expect(same, "field", name, "of sample", number, "is", got, "not", wanted)
+        for name in [each for each, kind in known.fields.items() if kind == "boxes" and each in batch.values]:
+            self._check_boxes(batch, name)
+
+    def _check_boxes(self, batch: Taken, name: str) -> None:
+        high, wide = batch.images[0].shape[-2:]
+        for place in range(len(batch)):
+            fields = batch.fields(place)
+            boxes, labels = fields[name], fields[f"{name}_labels"]
+            expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
+            expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
+            if len(boxes):
+                expect(
+                    bool((boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()),
+                    "boxes outside",
+                    boxes,
+                )
+                sides = boxes[:, 2:] - boxes[:, :2]
+                expect(
+                    bool((sides >= float(self["min_box_size"]) - 1e-3).all()),
+                    "boxes smaller than",
+                    self["min_box_size"],
+                    boxes,
+                )
+                expect(bool((sides.prod(1) >= float(self["min_box_area"]) - 1e-2).all()), "boxes of less area", boxes)

@@ -1,0 +1,231 @@
+"""A draw of fastpipe.Dataset's options -> single samples, compared with the sources and with a loader's rows."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from walk.deeds import evaluated, names
+from walk.drawing import Draw
+from walk.model import PLACED, expect
+from walk.taking import as_bytes
+from walk.walked_data import Known
+from walk.walked_values import FIXED_CROPS, MANY_CROPS, RANDOM_CROPS, UNSURE, WRONG
+
+import fastpipe
+
+OPTIONS = ("crop", "size", "hflip", "seed", "exact", "max_pixels", "fields")
+
+
+def draw_dataset(seed: int, number: int, known: dict[str, Known]) -> Draw:
+    """The same for the same numbers."""
+    rng = random.Random(f"dataset {seed}/{number}")
+    part = known[rng.choice(list(known))]
+    made = Draw(number, [part], f"at({part.at!r})", kind="Dataset")
+    if part.packed and rng.random() < 0.05:
+        made.data, made.by_url = f"url({part.at!r})", True
+        made.options.update({"cache_dir": "cache", "read_timeout": "5"})
+    options = made.options
+    if rng.random() < 0.6:
+        options["crop"] = rng.choice(FIXED_CROPS + RANDOM_CROPS + MANY_CROPS)
+        for share, name, *texts in (
+            (0.8, "size", "8", "(10, 17)", "40"),
+            (0.4, "hflip", "True", "False", "0.3", "1.0"),
+            (0.5, "seed", "0", "5", "2**64 - 1"),
+            (0.3, "exact", "True", "False"),
+        ):
+            if rng.random() < float(share):  # type: ignore[arg-type]
+                options[str(name)] = rng.choice(texts)  # type: ignore[arg-type]
+    if rng.random() < 0.6:
+        some = rng.sample(["label", "id", "key"], rng.randint(0, 3))
+        some += rng.sample(list(part.fields), rng.randint(0, min(5, len(part.fields))))
+        some += ["image"] if rng.random() < 0.8 or not some else []
+        rng.shuffle(some)
+        options["fields"] = str(some)
+    if rng.random() < 0.2:
+        options["max_pixels"] = rng.choice(("10_000", "4_000_000_000", "3000"))
+    if rng.random() < 0.25:
+        table, kept = (WRONG, made.wrong) if rng.random() < 0.7 else (UNSURE, made.unsure)
+        name = rng.choice([name for name in OPTIONS if name in table])
+        options[name] = rng.choice(table[name])
+        kept.add(name)
+    made.how = {name: rng.randrange(1 << 30) for name in ("a", "b", "c", "d")}
+    return made
+
+
+class DatasetWalk:
+    """One draw, done."""
+
+    def __init__(self, draw: Draw, folder: Path, url: str, counts: Counter[str]) -> None:
+        self.draw = draw
+        self.folder = folder
+        self.names = names(folder, url)
+        self.counts = counts
+
+    def do(self) -> str:
+        """How it ended.
+
+        Raises:
+            Wrong: not as the docs say.
+        """
+        draw, known = self.draw, self.draw.parts[0]
+        try:
+            self.data = evaluated(draw.data, self.names)
+            self.options = {name: evaluated(text, self.names) for name, text in draw.options.items()}
+            dataset = fastpipe.Dataset(self.data, **self.options)
+            expect(not (draw.wrong - {"fields"}), "a Dataset takes", {name: draw.options[name] for name in draw.wrong})
+            self._look(dataset, known)
+        except fastpipe.ConfigError as error:
+            needs_crop = "crop" not in draw.options and {"size", "hflip", "exact", "seed"} & set(draw.options)
+            many = "FiveCrop" in draw.options.get("crop", "") or "TenCrop" in draw.options.get("crop", "")
+            small = "resize" in draw.options.get("crop", "")
+            known_reason = draw.wrong or draw.unsure or needs_crop or many or small
+            mirrored = self.options.get("hflip") if hasattr(self, "options") else None
+            expect(
+                known_reason or (mirrored and "pose" in draw.options.get("fields", "")),
+                "a ConfigError that the docs do not announce:",
+                error,
+            )
+            expect(
+                any(
+                    name in str(error)
+                    for name in (
+                        *OPTIONS,
+                        "antialias",
+                        "interpolation",
+                        "padding",
+                        "fill",
+                        "centered",
+                        "scale",
+                        "ratio",
+                        "resize",
+                        "area",
+                        "sides",
+                        "pad_if_needed",
+                    )
+                ),
+                "names no option:",
+                error,
+            )
+            return "dataset refused"
+        except fastpipe.SampleError:
+            if not known.damaged:
+                raise
+            return "bad sample"
+        except fastpipe.DatasetError:
+            if not self.options.get("max_pixels"):
+                raise
+            return "too many pixels"
+        self.counts["datasets"] += 1
+        return "dataset done"
+
+    def _look(self, dataset: fastpipe.Dataset, known: Known) -> None:
+        draw = self.draw
+        expect(len(dataset) == len(known), "len", len(dataset))
+        expect(list(dataset.classes) == known.names, "classes", dataset.classes)
+        expect(dataset.targets.tolist() == known.labels, "targets", dataset.targets)
+        expect(dataset.class_to_idx == {name: place for place, name in enumerate(known.names)}, dataset.class_to_idx)
+        rng = random.Random(draw.number)
+        numbers = [rng.randrange(len(known)) for _ in range(4)]
+        crop = "crop" in draw.options
+        if crop:
+            epoch = draw.how["a"] % 5
+            dataset.set_epoch(epoch)
+        else:
+            try:
+                dataset.set_epoch(1)
+            except fastpipe.ConfigError:
+                pass
+            else:
+                expect(False, "set_epoch without crop is taken")
+        single = {number: dataset[number] for number in numbers}
+        for number, sample in single.items():
+            self._check(sample, number, known)
+        again = pickle.loads(pickle.dumps(dataset))  # noqa: S301
+        for number, sample in single.items():
+            expect(_bytes(again[number]) == _bytes(sample), "another sample", number, "after pickling")
+        expect(_bytes(dataset[-1]) == _bytes(dataset[len(known) - 1]), "dataset[-1] is not the last")
+        for wrong in (len(known), -len(known) - 1):
+            try:
+                dataset[wrong]
+            except IndexError:
+                continue
+            expect(False, "dataset takes number", wrong, "of", len(known))
+        if draw.how["b"] % 4 == 0 and not known.damaged:
+            workers = 0 if draw.by_url or draw.how["c"] % 8 else 2
+            batches = list(DataLoader(dataset, batch_size=3, num_workers=workers, collate_fn=list))
+            got = [sample for batch in batches for sample in batch]
+            expect(len(got) == len(known), "DataLoader gives", len(got))
+            for number, sample in single.items():
+                expect(_bytes(got[number]) == _bytes(sample), "another sample", number, "from DataLoader")
+            self.counts["DataLoaders"] += 1
+        if (
+            crop
+            and "fields" not in draw.options
+            and not known.damaged
+            and "TenCrop" not in draw.options["crop"]
+            and "FiveCrop" not in draw.options["crop"]
+        ):
+            self._compare(single, epoch)
+
+    def _compare(self, single: dict[int, Any], epoch: int) -> None:
+        """With a loader's rows."""
+        options = {name: value for name, value in self.options.items() if name != "fields"}
+        options.setdefault("hflip", False)
+        with fastpipe.loader(self.data, 5, drop_last=False, num_workers=1, train=True, **options) as loader:
+            loader.set_epoch(epoch)
+            rows = {n: image for batch in loader for n, image in zip(batch.ids.tolist(), batch[0], strict=True)}
+        for number, (image, _) in single.items():
+            expect(torch.equal(rows[number], torch.as_tensor(image)), "sample", number, "is not the loader's row")
+        self.counts["rows of Datasets"] += len(single)
+
+    def _check(self, sample: Any, number: int, known: Known) -> None:
+        fields = self.options.get("fields")
+        if fields is None:
+            image, label = sample
+            expect(label == known.labels[number] and isinstance(label, int), "label", label)
+            self._check_image(image, number, known)
+            return
+        keys = [key for key in sample if not key.endswith(("_labels", "_visibility"))]
+        expect(keys == list(fields), "keys", list(sample), "for", fields)
+        for key, value in sample.items():
+            if key == "image":
+                self._check_image(value, number, known)
+            elif key == "label":
+                expect(value == known.labels[number], "label", value)
+            elif key == "id":
+                expect(value == number, "id", value)
+            elif key == "key":
+                expect(value.endswith(known.keys[number]), "key", value)
+            elif key in known.values:
+                wanted = known.values[key][number]
+                if key == "embedding":
+                    same = np.array_equal(np.asarray(value), np.asarray(wanted, dtype=np.float32))
+                elif key == "tags":
+                    same = {each for each, on in enumerate(value.tolist()) if on} == {int(tag[4:]) for tag in wanted}
+                else:
+                    same = value == wanted
+                expect(same, "field", key, "of sample", number, "is", value, "not", wanted)
+            elif known.fields.get(key) in PLACED:
+                expect(value is None or isinstance(value, torch.Tensor), "field", key, type(value))
+
+    def _check_image(self, image: Any, number: int, known: Known) -> None:
+        expect(image.dtype == torch.uint8, "dtype", image.dtype)
+        if "crop" not in self.draw.options:
+            wide, high = known.sizes[number]
+            expect(tuple(image.shape) == (3, high, wide), "shape", tuple(image.shape), "of", known.sizes[number])
+            return
+        size = self.options.get("size") or 224
+        high, wide = (size, size) if isinstance(size, (int, np.integer)) else tuple(size)
+        expect(tuple(image.shape[-3:]) == (3, int(high), int(wide)), "shape", tuple(image.shape))
+
+
+def _bytes(sample: Any) -> Any:
+    parts = sample.values() if isinstance(sample, dict) else sample
+    return [as_bytes(torch.as_tensor(part)) if isinstance(part, torch.Tensor) else part for part in parts]

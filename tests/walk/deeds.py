@@ -1,0 +1,383 @@
+"""A draw -> what a user does with it, compared with the model and with itself."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import kornia.augmentation
+import numpy as np
+import torch
+from PIL import Image
+from walk.batch_model import BatchModel
+from walk.drawing import Draw
+from walk.model import RANDOM, Wrong, expect
+from walk.refusals import refusals
+from walk.taking import Taken, epochs_of, some, taken
+
+import fastpipe
+
+
+def names(folder: Path, url: str) -> dict[str, Any]:
+    """What the texts of a draw are made of."""
+    return {
+        "fastpipe": fastpipe, "np": np, "torch": torch, "K": kornia.augmentation, "Image": Image,
+        "at": lambda path: str(folder / path), "url": lambda path: f"{url}/{path}", "cache": folder / "cache",
+    }  # fmt: skip
+
+
+def evaluated(text: str, known: dict[str, Any]) -> Any:
+    """Of a draw's text, which is this folder's own."""
+    return eval(text, dict(known))  # noqa: S307
+
+
+class Walk:
+    """One draw, done."""
+
+    def __init__(self, draw: Draw, folder: Path, url: str, counts: Counter[str]) -> None:
+        self.draw = draw
+        self.names = names(folder, url)
+        self.counts = counts
+        self.data: Any = None
+        self.options: dict[str, Any] = {}
+
+    def do(self) -> str:
+        """How it ended.
+
+        Raises:
+            Wrong: not as the docs say.
+        """
+        try:
+            self.data = evaluated(self.draw.data, self.names)
+            self.options = {name: evaluated(text, self.names) for name, text in self.draw.options.items()}
+            self.options.setdefault("batch_size", 4)
+            loader = self.open()
+        except fastpipe.ConfigError as error:
+            return self._refused(error)
+        except fastpipe.FastpipeError as error:
+            return self._bad_data(error)
+        with loader:
+            expect(not self.draw.wrong, "a loader takes", {name: self.draw.options[name] for name in self.draw.wrong})
+            self.model = BatchModel(self.draw, self.options, self.data)
+            broken = refusals(self.model)
+            if self.options.get("fields") is not None:  # what the comparing needs, too
+                given = list(self.options["fields"])
+                given += [name for name in ("id", "valid", "epoch") if name not in given]
+                self.options["fields"] = tuple(given)
+            expect(self.draw.unsure or not broken, "a loader takes what the docs refuse:", broken)
+        try:
+            getattr(self, f"_{self.draw.deed}")()
+        except fastpipe.ConfigError as error:
+            if not self.draw.unsure and not callable(self.options.get("size")):
+                raise
+            self.draw.unsure.add("size")
+            return self._refused(error)
+        except fastpipe.FastpipeError as error:
+            return self._bad_data(error)
+        self.counts[f"deed {self.draw.deed}"] += 1
+        return "done"
+
+    def open(self, **over: Any) -> fastpipe.Loader:
+        options = {**self.options, **over}
+        return fastpipe.loader(self.data, **options)
+
+    def _refused(self, error: Exception) -> str:
+        text = str(error)
+        passed = {word for word in re.findall(r"[a-z_A-Z]+", self.draw.call()) if word not in ("fastpipe", "at", "a")}
+        expect(any(name in text for name in passed), "a ConfigError that names no option:", text)
+        if self.draw.wrong or self.draw.unsure:
+            return "refused: wrong"
+        model = BatchModel(self.draw, self.options, self.data)
+        broken = refusals(model)
+        expect(broken, "a ConfigError that the docs do not announce:", text)
+        expect(any(word in text for word in broken), "a ConfigError about something else than", broken, ":", text)
+        return "refused: together"
+
+    def _bad_data(self, error: Exception) -> str:
+        if self.draw.wrong or "max_pixels" in self.draw.unsure:
+            return "refused: wrong"
+        damaged = any(part.damaged for part in self.draw.parts)
+        if isinstance(error, fastpipe.SampleError) and damaged:
+            return "bad sample"
+        pixels = max(wide * high for part in self.draw.parts for wide, high in part.sizes)
+        if isinstance(error, fastpipe.DatasetError) and pixels > self.options.get("max_pixels", 1 << 60):
+            return "too many pixels"
+        raise error
+
+    # Deeds
+
+    def _number(self, name: str, below: int) -> int:
+        return self.draw.how[name] % below if below > 0 else 0
+
+    @property
+    def _size_now(self) -> Callable[[int], Any]:
+        size = self.options.get("size")
+        return size if callable(size) else lambda epoch: None
+
+    def _reference(self, count: int, first: int = 0) -> list[list[Taken]]:
+        """Some epochs, each batch compared with the model."""
+        with self.open() as loader:
+            if first:
+                loader.set_epoch(first)
+            self.model.check_length(len(loader))
+            found = []
+            for number in range(first, first + count):
+                expect(loader.remaining == len(loader), "remaining", loader.remaining, "of", len(loader))
+                epoch = []
+                for done, batch in enumerate(loader, start=1):
+                    epoch.append(taken(batch))
+                    expect(
+                        loader.remaining == len(loader) - done or done == len(loader),
+                        "remaining",
+                        loader.remaining,
+                        "after",
+                        done,
+                    )
+                    self.model.check_batch(epoch[-1], loader, number, self._size_now(number))
+                found.append(epoch)
+                self.counts["epochs"] += 1
+            rows = sum(sum(batch.valid) for epoch in found for batch in epoch)
+            stats = loader.stats()
+            expect(stats.samples == rows or self.model.replaced, "stats counts", stats.samples, "samples of", rows)
+        ids = [[[n for n, ok in zip(b.ids, b.valid, strict=True) if ok] for b in epoch] for epoch in found]
+        self.model.check_order(ids, first)
+        return found
+
+    def _epochs(self) -> None:
+        first = self._number("b", 4) if self._number("c", 3) == 0 else 0
+        found = self._reference(1 + self._number("a", 3), first)
+        self._compare_rows(found[0], first)
+
+    def _compare_rows(self, epoch: list[Taken], number: int) -> None:
+        """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other."""
+        model, draw = self.model, self.draw
+        fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
+        if model.buckets or draw.mixed or model.replaced or model["augment"] is not None or model["views"] is not None:
+            return
+        if model["size_choices"] is not None or not (fixed or model.plain):
+            return
+        size = self._size_now(number) or self.options.get("size", 224)
+        kinds = draw.parts[0].fields
+        wanted = [n for n in self.options.get("fields") or () if n in ("image", "label", "key") or n in kinds]
+        placed = float(model["min_box_size"]) == 1 and float(model["min_box_area"]) == 0
+        skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
+        wanted = [n for n in wanted if kinds.get(n) not in skipped]
+        dataset = fastpipe.Dataset(
+            self.data,
+            crop=model.crop,
+            size=size,
+            hflip=model.hflip,
+            seed=model["seed"],
+            exact=bool(model["exact"]),
+            fields=wanted or None,
+            **model.remote(self.data),
+        )
+        dataset.set_epoch(number)
+        some_rows = [(b, place) for b in epoch for place in range(len(b))]
+        random.Random(draw.number).shuffle(some_rows)
+        for batch, place in some_rows[:12]:
+            single = dataset[batch.ids[place]]
+            image = single["image"] if isinstance(single, dict) else single[0]
+            same = torch.equal(torch.as_tensor(image), batch.images[0][place])
+            expect(same, "the row of sample", batch.ids[place], "is not that of fastpipe.Dataset")
+            for name in wanted[1:] if isinstance(single, dict) else ():
+                if name in ("image", "label"):
+                    continue
+                got, other = batch.fields(place)[name], single[name]
+                if isinstance(got, torch.Tensor):
+                    alike = torch.equal(torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got)
+                else:
+                    alike = got == other
+                expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)
+            self.counts["rows by Dataset"] += 1
+
+    def _again(self) -> None:
+        """Other threads, other prefetching: the same bytes."""
+        found = self._reference(1 + self._number("a", 2))
+        with self.open(num_workers=1 + self._number("b", 4), prefetch_factor=1 + self._number("c", 5)) as loader:
+            self._same(found, epochs_of(loader, len(found)), "with other threads")
+
+    def _same(self, one: list[list[Taken]], other: list[list[Taken]], when: str) -> None:
+        expect([len(epoch) for epoch in one] == [len(epoch) for epoch in other], "batches", when)
+        for epoch, again in zip(one, other, strict=True):
+            for place, (a, b) in enumerate(zip(epoch, again, strict=True)):
+                expect(a.ids == b.ids, "ids differ", when, "in batch", place, a.ids, b.ids)
+                expect(a.whole() == b.whole(), "bytes differ", when, "in batch", place)
+
+    def _resume(self) -> None:
+        """Left in the middle, in a loader with other threads; maybe twice."""
+        found = self._reference(2, first := self._number("d", 3))
+        place = self._number("a", len(found[0]) + 1)
+        with self.open() as loader:
+            loader.set_epoch(first)
+            iterator = iter(loader)
+            some(iterator, place)
+            if self._number("b", 4) == 0:
+                list(itertools.islice(iterator, 0))  # has made batches in advance
+            state = json.loads(json.dumps(loader.state_dict()))
+        with self.open(num_workers=1 + self._number("b", 3), prefetch_factor=1 + self._number("c", 4)) as loader:
+            loader.load_state_dict(state)
+            if self._number("c", 2):
+                loader.set_epoch(first)
+            left = len(found[0]) - place
+            expect(loader.remaining == left or not place, "remaining", loader.remaining, "not", left)
+            got = epochs_of(loader, 2)
+            self._same([found[0][place:], found[1]], got, f"after a resume at batch {place}")
+            self.counts["epochs"] += 2
+        self.counts["resumes"] += 1
+
+    def _ranks(self) -> None:
+        """The union over the ranks is the epoch of one loader; a state goes from one world to another."""
+        if self.draw.by_url and "cache_limit" in self.options:
+            self.options.pop("cache_limit")
+        world = (1, 2, 3, 4, 8)[self._number("a", 5)]
+        batch = 1 + self._number("b", 4)
+        self.options["batch_size"] = batch * world
+        self.model = whole = BatchModel(self.draw, self.options, self.data)
+        if refusals(whole):
+            return
+        found = self._reference(1)[0]
+        length = whole.length
+        self.model = BatchModel(self.draw, {**self.options, "batch_size": batch, "world_size": world}, self.data, world)
+        ranks = []
+        for rank in range(world):
+            with self.open(batch_size=batch, rank=rank, world_size=world) as loader:
+                self.model._length = length
+                expect(len(loader) == len(found), "a rank has", len(loader), "batches,", len(found), "without ranks")
+                ranks.append(epochs_of(loader, 1)[0])
+                for each in ranks[-1]:
+                    self.model.check_batch(each, loader, 0, self._size_now(0))
+        mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
+        for step, wanted in enumerate(found):
+            parts = [rank[step] for rank in ranks]
+            expect(len({len(each) for each in parts}) == 1, "ranks have rows", [len(each) for each in parts])
+            repeated = {n for each in parts for n in each.ids} - {n for n, _ in wanted.rows()}
+            expect(not repeated or self.model["partition"] == "node", "rows that do not count are of others", repeated)
+            expect(sum(sum(each.valid) for each in parts) == sum(wanted.valid), "rows that count")
+            got = sorted(row for each in parts for row in each.rows())
+            expect(
+                [n for n, _ in got] == sorted(n for n, _ in wanted.rows()),
+                "ids of global batch",
+                step,
+                "differ on",
+                world,
+                "ranks",
+            )
+            if not mixes:
+                expect(got == sorted(wanted.rows()), "rows of global batch", step, "differ on", world, "ranks")
+        self.counts["ranks"] += 1
+        place = self._number("c", len(found) + 1)
+        with self.open(batch_size=batch, rank=world - 1, world_size=world) as loader:
+            some(iter(loader), place)
+            state = loader.state_dict()
+        with self.open() as loader:
+            loader.load_state_dict(state)
+            self._same([found[place:]], epochs_of(loader, 1), f"resumed from {world} ranks at {place}")
+        self.counts["resumes over ranks"] += 1
+
+    def _set_size(self) -> None:
+        """In the middle of an epoch: it counts from the next one, and in a state."""
+        size = ((5, 9), 7, (3, 3))[self._number("a", 3)]
+        with self.open() as loader:
+            iterator = iter(loader)
+            first = some(iterator, 1)
+            try:
+                loader.set_size(size)
+            except fastpipe.ConfigError as error:
+                free = self.options.get("size_choices") is None and not self.model.buckets
+                views = self.options.get("views")
+                sized = isinstance(views, (list, tuple)) and any(view.size is not None for view in views)
+                expect(not free or callable(self.options.get("size")) or sized or self.draw.unsure, "set_size:", error)
+                return
+            first += some(iterator, 1 << 30)
+            for batch in first:
+                self.model.check_batch(batch, loader, 0, self._size_now(0))
+            second = epochs_of(loader, 1)[0]
+            for batch in second:
+                self.model.check_batch(batch, loader, 1, size)
+            place = self._number("b", len(second) + 1)
+            some(iter(loader), place)
+            state = json.loads(json.dumps(loader.state_dict()))
+            third_rest = None
+        with self.open() as loader:
+            loader.set_size(size)
+            loader.set_epoch(2)
+            third_rest = epochs_of(loader, 1)[0][place:]
+        with self.open() as loader:
+            loader.load_state_dict(state)
+            self._same([third_rest], epochs_of(loader, 1), "after set_size and a resume")
+
+    def _close(self) -> None:
+        """In the middle: what the loop has stays, and the loader says that it is closed."""
+        loader = self.open()
+        iterator = iter(loader)
+        batches = some(iterator, 1 + self._number("a", 2))
+        before = [batch.whole() for batch in batches]
+        loader.close()
+        loader.close()
+        expect([batch.whole() for batch in batches] == before, "batches changed with close")
+        for step in (lambda: next(iterator), lambda: next(iter(loader))):
+            try:
+                step()
+            except (fastpipe.EngineError, StopIteration) as error:
+                expect(
+                    not isinstance(error, StopIteration) or len(batches) == self.model.length,
+                    "a short epoch after close",
+                )
+            else:
+                raise Wrong("a closed loader gives a batch")
+
+    def _two(self) -> None:
+        """Side by side; and one iteration left for the next."""
+        found = self._reference(2)
+        with self.open() as one, self.open() as other:
+            a, b = [], []
+            for x, y in zip(one, other, strict=True):
+                a.append(taken(x))
+                b.append(taken(y))
+            self._same([found[0], found[0]], [a, b], "beside another loader")
+        loader = self.open()
+        for _ in loader:
+            break
+        self._same([found[1]], epochs_of(loader, 1), "after an epoch that was left")
+        del loader
+        gc.collect()
+
+    def _part(self) -> None:
+        """Of states that are not this loader's, and of parts of the data."""
+        with self.open() as loader:
+            state = loader.state_dict()
+            changed = ({"epoch": -1}, {"batches": 10**9}, {"version": 99}, {"dataset": "0"}, {"order": "{}"})
+            for wrong in ({}, [], "state", None, *({**state, **each} for each in changed)):
+                try:
+                    loader.load_state_dict(wrong)  # type: ignore[arg-type]
+                except fastpipe.ConfigError:
+                    continue
+                raise Wrong(f"load_state_dict takes {wrong}")
+            for epoch in (-1, 1.5, "x", None, True):
+                try:
+                    loader.set_epoch(epoch)  # type: ignore[arg-type]
+                except fastpipe.ConfigError:
+                    continue
+                raise Wrong(f"set_epoch takes {epoch!r}")
+        if not self.draw.mixed:
+            known = self.draw.parts[0]
+            folds = 2 + self._number("a", 4)
+            parts = (
+                [self.model.part(self.data, known.packed, None, (folds, fold), train=False) for fold in range(folds)]
+                if len(known) > 10
+                else []
+            )
+            if parts:
+                expect(sorted(n for part in parts for n in part) == list(range(len(known))), "kfold parts", parts)
+                rest = self.model.part(self.data, known.packed, None, (folds, 0), train=True)
+                expect(rest == set(range(len(known))) - parts[0], "kfold's training part")
+                few, more = (self.model.part(self.data, known.packed, limit, None) for limit in (0.4, 0.7))
+                expect(few <= more, "limit=0.4 is no part of limit=0.7")

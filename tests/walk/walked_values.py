@@ -1,0 +1,154 @@
+"""Names of arguments -> values of them, as Python's text: such as no loader takes, and such as the docs leave open."""
+
+from __future__ import annotations
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """Of lines `name: value ; value`, which go on in indented ones."""
+    rows = (line.split(": ", 1) for line in text.strip().replace("\n    ", " ").splitlines())
+    return {name: values.split(" ; ") for name, values in rows}
+
+
+MODULES = (
+    "K.RandomHorizontalFlip()",
+    "K.ColorJitter(0.2, 0.2, 0.2, 0.1, p=0.8)",
+    "K.RandomErasing(p=0.5)",
+    "K.RandomAffine(10.0, (0.1, 0.1))",
+    "K.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5)",
+    "K.RandomGrayscale(p=0.3)",
+    "torch.nn.Identity()",
+)
+MOVED = (
+    "K.AugmentationSequential(K.RandomAffine(9.0), K.ColorJitter(0.2, 0.2), "
+    "data_keys=['input', 'mask', 'bbox_xyxy', 'keypoints'])"
+)
+FIXED_CROPS = (
+    "fastpipe.CenterCrop()",
+    "fastpipe.CenterCrop(resize=20)",
+    "fastpipe.CenterCrop(resize=9, interpolation='bicubic')",
+    "fastpipe.Resize()",
+    "fastpipe.Resize(interpolation='nearest')",
+    "fastpipe.Resize(antialias=False)",
+    "fastpipe.Letterbox()",
+    "fastpipe.Letterbox(fill=(1, 2, 255), centered=False, mask_fill=255)",
+    "fastpipe.Letterbox(padding_mode='reflect', interpolation='bicubic')",
+    "fastpipe.Letterbox(padding_mode='symmetric')",
+    "fastpipe.Letterbox(padding_mode='edge')",
+)
+RANDOM_CROPS = (
+    "fastpipe.RandomResizedCrop()",
+    "fastpipe.RandomResizedCrop(scale=(0.05, 0.4), ratio=(1.0, 1.0))",
+    "fastpipe.RandomResizedCrop(scale=(1.0, 1.0), interpolation='bicubic')",
+    "fastpipe.RandomResizedCrop(scale=(0.01, 0.01), ratio=(0.1, 10.0), antialias=False)",
+    "fastpipe.RandomCrop(pad_if_needed=True)",
+    "fastpipe.RandomCrop(padding=(3, 5), pad_if_needed=True, fill=7, mask_fill=3)",
+    "fastpipe.RandomCrop(padding=(1, 2, 3, 4), pad_if_needed=True, padding_mode='edge')",
+    "fastpipe.RandomCrop(resize=30, padding_mode='reflect', pad_if_needed=True)",
+    "fastpipe.RandomCrop(resize=30, interpolation='nearest', pad_if_needed=True)",
+)
+MANY_CROPS = ("fastpipe.FiveCrop()", "fastpipe.FiveCrop(resize=40)", "fastpipe.TenCrop(resize=40)")
+WRONG_CROPS = (
+    "'center'",
+    "fastpipe.CenterCrop",
+    "fastpipe.CenterCrop(resize=0)",
+    "fastpipe.CenterCrop(resize=2.5)",
+    "fastpipe.RandomResizedCrop(scale=(0, 1))",
+    "fastpipe.RandomResizedCrop(scale=(0.5, 0.1))",
+    "fastpipe.RandomResizedCrop(scale=0.5)",
+    "fastpipe.RandomResizedCrop(ratio=(0.0, 1.0))",
+    "fastpipe.RandomResizedCrop(interpolation='linear')",
+    "fastpipe.RandomResizedCrop(antialias=None)",
+    "fastpipe.RandomCrop(padding=-1)",
+    "fastpipe.RandomCrop(padding=(1, 2, 3))",
+    "fastpipe.RandomCrop(fill=256)",
+    "fastpipe.RandomCrop(fill='red')",
+    "fastpipe.RandomCrop(padding_mode='wrap')",
+    "fastpipe.RandomCrop(pad_if_needed=1)",
+    "fastpipe.Letterbox(mask_fill=-1)",
+    "fastpipe.Letterbox(centered='no')",
+    "fastpipe.Letterbox(fill=(1, 2))",
+    "fastpipe.FiveCrop(resize='40')",
+)
+WRONG = table("""
+batch_size: 0 ; -1 ; 2.5 ; '8' ; True ; None ; float('nan') ; [4]
+size: 0 ; -3 ; '16' ; (8,) ; (8, 8, 8) ; (8, 0) ; 1.5 ; None ; True ; lambda epoch: 0 ; lambda epoch: 'x' ;
+    fastpipe.Buckets ; fastpipe.Buckets(area=0) ; fastpipe.Buckets(area=9, min_size=9) ;
+    fastpipe.Buckets(size_divisible=0) ; fastpipe.Buckets(min_size=20, max_size=10) ;
+    fastpipe.Buckets(max_size='9')
+size_choices: [] ; [0] ; 8 ; '8' ; [8, None] ; [(8, 8, 8)] ; {8}
+train: 1 ; 'yes' ; None
+crop: 'center' ; fastpipe.CenterCrop ; fastpipe.CenterCrop(resize=0) ; fastpipe.CenterCrop(resize=2.5) ;
+    fastpipe.RandomResizedCrop(scale=(0, 1)) ; fastpipe.RandomResizedCrop(scale=(0.5, 0.1)) ;
+    fastpipe.RandomResizedCrop(scale=0.5) ; fastpipe.RandomResizedCrop(ratio=(0.0, 1.0)) ;
+    fastpipe.RandomResizedCrop(interpolation='linear') ; fastpipe.RandomResizedCrop(antialias=None) ;
+    fastpipe.RandomCrop(padding=-1) ; fastpipe.RandomCrop(padding=(1, 2, 3)) ; fastpipe.RandomCrop(fill=256) ;
+    fastpipe.RandomCrop(fill='red') ; fastpipe.RandomCrop(padding_mode='wrap') ;
+    fastpipe.RandomCrop(pad_if_needed=1) ; fastpipe.Letterbox(mask_fill=-1) ;
+    fastpipe.Letterbox(centered='no') ; fastpipe.Letterbox(fill=(1, 2)) ; fastpipe.FiveCrop(resize='40')
+views: 0 ; -1 ; 1 ; [fastpipe.View()] ; '2' ; [] ; [2] ; True ; 2.0 ; fastpipe.View ; [fastpipe.View(0)] ;
+    [fastpipe.View(count=0)] ; [fastpipe.View(crop='x')] ; [fastpipe.View(hflip=3)] ;
+    [fastpipe.View(augment='x')]
+hflip: 2 ; -0.1 ; 'yes' ; float('nan') ; [True]
+shuffle: 1 ; 'no' ; 0.0
+seed: -1 ; 2**64 ; 1.5 ; '0' ; None ; True
+labels: 'other' ; 1 ; True
+limit: 0 ; 0.0 ; 1.5 ; -0.1 ; '0.5' ; float('nan') ; [0.5]
+kfold: (1, 0) ; (5, 5) ; (5, -1) ; (5,) ; (0, 0) ; 5 ; '5,0' ; (2.0, 0) ; (2, 0, 0)
+replacement: 1 ; None ; 'no'
+repeats: 0 ; -1 ; 1.5 ; '2' ; None ; True
+epoch_size: 0 ; -1 ; 2.5 ; 'all' ; True ; [5]
+drop_last: 1 ; 'no'
+num_workers: 0 ; -1 ; 1.5 ; 5000 ; '2' ; True
+prefetch_factor: 0 ; -1 ; 1.5 ; None ; '2' ; True
+device: 'gpu' ; 3 ; 'cuda' ; 'cpu:x' ; []
+augment: 'randaugment' ; [1] ; torch.nn.ReLU ; 1 ; lambda images: images ; fastpipe.Augment ;
+    fastpipe.Augment(mean=(1, 2)) ; fastpipe.Augment(std=(0, 1, 1)) ; fastpipe.Augment(mean=None) ;
+    fastpipe.Augment(dtype=torch.int8) ; fastpipe.Augment(dtype='float16') ; fastpipe.Augment(erasing=2) ;
+    fastpipe.Augment(mixup=-1) ; fastpipe.Augment(cutmix='1') ; fastpipe.Augment(label_smoothing=1) ;
+    fastpipe.Augment(num_classes=0) ; fastpipe.Augment(compile='yes') ; fastpipe.Augment.randaugment(n=-1) ;
+    fastpipe.Augment.randaugment(m=31) ; fastpipe.Augment.simclr(strength=3)
+exact: 1 ; 'yes' ; None
+on_error: 'ignore' ; None ; True
+verify: 1 ; 'yes' ; None
+fields: [] ; 'image' ; ('image', 'nothing') ; ('image', 'image') ; (1,) ; ('label',) ; 5
+boxes: 'nested' ; None ; 1
+min_box_size: -1 ; 'x' ; float('nan') ; None
+min_box_area: -1.5 ; 'small' ; float('inf')
+flip_pairs: 5 ; [(1,)] ; 'x' ; [(-1, 2)] ; [(1, 1)] ; {'nothing': [(0, 1)]} ; [(0, 99)] ; [(0.5, 1)]
+max_pixels: 0 ; -1 ; 'x' ; 1.5 ; None ; True
+rank: -1 ; '0' ; 1.0 ; 99
+world_size: 0 ; '1' ; 1.5
+partition: 'nodes' ; None ; 1
+canonical_nodes: 0 ; -1 ; '2' ; 1.5
+stall_timeout: 0 ; -1 ; '60' ; None ; float('nan')
+cache_limit: -1 ; 'much' ; None
+cache_dir: 5
+storage_options: 5 ; 'x' ; [1]
+read_timeout: 0 ; -1 ; 'x' ; None ; float('nan')
+""")
+UNSURE = table("""
+batch_size: np.int64(4) ; torch.tensor(4) ; 4.0
+size: np.int64(9) ; [8, 9] ; np.array([8, 9]) ; torch.Size([8, 9])
+hflip: 1 ; 0 ; np.float32(0.5) ; np.bool_(True)
+seed: np.uint64(2**64 - 1) ; np.int64(3)
+limit: 1 ; 1e-9 ; True ; np.float32(0.5)
+kfold: [5, 0] ; (np.int64(3), np.int64(1)) ; (100, 1)
+repeats: np.int64(2) ; 100
+epoch_size: np.int64(9)
+num_workers: np.int32(2) ; 64
+min_box_size: True ; np.float64(2.0)
+stall_timeout: float('inf') ; 1e9 ; 5
+read_timeout: float('inf') ; 5
+views: (fastpipe.View(9), fastpipe.View(8)) ; np.int64(2) ; 40
+fields: ['image', 'label'] ; {'image': 1} ; {'image'}
+augment: [] ; () ; torch.nn.Sequential() ; torch.nn.ModuleList()
+size_choices: (8, 9) ; np.array([8, 9]) ; range(8, 10) ; [8] * 50
+device: 'meta' ; 'cpu:0' ; 'cpu:1' ; torch.device('meta') ; ''
+crop: fastpipe.CenterCrop(resize=3000) ; fastpipe.RandomResizedCrop(scale=(1e-9, 1e-9)) ;
+    fastpipe.RandomResizedCrop(ratio=(1e-3, 1e3)) ; fastpipe.RandomCrop() ; fastpipe.RandomCrop(resize=40) ;
+    fastpipe.RandomCrop(padding=200, padding_mode='reflect') ; fastpipe.RandomCrop(padding=2) ;
+    fastpipe.RandomResizedCrop(interpolation=Image.Resampling.BICUBIC)
+canonical_nodes: 3 ; 64
+max_pixels: 10 ; 1000 ; 2**40
+cache_limit: 0 ; '1kB' ; 1 << 20
+""")
