@@ -14,6 +14,7 @@ import pytest
 import torch
 from conftest import FLAT_IMAGES, damage
 from fake_stream import FakeMark, FakeStream
+from patience import in_time
 
 import fastpipe
 from fastpipe.errors import EngineError, SampleError
@@ -274,9 +275,9 @@ def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
         stats = loader.stats()
     steps = 3 * FLAT_IMAGES
     assert took >= 0.02 * (steps - 5), "the device was busy all the time"
-    assert stats.held_s > 0.7 * (took - host_s - stats.load_s)
-    assert stats.step_s > 0.8 * took
-    assert stats.load_ratio < 0.1
+    assert in_time(0.7 * (took - host_s - stats.load_s), stats.held_s)
+    assert in_time(0.8 * took, stats.step_s)
+    assert in_time(stats.load_ratio, 0.1)
     assert not [record for record in caplog.records if "waited for data" in record.message]
 
 
