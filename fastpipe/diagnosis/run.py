@@ -5,20 +5,23 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import random
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
 
 from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.ended import ended
 from fastpipe.diagnosis.feeder import Feeder, FeederWithoutWorkers, wake
 from fastpipe.diagnosis.findings import Finding
-from fastpipe.diagnosis.generators import kept_generators
 from fastpipe.diagnosis.inject.fastpipe_probe.files import arm, disarm
 from fastpipe.diagnosis.inject.fastpipe_probe.watch import LoaderWatch
 from fastpipe.diagnosis.observation import Observation, observation
@@ -50,7 +53,7 @@ def run(dataloader: Any, limits: Limits, step: Callable[[Any], Any] | None, wher
     """Iterates a loader, of which `where` is the line that made it; arguments and errors: `fastpipe.diagnose`."""
     folder = Path(tempfile.mkdtemp(prefix="fastpipe-diagnose-"))
     try:
-        with kept_generators(dataloader):
+        with _kept_generators(dataloader):
             return _watched(dataloader, folder, limits, step, where)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -139,3 +142,19 @@ def _kill(iterator: Any, own: set[int]) -> None:
     for pid in own:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _kept_generators(loader: Any) -> Iterator[None]:
+    """Puts the CPU's generators of torch, NumPy and Python, and those of a loader and its sampler, back at the end."""
+    own = [getattr(loader, "generator", None), getattr(loader.sampler, "generator", None)]
+    states = [(each, each.get_state()) for each in own if isinstance(each, torch.Generator)]
+    python, numpy, tensor = random.getstate(), np.random.get_state(), torch.random.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.random.set_rng_state(tensor)
+        for generator, state in states:
+            generator.set_state(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 import torch.utils.data
 from numpy.typing import NDArray
+from torch.utils.data import get_worker_info
 
 from fastpipe.checks import whole
 from fastpipe.engine.limits import MAX_PIXELS
@@ -21,7 +23,6 @@ from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index, refuse_other
 from fastpipe.remote.urls import place_of
 from fastpipe.samples.transform import applier, as_tensor, sample_applier
-from fastpipe.samples.worker import keep_to_one_thread
 from fastpipe.scan.opening import open_data
 
 if TYPE_CHECKING:  # most programs load whole images without fields
@@ -277,7 +278,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         """This process's open files."""
         process = os.getpid()
         if self._opened_files is None or self._opened_files[0] != process:
-            keep_to_one_thread()
+            _keep_to_one_thread()
             index = self._opened()
             pictures = Pictures(index)
             fields = None
@@ -299,3 +300,18 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def __repr__(self) -> str:
         crop = "" if self._cropping is None else f", {self._cropping!r}"
         return f"fastpipe.Dataset({os.fspath(self._path)!r}, transform={self._transform!r}{crop}): {len(self)} samples"
+
+
+def _keep_to_one_thread() -> None:
+    """In a worker process, has OpenCV work on the calling thread; elsewhere does nothing.
+
+    Workers run side by side already; and OpenCV's threads do not live through a fork. torch limits its own (OpenMP) to
+    one when it starts a worker, and fastpipe's decoder has none. OpenCV is not imported for this: where it has not
+    been, the variable that it reads at its import says the same.
+    """
+    if get_worker_info() is None:
+        return
+    os.environ["OPENCV_FOR_THREADS_NUM"] = "1"
+    opencv = sys.modules.get("cv2")
+    if opencv is not None:
+        opencv.setNumThreads(0)

@@ -111,6 +111,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
         "max_scans": 20,
         "tile": 16,
         "damaged": "decode",
+        "storage": "jpeg",
     }
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")

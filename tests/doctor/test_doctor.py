@@ -105,7 +105,7 @@ def test_more_threads_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # What the variables say, the libraries do: each is asked itself.
-COUNTS = "import json; from fastpipe.doctor.threads import thread_counts; print(json.dumps(thread_counts()))"
+COUNTS = "import json; from fastpipe.doctor.libraries import thread_counts; print(json.dumps(thread_counts()))"
 
 
 def test_each_library_is_asked_itself() -> None:

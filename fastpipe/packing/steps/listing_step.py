@@ -164,31 +164,14 @@ def _cells(source: Source, notes: Notes | None) -> list[Any]:
     if source.note is not None and notes is not None:
         text = notes.read(source.note.offset_bytes, source.note.size_bytes).decode()
         note = [text, source.note.content, source.note.state]
-    return [
-        source.path,
-        source.label,
-        source.size_bytes,
-        source.mtime_ns,
-        source.ctime_ns,
-        source.problem,
-        source.archive,
-        source.offset_bytes,
-        source.archive_bytes,
-        source.parts,
-        source.file,
-        note,
-        source.identity,
-    ]
+    return [note if name == "note" else getattr(source, name) for name in Source.__slots__]
 
 
 def _source(cells: list[Any], notes: Notes | None) -> Source:
-    path, label, size_bytes, mtime_ns, ctime_ns, problem, *place, parts, file, note, identity = cells
-    place_in_tar: tuple[str | None, int, int] = tuple(place)
-    said = None
-    if note is not None and notes is not None:
-        text, content, state = note
+    said = dict(zip(Source.__slots__, cells, strict=True))
+    if said["note"] is not None and notes is not None:
+        text, content, state = said["note"]
         data = text.encode()
-        said = Note(notes.add(data), len(data), content, state)
-    values = tuple(part and tuple(part) for part in parts)
-    state_of_file = size_bytes, mtime_ns, ctime_ns, problem
-    return Source(path, label, *state_of_file, *place_in_tar, values, file, said, identity)
+        said["note"] = Note(notes.add(data), len(data), content, state)
+    said["parts"] = tuple(part and tuple(part) for part in said["parts"])
+    return Source(**said)
