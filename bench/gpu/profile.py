@@ -33,10 +33,10 @@ def overlap(
 
 
 def _by_stream(profile: torch.profiler.profile) -> dict[int, list[Interval]]:
-    """When each stream of the device was at work, in microseconds."""
+    """When each stream of the device was at work, in microseconds; what a program marks by name is no work."""
     streams: dict[int, list[Interval]] = {}
     for event in profile.profiler.kineto_results.events():  # type: ignore[union-attr]
-        if event.device_type() == torch.autograd.DeviceType.CUDA:
+        if event.device_type() == torch.autograd.DeviceType.CUDA and not event.is_user_annotation():
             begin = event.start_ns() / 1e3
             streams.setdefault(event.device_resource_id(), []).append((begin, begin + event.duration_ns() / 1e3))
     return streams

@@ -24,7 +24,7 @@ from resnet import ResNet
 
 Step = Callable[[Tensor, Tensor], Tensor]
 MODES = ("eager", "compile", "graph")
-_WARM_UP = 8
+_READY = 8  # steps, whose batches may be ready when a loader has rested; they are not measured
 
 
 def augments(size: int) -> dict[str, Augment]:
@@ -100,13 +100,31 @@ class _Captured:
 
 
 def ms_a_step(step: Step, batches: Iterator[tuple[Tensor, Tensor]], steps: int, device: torch.device) -> float:
-    """Milliseconds, from the first step to the device's end of the last."""
+    """Milliseconds a step on the device, after the first ones: a loader that rests has their batches ready."""
     finish(device)
-    started = time.perf_counter()
+    for _ in range(_READY):
+        step(*next(batches))
+    first = _Moment(device)
     for _ in range(steps):
         step(*next(batches))
+    last = _Moment(device)
     finish(device)
-    return 1e3 * (time.perf_counter() - started) / steps
+    return last.ms_since(first) / steps
+
+
+class _Moment:
+    """When the device has done what was queued before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event = None
+        self._at = time.perf_counter()
+        if device.type == "cuda":
+            self._event = torch.cuda.current_stream(device).record_event(torch.cuda.Event(enable_timing=True))
+
+    def ms_since(self, earlier: _Moment) -> float:
+        if self._event is None or earlier._event is None:
+            return 1e3 * (self._at - earlier._at)
+        return float(earlier._event.elapsed_time(self._event))
 
 
 def against_resident(
@@ -118,7 +136,7 @@ def against_resident(
         with loads.loader(device, threads, augment=augment) as loader:
             step, batches = step_of(model, len(loader.classes), device, mode), endless(loader)
             resident = itertools.repeat(next(batches))
-            for _ in range(_WARM_UP):
+            for _ in range(_READY):
                 step(*next(batches))
             with_loader, without = [], []
             before = loader.stats()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +18,8 @@ from checkout import ROOT
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 
 from bench.gpu import __main__ as gpu
-from bench.gpu.profile import overlap_of
+from bench.gpu import training
+from bench.gpu.profile import _by_stream, overlap_of
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,39 @@ def test_overlap(streams: dict[int, list[tuple[float, float]]], side_ms: float, 
     assert found["side_ms"] == pytest.approx(side_ms / 2)
     assert found["hidden"] == pytest.approx(hidden)
     assert found["launches"] == sum(len(intervals) for stream, intervals in streams.items() if stream != 7) / 2
+
+
+def test_annotations_are_no_work() -> None:
+    """torch's own, such as Optimizer.step, stand on the stream of the step for as long as all its kernels."""
+
+    def event(stream: int, begin_us: int, end_us: int, *, device: str = "CUDA", annotation: bool = False) -> Any:
+        return SimpleNamespace(
+            device_type=lambda: getattr(torch.autograd.DeviceType, device),
+            device_resource_id=lambda: stream,
+            start_ns=lambda: 1000 * begin_us,
+            duration_ns=lambda: 1000 * (end_us - begin_us),
+            is_user_annotation=lambda: annotation,
+        )
+
+    events = [event(7, 0, 10), event(7, 0, 90, annotation=True), event(13, 20, 30), event(7, 0, 99, device="CPU")]
+    profile: Any = SimpleNamespace(profiler=SimpleNamespace(kineto_results=SimpleNamespace(events=lambda: events)))
+    assert _by_stream(profile) == {7: [(0, 10)], 13: [(20, 30)]}
+    torchs = torch._C._autograd._KinetoEvent
+    assert all(hasattr(torchs, name) for name in vars(events[0])), "these are its methods"
+
+
+def test_batches_that_are_ready_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that rests, while another is measured, has its first batches ready."""
+    now = [0.0]
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for number in itertools.count():
+            now[0] += 0.0 if number < 8 else 0.005
+            yield torch.empty(0), torch.empty(0)
+
+    ms = training.ms_a_step(lambda images, labels: images, batches(), 10, torch.device("cpu"))
+    assert ms == pytest.approx(5)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -94,6 +131,7 @@ def test_a_gpu_that_is_not_there(flat: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # of Inductor
 def test_all_questions(flat: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = [name for name in gpu.QUESTIONS if name != "tests"]  # it would call itself
     answers = answers_to(capsys, str(flat), "--only", ",".join(questions))

@@ -198,6 +198,7 @@ def test_a_graph_can_be_captured_while_a_monitor_asks_for_stats(textured: Path) 
             monitor.join()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")  # of Inductor
 @pytest.mark.parametrize("mode", ["eager", "compile", "graph"])
 def test_training_with_the_loader(textured: Path, mode: str) -> None:
     """The step, however it is run, sees what a loader on the CPU gives."""

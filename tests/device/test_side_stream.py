@@ -95,8 +95,8 @@ def assert_same(there: list[list[torch.Tensor]], here: list[list[torch.Tensor]])
     for one, other in zip(there, here, strict=True):
         for tensor, expected in zip(one, other, strict=True):
             assert tensor.device.type == "cuda"
-            different = (tensor.cpu().double() - expected.double()).abs() > 0.02
-            assert different.sum() <= 0.005 * different.numel()  # a pixel on an edge between two may go to either
+            different = (tensor.cpu().double() - expected.double()).abs() > 0.05
+            assert different.sum() <= 0.01 * different.numel()  # a pixel on an edge between two may go to either
 
 
 @pytest.mark.parametrize("name", OPTIONS)
