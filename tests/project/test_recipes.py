@@ -175,8 +175,9 @@ def test_fields(number: int, scenes: Path) -> None:
     Path("data/train").unlink()
     Path("data/train").symlink_to(scenes)
     smaller_still = {
-        "batch_size=32, size=320": "batch_size=4, size=64",
-        "batch_size=32": "batch_size=4, size=64",
+        "batch_size=32, device": "batch_size=4, size=64, device",
+        "batch_size=32": "batch_size=4",
+        "size=320": "size=64",
         "range(60)": "range(1)",
         '"cuda"': '"cpu"',
     }
