@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fastpipe.format.fields import FIELDS_FOLDER, Field, describe_field, sidecars
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 
 
 def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path:
@@ -34,6 +34,16 @@ def add_fields(dataset: Path, fields: list[tuple[Field, Sequence[Any]]]) -> Path
         described[field.name] = describe_field(Field(**{**vars(field), "files": hashes}))
     (dataset / DATASET_FILE).write_text(json.dumps(info | {"fields": described}))
     return dataset
+
+
+def remove_labels(dataset: Path, samples: slice) -> None:
+    """Has some samples have no label, as the index and the counts say."""
+    records = np.load(dataset / INDEX_FILE)
+    records["label"][samples] = -1
+    np.save(dataset / INDEX_FILE, records)
+    info = json.loads((dataset / DATASET_FILE).read_text())
+    counts = np.bincount(records["label"][records["label"] >= 0], minlength=len(info["classes"])).tolist()
+    (dataset / DATASET_FILE).write_text(json.dumps(info | {"class_counts": counts}))
 
 
 def values_of(index: Index) -> list[tuple[Field, list[Any]]]:

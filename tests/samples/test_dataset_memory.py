@@ -33,7 +33,7 @@ pytestmark = [frees_memory, pytest.mark.skipif(sys.platform != "linux", reason="
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Path]]:
-    """By their number of samples. The index of the larger one takes 360 MB of disk, for the time of the test."""
+    """By their number of samples. The index of the larger one takes 520 MB of disk, for the time of the test."""
     folder = tmp_path_factory.mktemp("memory")
     for samples in (FEW, SAMPLES):
         make_dataset(folder / str(samples), samples)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import FLAT_IMAGES
+from field_columns import remove_labels
 from rich.console import Console
 
 import fastpipe
@@ -54,9 +55,7 @@ def test_samples_without_a_label_have_no_class_in_a_sheet(
     fielded: Path, copied: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = copied(fielded)
-    records = np.load(copy / "index.npy")
-    records["label"] = -1
-    np.save(copy / "index.npy", records)
+    remove_labels(copy, slice(None))
     told: list[list[str]] = []
     contact_sheet = sheet.contact_sheet
 
