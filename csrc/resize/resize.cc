@@ -25,10 +25,10 @@ Rect Resizer::plan(Box box, Rect bounds, Size out, bool flip, Resampling resampl
   rows_.plan(box.y, box.height, bounds.y, bounds.height, out.height, false, resampling, *kernels_);
   const Rect region = {columns_.first_needed(), rows_.first_needed(), columns_.count_needed(), rows_.count_needed()};
 
-  // Pillow's rule, for all of what lies in the bounds as it would be resized.
+  // Pillow's rule, for all of what lies in the bounds as it would be resized; torch has none.
   const long less_high = bounds.height - rounded(out.height * (bounds.height / box.height));
   const long less_wide = bounds.width - rounded(out.width * (bounds.width / box.width));
-  down_first_ = less_high > 0 && less_high > 2 * less_wide;
+  down_first_ = resampling.antialias && less_high > 0 && less_high > 2 * less_wide;
   region_bytes_ = static_cast<std::ptrdiff_t>(region.width) * 4;
   output_bytes_ = static_cast<std::ptrdiff_t>(ceil_div(out.width, kOutputGroup) * kOutputGroup) * 3;
   between_stride_ = (down_first_ ? region_bytes_ : output_bytes_) + kWrittenBeyond;

@@ -35,12 +35,16 @@ struct Cubic {
 // the input pixels that one output pixel covers; cut off at the bounds and normalised.
 //
 // Note [no antialiasing]
-// Without antialiasing the curve stays as narrow as it is: this is torch's interpolate(antialias=False), but for
-// rounding, which there is that of float32. What lies beyond the bounds is taken to be as the pixel at the edge.
+// Without antialiasing the curve stays as narrow as it is, and what lies beyond the bounds is taken to be as the pixel
+// at the edge: this is torch's interpolate(antialias=False) of uint8 tensors, bit by bit. That rounds its weights to 16
+// bits: to as many fraction bits as the greatest weight of the axis leaves. The greatest is one of the whole bounds as
+// they would be resized, for torchvision resizes the whole and then cuts. The sums stay the same if such a weight gets
+// zeros behind it, so the kernels know nothing of it. torch goes across first, whatever the size.
 struct ResizeAxis::Filter {
   double scale, support, narrow, offset;
   int inputs;
   bool edges_go_on;  // Note [no antialiasing]
+  int weight_bits = kWeightBits;
 
   double center(int output) const { return offset + (output + 0.5) * scale; }
   // Inputs [begin, end) have a part in the output around `center`.
@@ -48,7 +52,41 @@ struct ResizeAxis::Filter {
   int begin(double center) const {
     return std::min(std::max(static_cast<int>(center - support + 0.5), 0), end(center) - 1);
   }
+
+  // What the pixels beyond the edge would have falls to the one at the edge: torch's order of additions.
+  template <typename Curve>
+  double greatest_weight(const Curve& curve) const {
+    constexpr int kReach = static_cast<int>(Curve::kReach);
+    const long outputs = std::lround(std::min(inputs / scale, 1e6));
+    const long before = std::lround(std::clamp(offset / scale, -1e6, 1e6));
+    double greatest = 0;
+    for (long i = -before; i < outputs - before; ++i) {
+      const double place = offset + (static_cast<double>(i) + 0.5) * scale - 0.5;
+      const double nearest = std::floor(place);
+      double sum = 0;
+      double last = -1;
+      for (int tap = 1 - kReach; tap <= kReach; ++tap) {
+        const double input = std::clamp(nearest + tap, 0.0, static_cast<double>(inputs - 1));
+        const double weight = curve(nearest + tap - place);
+        sum = input == last ? sum + weight : weight;
+        last = input;
+        greatest = std::max(greatest, sum);
+      }
+    }
+    return greatest;
+  }
 };
+
+namespace {
+
+// As torch's compute_index_ranges_int16_weights.
+int bits_of_int16(double greatest) {
+  int bits = 0;
+  while (bits < kWeightBits && static_cast<int>(0.5 + greatest * (1 << (bits + 1))) < 1 << 15) ++bits;
+  return bits;
+}
+
+}  // namespace
 
 void ResizeAxis::plan(double start, double length, int bounds_first, int bounds_count, int outputs, bool reversed,
                       Resampling resampling, const ResizeKernels& kernels) {
@@ -56,8 +94,7 @@ void ResizeAxis::plan(double start, double length, int bounds_first, int bounds_
   const double scale = length / outputs;
   const double widened = resampling.antialias ? std::max(scale, 1.0) : 1.0;
   const double reach = cubic ? Cubic::kReach : Triangle::kReach;
-  const Filter filter = {scale,        reach * widened,      1.0 / widened, start - bounds_first,
-                         bounds_count, !resampling.antialias};
+  Filter filter = {scale, reach * widened, 1.0 / widened, start - bounds_first, bounds_count, !resampling.antialias};
   int most = 1;
   for (int i = 0; i < outputs; ++i) {
     const double center = filter.center(i);
@@ -73,12 +110,14 @@ void ResizeAxis::plan(double start, double length, int bounds_first, int bounds_
   first_.resize(slots);
   values_.resize(slots * static_cast<std::size_t>(taps_));
   exact_.resize(static_cast<std::size_t>(taps_) * kBlock);
-  for (int i = 0; i < outputs; i += kBlock) {
-    if (cubic) {
-      weigh(filter, Cubic{resampling.antialias ? -0.5 : -0.75}, first, i, reversed);
-    } else {
-      weigh(filter, Triangle{}, first, i, reversed);
-    }
+  const auto weigh_all = [&](const auto& curve) {
+    if (!resampling.antialias) filter.weight_bits = bits_of_int16(filter.greatest_weight(curve));
+    for (int i = 0; i < outputs; i += kBlock) weigh(filter, curve, first, i, reversed);
+  };
+  if (cubic) {
+    weigh_all(Cubic{resampling.antialias ? -0.5 : -0.75});
+  } else {
+    weigh_all(Triangle{});
   }
   std::fill(first_.begin() + outputs, first_.end(), first_[static_cast<std::size_t>(outputs) - 1]);
   std::fill(values_.begin() + static_cast<std::ptrdiff_t>(outputs) * taps_, values_.end(), 0);
@@ -137,8 +176,8 @@ void ResizeAxis::weigh(const Filter& filter, const Curve& curve, int first, int 
     const double* const exact = &exact_[static_cast<std::size_t>(j) * kBlock];
     std::int32_t weights[kBlock];
     for (int i = 0; i < kBlock; ++i) {
-      const double weight = exact[i] / sum[i] * (1 << kWeightBits);
-      weights[i] = static_cast<int>(weight < 0 ? weight - 0.5 : weight + 0.5);
+      const double weight = exact[i] / sum[i] * (1 << f.weight_bits);
+      weights[i] = static_cast<int>(weight < 0 ? weight - 0.5 : weight + 0.5) * (1 << (kWeightBits - f.weight_bits));
     }
     for (int i = 0; i < count; ++i) values[i * next * taps_ + j] = weights[i];
   }

@@ -19,7 +19,7 @@ class RandomResizedCrop(BaseCrop):
         interpolation: "bilinear", "bicubic" or "nearest", as Pillow computes them; also as torchvision's
             InterpolationMode or Pillow's Resampling.
         antialias: False: where the image shrinks, only the nearest pixels have a part in each pixel of the output, as
-            in torch's interpolate.
+            in torch's interpolate of uint8 tensors, bit by bit.
         mask_fill: the id, 0 to 255, of pixels that come from outside the image: in the padding, and where `augment=`
             moves masks or erases pixels of them. A sample without a mask has it everywhere.
     """

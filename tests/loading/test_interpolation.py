@@ -53,6 +53,36 @@ def test_evaluation_is_torchvisions(torchvision: Any, large: Path, interpolation
         assert np.array_equal(image.permute(1, 2, 0).numpy(), expected)
 
 
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_without_antialiasing_crops_are_those_of_torchvision_on_uint8_tensors(
+    torchvision: Any, large: Path, interpolation: str
+) -> None:
+    """torchvision itself takes torch's uint8 kernel only where the machine has AVX2, else that of float32."""
+    whole = fastpipe.Dataset(large)
+    pictures = [torch.as_tensor(whole[sample][0]) for sample in range(len(whole))]
+
+    def by_torch(picture: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+        return torch.nn.functional.interpolate(picture[None], size, mode=interpolation, antialias=False)[0]
+
+    crops = {
+        "random": fastpipe.RandomResizedCrop(interpolation=interpolation, antialias=False),
+        "center": fastpipe.CenterCrop(resize=71, interpolation=interpolation, antialias=False),
+    }
+    for kind, crop in crops.items():
+        with fastpipe.loader(large, 6, size=SIDE, crop=crop, hflip=False, num_workers=2) as loader:
+            seen = loader.look.at(np.arange(len(whole)), epoch=0)
+        for picture, image, box in zip(pictures, seen.images, seen.plan.crops.boxes.tolist(), strict=True):
+            if kind == "random":
+                x, y, width, height = map(int, box)
+                expected = by_torch(picture[:, y : y + height, x : x + width], (SIDE, SIDE))
+            else:
+                height, width = picture.shape[1:]
+                shorter = min(height, width)
+                resized = by_torch(picture, (71 * height // shorter, 71 * width // shorter))
+                expected = torchvision.transforms.functional.center_crop(resized, [SIDE])
+            assert torch.equal(image, expected)
+
+
 @pytest.mark.parametrize("options", [{"interpolation": "nearest"}, {"antialias": False}])
 def test_what_averages_nothing_is_never_decoded_at_reduced_size(large: Path, options: dict[str, Any]) -> None:
     def first(exact: bool, **more: Any) -> torch.Tensor:
