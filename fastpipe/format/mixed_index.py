@@ -106,7 +106,7 @@ class MixedIndex(Index):
         import xxhash  # most programs mix nothing
 
         def mixed(names: Iterable[str]) -> str:
-            return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps([*names, labels]).encode())}"
+            return f"mixed-{xxhash.xxh3_128_hexdigest(json.dumps([*names]).encode())}"
 
         self.fingerprint = mixed(part.fingerprint for part in parts)
         self.content = mixed(part.content for part in parts)

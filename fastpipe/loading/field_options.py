@@ -103,7 +103,8 @@ def check_crops_alone(recipe: Recipe, augment: Augment | None) -> None:
     name = type(recipe.crop).__name__
     if recipe.flip > 0:
         raise ConfigError(
-            f"crop: {name} is for evaluation, and mirrors by itself or not at all; pass train=False, without hflip"
+            f"hflip: {name} is for evaluation, and mirrors by itself or not at all; pass hflip=False, or train=False "
+            "without hflip. TenCrop has the crops of the mirrored image, too"
         )
     if augment is not None and augment.soft:
         raise ConfigError(

@@ -118,7 +118,8 @@ def mixed_recipe(index: MixedIndex, recipe: Recipe, weights: list[float], chosen
                 )
     rows = rows_of_mixture(weights, counts, content.repeats, size)
     shares = [round(weight / total, 12) for weight in weights]
-    identity = {**content.identity, "mixture": shares, "epoch_size": size}
+    named = {"mixture": shares, "epoch_size": size, "labels": chosen.labels or "union"}
+    identity = {**content.identity, **named}
     return replace(
         recipe,
         content=replace(content, identity=identity),

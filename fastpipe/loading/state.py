@@ -12,6 +12,14 @@ from fastpipe.errors import ConfigError
 
 STATE_VERSION = 2
 
+# What no option is called like -> the options that decide it.
+_OPTIONS = {
+    "global_batch_size": " (batch_size= times world_size=)",
+    "sequences": " (partition= and canonical_nodes=)",
+    "samples": " (a hash of what samples=, classes=, limit= and kfold= leave)",
+    "mixture": " (the datasets' weights)",
+}
+
 
 @dataclass
 class Position:
@@ -80,10 +88,13 @@ def position_in(state: object, fingerprint: str, order: Mapping[str, Any], batch
     order = json.loads(json.dumps(order))
     differing = [name for name in (*order, *(saved.keys() - order.keys())) if saved.get(name) != order.get(name)]
     if differing:
-        pairs = ", ".join(f"{name} was {saved.get(name)!r} and is now {order.get(name)!r}" for name in differing)
+        pairs = ", ".join(
+            f"{name} was {saved.get(name)!r} and is now {order.get(name)!r}{_OPTIONS.get(name, '')}"
+            for name in differing
+        )
         raise ConfigError(
             f"load_state_dict: the state belongs to another order of the samples: {pairs}. Open the loader with the "
-            "same options (global_batch_size is batch_size times world_size), or start without the state"
+            "same options, or start without the state"
         )
     epoch = whole("load_state_dict: epoch", epoch, least=0, most=2**63 - 1)
     return Position(epoch, whole("load_state_dict: batches", batches, least=0, most=batches_per_epoch))

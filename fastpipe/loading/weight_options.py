@@ -104,7 +104,7 @@ def check_distinct(content: Content, sequences: int) -> None:
         alike = f", with {sequences} canonical nodes, each of which draws as many samples" if sequences > 1 else ""
         raise ConfigError(
             f"replacement=False draws each sample once at most: expected epoch_size= of 1 to {most:,}{alike}, got "
-            f"{content.epoch_size}; pass a smaller epoch_size, or replacement=True"
+            f"{content.epoch_size or 'no epoch_size='}; pass one of these, or replacement=True"
         )
 
 

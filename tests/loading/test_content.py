@@ -505,3 +505,11 @@ def test_soft_labels_need_labels_of_the_chosen_samples_only(tmp_path: Path) -> N
         loader_of(tmp_path / "data", augment=augment)
     with pytest.raises(ConfigError, match=r"1 of 21 samples .* have no label"):
         loader_of(tmp_path / "data", augment=augment, samples=[*labelled, 2])
+
+
+def test_without_replacement_the_size_of_an_epoch_is_asked_for(flat: Path) -> None:
+    given: dict[str, Any] = {"size": 8, "num_workers": 1, "weights": {"ant": 2.0}, "replacement": False}
+    with pytest.raises(ConfigError, match="expected epoch_size= of 1 to 37, got no epoch_size=; pass one of these"):
+        fastpipe.loader(flat, 4, **given)
+    with pytest.raises(ConfigError, match="expected epoch_size= of 1 to 37, got 38; pass one of these"):
+        fastpipe.loader(flat, 4, epoch_size=38, **given)

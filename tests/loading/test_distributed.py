@@ -218,3 +218,14 @@ def test_accelerate_may_deal_out_the_whole_dataset(flat: Path, tmp_path: Path, h
     first, second = written(tmp_path)
     assert set(first + second) == set(range(FLAT_IMAGES))
     assert len(first + second) - FLAT_IMAGES <= 5  # the last batch is filled up
+
+
+def test_ranks_without_a_sample_of_the_last_batch_repeat_that_of_another(flat: Path) -> None:
+    """As the page about ranks says."""
+    ids = []
+    for rank in range(4):
+        given: dict[str, Any] = {"train": False, "rank": rank, "world_size": 4, "num_workers": 1, "size": 8}
+        with fastpipe.loader(flat, 3, samples=list(range(25)), **given) as loader:
+            *_, last = loader
+            ids.append((last.ids.tolist(), last.valid.tolist()))
+    assert ids == [([24], [True])] + 3 * [([24], [False])]

@@ -281,7 +281,7 @@ def test_a_state_of_another_mixture_is_refused(flat: Path, other: Path) -> None:
         ({flat: 1, other: 2}, {}, "mixture was"),
         ({flat: 2, other: 2}, {"epoch_size": 40}, "epoch_size was 'smallest' and is now 40"),
         ({other: 1, flat: 1}, {}, "dataset"),
-        ({flat: 1, other: 1}, {"labels": "offset"}, "dataset"),
+        ({flat: 1, other: 1}, {"labels": "offset"}, "labels was 'union' and is now 'offset'"),
         (flat, {}, "dataset"),
     ):
         with loader_of(data, **options) as loader, pytest.raises(ConfigError, match=words):

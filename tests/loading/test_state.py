@@ -185,7 +185,16 @@ def test_resuming_at_the_end_takes_no_longer_than_starting(textured: Path) -> No
         ({"seed": 3}, "seed was 0 and is now 3"),
         ({"shuffle": False}, "shuffle was True and is now False"),
         ({"drop_last": True}, "drop_last was False and is now True"),
-        ({"world_size": 2, "rank": 0}, "global_batch_size was 5 and is now 10"),
+        ({"world_size": 2, "rank": 0}, r"global_batch_size was 5 and is now 10 \(batch_size= times world_size=\)"),
+        (
+            {"limit": 0.5},
+            r"samples was None and is now '\d+ \w+' \(a hash of what samples=, .*limit= and kfold= leave\)",
+        ),
+        ({"kfold": (3, 0)}, r"samples was None and is now '\d+ \w+' \(.*kfold= leave\)"),
+        (
+            {"partition": "node", "canonical_nodes": 5},
+            r"sequences was 1 and is now 5 \(partition= and canonical_nodes=\)",
+        ),
     ],
 )
 def test_another_order_is_refused_with_both_values(flat: Path, options: dict[str, Any], says: str) -> None:

@@ -92,7 +92,7 @@ def test_without_antialiasing_it_is_torchs(
     kernels = data.draw(st.sampled_from(_engine.resize_kernels()))
     got = _engine.resize(image, out_height, out_width, interpolation=mode, antialias=False, kernels=kernels)
     for times in (1, 2):
-        planes = torch.from_numpy(image).permute(2, 0, 1).repeat(times, 1, 1)[None]
+        planes = torch.from_numpy(image).permute(2, 0, 1).repeat(times, 1, 1).contiguous()[None]
         exact = torch.nn.functional.interpolate(planes, (out_height, out_width), mode=mode, align_corners=False)
         assert np.array_equal(got, exact[0, :3].permute(1, 2, 0).numpy())
 
