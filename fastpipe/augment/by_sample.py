@@ -74,9 +74,7 @@ class BySample(TorchFunctionMode):
         """The arguments, with `onto` in place of the CPU."""
         args = tuple(self._onto if isinstance(arg, torch.device) and arg.type == "cpu" else arg for arg in args)
         device = kwargs.get("device")
-        if (device is None and function in _device_constructors()) or (
-            device is not None and torch.device(device).type == "cpu"
-        ):
+        if function in _device_constructors() if device is None else torch.device(device).type == "cpu":
             kwargs["device"] = self._onto
         return args, kwargs
 

@@ -22,11 +22,10 @@ class WithoutWaits(TorchFunctionMode):
         kwargs = kwargs or {}
         if function is torch.linalg.solve:
             return torch.linalg.solve_ex(*args, **kwargs)[0]
-        device = kwargs.get("device")
-        if function in (torch.tensor, torch.as_tensor) and device is not None and torch.device(device).type == "cuda":
-            if not getattr(args[0], "is_cuda", False):
-                return _sent(function(*args, **kwargs | {"device": "cpu"}), device)
-        elif function is torch.Tensor.to and args[0].is_cpu and not kwargs.get("copy"):
+        device = torch.device(kwargs.get("device") or "cpu")
+        if function in (torch.tensor, torch.as_tensor) and device.type == "cuda" and not getattr(args[0], "is_cuda", 0):
+            return _sent(function(*args, **kwargs | {"device": "cpu"}), device)
+        if function is torch.Tensor.to and args[0].is_cpu and not kwargs.get("copy"):
             device, dtype, *_ = torch._C._nn._parse_to(*args[1:], **kwargs)
             if device is not None and device.type == "cuda":
                 return _sent(args[0].to(dtype or args[0].dtype), device)

@@ -152,6 +152,19 @@ def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream)
         assert loader.stats().transfer_s > 0
 
 
+def test_a_loop_that_evaluates_and_then_trains(flat: Path, stream: FakeStream) -> None:
+    """The batch to train on was queued in inference mode, whose tensors cannot be saved for backward."""
+    model = torch.nn.Conv2d(3, 2, 3)
+    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader, mock.patch.object(EpochWorks, "ready", True):
+        batches = iter(loader)
+        with torch.inference_mode():
+            next(batches)
+        images, _ = next(batches)
+        model(images).sum().backward()
+    assert model.weight.grad is not None
+    assert not images.requires_grad
+
+
 def test_a_bad_sample_ahead_does_not_take_the_batch_before_it(flat: Path, stream: FakeStream, copied: object) -> None:
     dataset = copied(flat)  # type: ignore[operator]
     damage(dataset, 12)
