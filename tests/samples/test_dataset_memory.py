@@ -129,7 +129,7 @@ def test_a_process_that_inherits_nothing_opens_it_with_under_1_mb(datasets: dict
             dataset[number]
         print(private_bytes("self"))
 
-        # No row was looked up in the map: then all processes that do would show 360 MB.
+        # No row was looked up in the map: then all processes that do would show 520 MB.
         mapping = Path("/proc/self/smaps").read_text().split("/index.npy", 1)[1]
         assert mapping.split("Rss:", 1)[1].split()[0] == "0", mapping[:400]
     """
