@@ -121,7 +121,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 from fastpipe.samples.fields import check_croppable
 
                 check_croppable(index, names.values(), cropping)
-        elif (size, hflip, seed, exact) != (None, False, 0, False):
+        elif size is not None or hflip is not False or exact is not False or type(seed) is not int or seed:
             raise ConfigError(
                 "size, hflip, seed and exact work only with crop=; pass crop=fastpipe.RandomResizedCrop() or another, "
                 "or leave them out"

@@ -121,6 +121,9 @@ def test_what_is_not_packed(tmp_path: Path) -> None:
 
 
 def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
+    for option in ({"size": np.array([8, 9])}, {"hflip": torch.tensor([1, 0])}, {"exact": 0}, {"seed": False}):
+        with pytest.raises(ConfigError, match="size, hflip, seed and exact work only with crop="):
+            fastpipe.Dataset(large, **option)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="size, hflip, seed and exact work only with crop="):
         fastpipe.Dataset(large, size=32)
     with pytest.raises(ConfigError, match="set_epoch: this dataset gives whole images"):
