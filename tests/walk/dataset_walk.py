@@ -53,7 +53,7 @@ def draw_dataset(seed: int, number: int, known: dict[str, Known]) -> Draw:
     if rng.random() < 0.25:
         table, kept = (WRONG, made.wrong) if rng.random() < 0.7 else (UNSURE, made.unsure)
         name = rng.choice([name for name in OPTIONS if name in table])
-        options[name] = rng.choice(table[name])
+        options[name] = rng.choice([text for text in table[name] if text != "None"])
         kept.add(name)
     made.how = {name: rng.randrange(1 << 30) for name in ("a", "b", "c", "d")}
     return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-import random
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -17,8 +16,9 @@ import numpy as np
 import torch
 from PIL import Image
 from walk.batch_model import BatchModel
+from walk.comparing import compare_augmented, compare_rows, compare_views
 from walk.drawing import Draw
-from walk.model import RANDOM, Wrong, expect
+from walk.model import Wrong, expect
 from walk.refusals import refusals
 from walk.taking import Taken, epochs_of, some, taken
 
@@ -91,7 +91,7 @@ class Walk:
     def _refused(self, error: Exception) -> str:
         text = str(error)
         passed = {word for word in re.findall(r"[a-z_A-Z]+", self.draw.call()) if word not in ("fastpipe", "at", "a")}
-        expect(any(name in text for name in passed), "a ConfigError that names no option:", text)
+        expect(any(name in text for name in passed) or "Augment" in text, "a ConfigError that names no option:", text)
         if self.draw.wrong or self.draw.unsure:
             return "refused: wrong"
         model = BatchModel(self.draw, self.options, self.data)
@@ -117,7 +117,7 @@ class Walk:
         return self.draw.how[name] % below if below > 0 else 0
 
     @property
-    def _size_now(self) -> Callable[[int], Any]:
+    def size_now(self) -> Callable[[int], Any]:
         size = self.options.get("size")
         return size if callable(size) else lambda epoch: None
 
@@ -140,7 +140,7 @@ class Walk:
                         "after",
                         done,
                     )
-                    self.model.check_batch(epoch[-1], loader, number, self._size_now(number))
+                    self.model.check_batch(epoch[-1], loader, number, self.size_now(number))
                 found.append(epoch)
                 self.counts["epochs"] += 1
             rows = sum(sum(batch.valid) for epoch in found for batch in epoch)
@@ -153,50 +153,10 @@ class Walk:
     def _epochs(self) -> None:
         first = self._number("b", 4) if self._number("c", 3) == 0 else 0
         found = self._reference(1 + self._number("a", 3), first)
-        self._compare_rows(found[0], first)
-
-    def _compare_rows(self, epoch: list[Taken], number: int) -> None:
-        """Rows of the samples' crops by fastpipe.Dataset, which reads one after the other."""
-        model, draw = self.model, self.draw
-        fixed = not isinstance(model.crop, RANDOM) and model.hflip in (0.0, 1.0)
-        if model.buckets or draw.mixed or model.replaced or model["augment"] is not None or model["views"] is not None:
-            return
-        if model["size_choices"] is not None or not (fixed or model.plain):
-            return
-        size = self._size_now(number) or self.options.get("size", 224)
-        kinds = draw.parts[0].fields
-        wanted = [n for n in self.options.get("fields") or () if n in ("image", "label", "key") or n in kinds]
-        placed = float(model["min_box_size"]) == 1 and float(model["min_box_area"]) == 0
-        skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
-        wanted = [n for n in wanted if kinds.get(n) not in skipped]
-        dataset = fastpipe.Dataset(
-            self.data,
-            crop=model.crop,
-            size=size,
-            hflip=model.hflip,
-            seed=model["seed"],
-            exact=bool(model["exact"]),
-            fields=wanted or None,
-            **model.remote(self.data),
-        )
-        dataset.set_epoch(number)
-        some_rows = [(b, place) for b in epoch for place in range(len(b))]
-        random.Random(draw.number).shuffle(some_rows)
-        for batch, place in some_rows[:12]:
-            single = dataset[batch.ids[place]]
-            image = single["image"] if isinstance(single, dict) else single[0]
-            same = torch.equal(torch.as_tensor(image), batch.images[0][place])
-            expect(same, "the row of sample", batch.ids[place], "is not that of fastpipe.Dataset")
-            for name in wanted[1:] if isinstance(single, dict) else ():
-                if name in ("image", "label"):
-                    continue
-                got, other = batch.fields(place)[name], single[name]
-                if isinstance(got, torch.Tensor):
-                    alike = torch.equal(torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got)
-                else:
-                    alike = got == other
-                expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)
-            self.counts["rows by Dataset"] += 1
+        compare_rows(self, found[0], first)
+        if self.model.plain and not self.model.replaced:
+            compare_views(self, found[0], first)
+            compare_augmented(self, found[0], first)
 
     def _again(self) -> None:
         """Other threads, other prefetching: the same bytes."""
@@ -253,7 +213,7 @@ class Walk:
                 expect(len(loader) == len(found), "a rank has", len(loader), "batches,", len(found), "without ranks")
                 ranks.append(epochs_of(loader, 1)[0])
                 for each in ranks[-1]:
-                    self.model.check_batch(each, loader, 0, self._size_now(0))
+                    self.model.check_batch(each, loader, 0, self.size_now(0))
         mixes = any(word in self.draw.options.get("augment", "") for word in ("mixup", "cutmix"))
         for step, wanted in enumerate(found):
             parts = [rank[step] for rank in ranks]
@@ -298,7 +258,7 @@ class Walk:
                 return
             first += some(iterator, 1 << 30)
             for batch in first:
-                self.model.check_batch(batch, loader, 0, self._size_now(0))
+                self.model.check_batch(batch, loader, 0, self.size_now(0))
             second = epochs_of(loader, 1)[0]
             for batch in second:
                 self.model.check_batch(batch, loader, 1, size)

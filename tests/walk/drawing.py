@@ -239,6 +239,8 @@ class _Options:
             options["epoch_size"] = str(self.rng.randint(1, max(1, everything // 2)))
 
     def _augment(self, train: bool) -> None:
+        if self.made.options.get("size") == "1":
+            self.made.options["size"] = "6"  # kornia blurs no single pixel
         inner = self.rng.sample(MODULES, self.rng.randint(0, 2))
         options = ", ".join(
             self.rng.sample(

@@ -54,6 +54,7 @@ def refusals(model: Model) -> set[str]:
         (soft and unlabelled, "label"),
         (soft and not _smoothing_only(text) and set(fields) - _ALWAYS, "augment", "mix", "field"),
         (_moves(text) and kinds & set(PLACED), "augment", "data_keys"),
+        ("RandomAffine" in text and "image" in kinds, "augment"),
         ("boxes" not in kinds and how_boxes != ("list", 1, 0), "boxes"),
         (without and model.weights is None, "replacement"),
         (without and options.get("epoch_size") is None, "replacement"),

@@ -42,17 +42,20 @@ class Ended:
 
 
 def walk(
-    seed: int, numbers: range | list[int], folder: Path, told: Callable[[Ended], None], patience: float = 1.0
-) -> Counter[str]:
-    """Does these draws; `told` of each."""
-    counts: Counter[str] = Counter()
+    seed: int,
+    numbers: range | list[int],
+    folder: Path,
+    told: Callable[[Ended], None],
+    counts: Counter[str],
+    patience: float = 1.0,
+) -> None:
+    """Does these draws; `told` of each; `counts` what was done."""
     with _forked(lambda pipe: _make(folder, pipe)) as made:
         assert made.line(120 * patience) == "made", "the data could not be made"
     with _served(folder) as url:
         left = list(numbers)
         while left:
             left = _chunk(seed, left, folder, url, told, counts, patience)
-    return counts
 
 
 def _make(folder: Path, pipe: IO[str]) -> None:
@@ -184,6 +187,7 @@ def _described(seed: int, number: int, folder: Path) -> str:
 
 def _do(seed: int, numbers: list[int], folder: Path, url: str, pipe: IO[str], errors: IO[str]) -> None:
     """Draws, one after the other; a line of JSON for each, and one at the end."""
+    import cv2  # noqa: F401 (the threads that it starts are no leak)
     import torch
     from walk.dataset_walk import DatasetWalk
     from walk.deeds import Walk
@@ -252,16 +256,17 @@ def main() -> None:
 
     fastpipe.loader, fastpipe.Dataset, kornia.augmentation.ColorJitter  # noqa: B018 (imported once, for all children)
     ends: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def told(ended: Ended) -> None:
         ends[ended.how if not ended.words else "failed"] += 1
-        if sum(ends.values()) % 200 == 0:
-            _say(f"=== {sum(ends.values())}")
+        if sum(ends.values()) % 100 == 0:
+            _say(f"=== {json.dumps({**ends, **counts})}")
         if ended.words:
             _say(f"--- draw {ended.number}: {ended.how}\n{ended.words}")
 
     numbers: Any = chosen.only or range(chosen.first, chosen.first + chosen.count)
-    counts = walk(chosen.seed, numbers, chosen.folder, told, patience=3.0)
+    walk(chosen.seed, numbers, chosen.folder, told, counts, patience=3.0)
     _say(json.dumps({**ends, **counts}))
 
 
