@@ -10,11 +10,6 @@ are right whatever is forgotten. What is forgotten is noted:
 
 A tensor of another device in a call raises RuntimeError, as on a GPU; a CPU tensor without dimensions may be there.
 
-Note [who waits for whom]: each stream counts its work, and knows how far it has waited for each other stream: an event
-keeps what its stream knew, and `wait_event` adds this to what another knows (vector clocks; Lamport, Mattern). Work on
-a stream is safe if the stream knows all work of others that wrote the same memory, and for a write, that read it. An
-event that is asked whether it is done teaches nothing: on another day the answer would come later.
-
 Source for copies: CUDA's "API synchronization behavior". A copy of more than 64 KB from pageable memory goes piece by
 piece through a buffer of the driver, behind what is queued; a smaller one is taken at once.
 """
@@ -25,19 +20,17 @@ import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
+from simulated_parts import Clock, DeviceTensor, Event, Memory, Stream, learn
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-
-Clock = dict[int, int]  # stream -> how much of its work is known
 
 TAKEN_AT_ONCE_BYTES = 2**16
 WAITING = {
@@ -59,63 +52,6 @@ WAITING = {
 }
 
 
-@dataclass(eq=False)
-class Stream:
-    """Looks like torch.cuda.Stream."""
-
-    gpu: Gpu
-    device: torch.device
-    number: int
-    clock: Clock = field(default_factory=dict)
-    asleep: int = 0  # how often it will still be asked in vain
-
-    def wait_event(self, event: Event) -> None:
-        _learn(self.clock, event.clock)
-        if event.behind is not None:
-            self.asleep = max(self.asleep, event.behind.asleep)
-
-    def wait_stream(self, other: Stream) -> None:
-        self.wait_event(other.record_event())
-
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event(self.gpu)
-        event.record(self)
-        return event
-
-    def query(self) -> bool:
-        self.asleep = max(0, self.asleep - 1)
-        return not self.asleep
-
-    def synchronize(self) -> None:
-        self.gpu.wait("Stream.synchronize", self.clock)
-
-
-class Event:
-    """Looks like torch.cuda.Event."""
-
-    def __init__(self, gpu: Gpu, **options: Any) -> None:
-        self.gpu = gpu
-        self.clock: Clock = {}
-        self.behind: Stream | None = None  # a stream that slept when this was recorded
-
-    def record(self, stream: Stream | None = None) -> None:
-        stream = stream or self.gpu.current()
-        self.clock = {**self.gpu.known, **stream.clock}
-        self.behind = stream if stream.asleep else None
-
-    def wait(self, stream: Stream | None = None) -> None:
-        (stream or self.gpu.current()).wait_event(self)
-
-    def query(self) -> bool:
-        return self.behind is None or self.behind.query()
-
-    def synchronize(self) -> None:
-        self.gpu.wait("Event.synchronize", self.clock)
-
-    def elapsed_time(self, later: Event) -> float:
-        return 0.25
-
-
 class Generator(torch.Generator):
     """A generator of any device; it draws on the CPU."""
 
@@ -124,76 +60,6 @@ class Generator(torch.Generator):
 
     def __init__(self, device: Any = "cpu") -> None:
         """The device was for __new__."""
-
-
-@dataclass(eq=False)
-class Memory:
-    """A piece of a GPU's memory: whose it is, and who uses it.
-
-    Attributes:
-        home: the stream that it goes back to.
-        wrote: the stream of the latest write, and the number of this work there.
-        reads: the number of the latest read since then, by stream.
-        recorded: streams that `home` waits for before the memory goes to somebody else.
-    """
-
-    home: Stream
-    wrote: tuple[int, int] = (0, 0)
-    reads: Clock = field(default_factory=dict)
-    recorded: set[int] = field(default_factory=set)
-
-    def __del__(self) -> None:
-        users = {**self.reads, **dict([self.wrote])}
-        for stream, work in users.items():
-            if stream not in self.recorded | {self.home.number} and not self.home.gpu.knows(self.home, stream, work):
-                self.home.gpu.freed.append(f"stream {stream} may still use memory of stream {self.home.number}")
-
-
-class DeviceTensor(torch.Tensor):
-    """A CPU tensor, `held`, that claims to be on a GPU."""
-
-    held: Tensor
-    memory: Memory
-
-    __torch_function__ = torch._C._disabled_torch_function_impl
-
-    @staticmethod
-    def __new__(cls, held: Tensor, device: torch.device, memory: Memory) -> DeviceTensor:
-        made = torch.Tensor._make_wrapper_subclass(
-            cls,
-            held.shape,
-            strides=held.stride(),
-            storage_offset=held.storage_offset(),
-            dtype=held.dtype,
-            device=device,
-        )
-        made.held, made.memory = held, memory
-        return made
-
-    @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise AssertionError(f"{function} outside `simulated()`")
-
-    def __repr__(self) -> str:  # type: ignore[override]
-        return f"DeviceTensor({self.device}, {tuple(self.shape)}, {self.dtype})"
-
-    def numpy(self, *, force: bool = False) -> Any:
-        raise TypeError(f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() first")
-
-    def tolist(self) -> Any:
-        return self.cpu().tolist()
-
-    def data_ptr(self) -> int:
-        return self.held.data_ptr()
-
-    def untyped_storage(self) -> torch.UntypedStorage:
-        return self.held.untyped_storage()
-
-    def is_pinned(self, device: Any = None) -> bool:
-        return False
-
-    def record_stream(self, stream: Stream) -> None:
-        self.memory.recorded.add(stream.number)
 
 
 class Gpu(TorchDispatchMode):
@@ -284,7 +150,7 @@ class Gpu(TorchDispatchMode):
 
     def wait(self, what: str, clock: Clock) -> None:
         """Notes that the host waits for all that a clock knows."""
-        _learn(self.known, clock)
+        learn(self.known, clock)
         self.waits.append(f"{what} in {_place()}")
 
     def knows(self, stream: Stream, other: int, work: int) -> bool:
@@ -366,8 +232,8 @@ class Gpu(TorchDispatchMode):
         return made
 
     def _launch(self, name: str, stream: Stream, read: Sequence[DeviceTensor], written: Sequence[DeviceTensor]) -> None:
-        """Work of a stream. See Note [who waits for whom]."""
-        _learn(stream.clock, self.known)
+        """Work of a stream. See Note [who waits for whom] in simulated_parts.py."""
+        learn(stream.clock, self.known)
         work = stream.clock[stream.number] = stream.clock.get(stream.number, 0) + 1
         uses = {tensor.memory: False for tensor in read if tensor.numel()}  # and whether it is written
         uses |= {tensor.memory: True for tensor in written if tensor.numel()}
@@ -428,15 +294,10 @@ def _held(kwargs: dict[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _learn(clock: Clock, other: Clock) -> None:
-    for stream, work in other.items():
-        clock[stream] = max(clock.get(stream, 0), work)
-
-
 def _place() -> str:
     """The line of the program that called torch."""
     frame = sys._getframe(1)
-    while frame.f_back and (frame.f_code.co_filename == __file__ or "/torch/" in frame.f_code.co_filename):
+    while frame.f_back and ("/simulated_" in frame.f_code.co_filename or "/torch/" in frame.f_code.co_filename):
         frame = frame.f_back
     return f"{'/'.join(frame.f_code.co_filename.split('/')[-3:])}:{frame.f_lineno}"
 
