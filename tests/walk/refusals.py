@@ -27,6 +27,7 @@ def refusals(model: Model) -> set[str]:
     labels, classes = options.get("labels"), options.get("classes")
     without = options.get("replacement") is False
     due = sum(weight > 0 for weight in (model.weights or {}).values())
+    most = due * model.repeats
     found: set[str] = set()
     for broken, *names in (
         (draw.mixed and options.get("samples") is not None, "samples"),
@@ -67,10 +68,11 @@ def refusals(model: Model) -> set[str]:
         (options.get("verify") is True and any(not part.packed for part in draw.parts), "verify"),
         (options.get("canonical_nodes") is not None and model["partition"] != "node", "canonical_nodes"),
         (not draw.mixed and model.drop_last and 0 < model.size_of_epoch < model.rows, "batch_size", "drop_last"),
+        (model["partition"] == "node" and model.rows % (options.get("canonical_nodes") or 1), "batch_size"),
         (_too_small(model), "resize", "crop"),
         (isinstance(options.get("epoch_size"), str) and not draw.mixed, "epoch_size"),
         (model.weights is not None and not due, "weights"),
-        (without and model.weights is not None and model.size_of_epoch > due, "epoch_size", "replacement"),
+        (without and model.weights is not None and model.size_of_epoch > most, "epoch_size", "replacement"),
         (not draw.by_url and set(NEEDS_URL) & set(options), *NEEDS_URL),
     ):  # fmt: skip
         if broken:
