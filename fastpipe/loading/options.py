@@ -67,7 +67,7 @@ def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
 def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> tuple[tuple[int, int], Sizes | None]:
     """Checks `size` and `size_choices`: the largest size that is known, and what decides where sizes change."""
     if choices is not None:
-        if size != 224:
+        if not isinstance(size, int) or size != 224:  # != of an array is an array
             raise ConfigError(
                 f"size_choices: expected one of size= and size_choices=, got both, size={size!r}; leave one out"
             )

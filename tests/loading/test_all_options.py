@@ -164,6 +164,11 @@ def test_every_batch_can_be_resumed_on_any_number_of_ranks(
         (True, {"samples": [1], "size_choices": [12, 16]}, "samples works with one dataset"),
         (False, {"epoch_size": "largest"}, "epoch_size: expected a whole number, got 'largest'"),
         (False, {"fields": ("image", "source")}, "got 'source'"),
+        (
+            False,
+            {"size": np.array([8, 9]), "size_choices": [12, 16]},
+            "expected one of size= and size_choices=, got both",
+        ),
         (False, {"size": 16, "size_choices": [12, 16]}, "expected one of size= and size_choices=, got both, size=16"),
         (False, {"size": "bucket", "size_choices": [12, 16]}, "leave size_choices out"),
         (False, {"size": "bucket", "crop": fastpipe.RandomCrop()}, "buckets show whole images, so they have no crop"),

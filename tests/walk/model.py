@@ -255,9 +255,9 @@ class Model:
                 own = [n for n in batch if low <= n < high]
                 counts.update(own)
                 drawn += len(own)
-                exact = share * self.rows
+                exact, nodes = share * self.rows, int(self["canonical_nodes"] or 1)  # each node's part is rounded
                 expect(
-                    int(exact) <= len(own) <= -int(-exact // 1),
+                    int(exact) - nodes < len(own) < -int(-exact // 1) + nodes,
                     "a batch has",
                     len(own),
                     "rows of a dataset due",
