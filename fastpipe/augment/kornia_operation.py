@@ -13,7 +13,7 @@ its draws belong to the batch, as asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from fastpipe.augment import kornia_modules, placement
@@ -29,7 +30,6 @@ from fastpipe.augment.by_sample import BySample
 from fastpipe.augment.inputs import checked_result
 from fastpipe.augment.kornia_fields import FieldKeys, FieldMover, movable
 from fastpipe.augment.kornia_trial import Nature, computed_with, nature_of
-from fastpipe.augment.kornia_waits import WithoutWaits
 from fastpipe.augment.operation import Operation
 from fastpipe.augment.plan import Draws, Step
 from fastpipe.plan.draws import Stream
@@ -261,3 +261,34 @@ class Kornia(Operation):
 def _at_least_two(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same, or the one row twice: a module's draws for one image look like draws for a whole batch."""
     return np.resize(rows, max(2, len(rows)))
+
+
+_TAKEN_AT_ONCE_BYTES = 2**16  # so much of pageable memory CUDA copies aside when it is asked to
+
+
+class WithoutWaits(TorchFunctionMode):
+    """While it is entered, copies from the host to a GPU are queued, and torch.linalg.solve does not look at errors.
+
+    A large copy of pageable memory would wait for all that is queued, so it goes by way of page-locked memory. Where
+    `solve` finds no solution, its results are not finite.
+    """
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is torch.linalg.solve:
+            return torch.linalg.solve_ex(*args, **kwargs)[0]
+        device = torch.device(kwargs.get("device") or "cpu")
+        if function in (torch.tensor, torch.as_tensor) and device.type == "cuda" and not getattr(args[0], "is_cuda", 0):
+            return _sent(function(*args, **kwargs | {"device": "cpu"}), device)
+        if function is torch.Tensor.to and args[0].is_cpu and not kwargs.get("copy"):
+            device, dtype, *_ = torch._C._nn._parse_to(*args[1:], **kwargs)
+            if device is not None and device.type == "cuda":
+                return _sent(args[0].to(dtype or args[0].dtype), device)
+        return function(*args, **kwargs)
+
+
+def _sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    if tensor.nbytes > _TAKEN_AT_ONCE_BYTES:
+        with suppress(RuntimeError):  # no more memory can be locked: then the copy waits
+            tensor = torch.empty_like(tensor, pin_memory=True).copy_(tensor)  # torch keeps it until it has been copied
+    return tensor.to(device, non_blocking=True)

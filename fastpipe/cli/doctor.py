@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
 
 from fastpipe.checks import positive, whole
 from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import show
+from fastpipe.doctor import Check
 from fastpipe.errors import ConfigError, readable
 
 if TYPE_CHECKING:
@@ -64,7 +69,6 @@ def doctor(
     each stage, processes and threads, memory that grows, slow samples, wrong options, and the line to change. If no
     more batches come, it shows the Python stack of every process. Then it stops the command.
     """
-    from fastpipe.cli.doctor_table import doctor_table
     from fastpipe.doctor import Verdict, examine
 
     limits = {"batches": batches, "seconds": seconds, "stall_timeout": stall_timeout}
@@ -135,3 +139,13 @@ def _tell(watched: Watched) -> None:
         out.print("this command iterated over no torch DataLoader: there is nothing to diagnose")
     if watched.trouble:
         out.print(f"doctor had an error while it watched: {readable(watched.trouble)}")
+
+
+def doctor_table(checks: Sequence[Check]) -> RenderableType:
+    """One line a check: what was found, the verdict, and what to do."""
+    table = Table("check", "found", "verdict", "what to do", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = table.columns[2].no_wrap = True
+    table.columns[1].overflow = table.columns[3].overflow = "fold"
+    for check in checks:
+        table.add_row(check.name, readable(check.found), check.verdict.value, readable(check.advice))
+    return table

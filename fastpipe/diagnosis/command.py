@@ -5,29 +5,29 @@ The command's Python programs get the folder `inject` on their PYTHONPATH; nothi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from fastpipe.diagnosis import stuck
 from fastpipe.diagnosis.code import source
 from fastpipe.diagnosis.ended import ended, is_gone
-from fastpipe.diagnosis.ending import end
 from fastpipe.diagnosis.findings import Finding, Severity
 from fastpipe.diagnosis.inject.fastpipe_probe.files import read_state
 from fastpipe.diagnosis.inject.fastpipe_probe.patch import FOLDER, STOPPING
-from fastpipe.diagnosis.merged import alike, merged
 from fastpipe.diagnosis.observation import Ending, Observation, ending, observations, records
 from fastpipe.diagnosis.report import Diagnosis, report
-from fastpipe.diagnosis.stacks import Stack
+from fastpipe.diagnosis.stacks import Stack, children, started
 from fastpipe.diagnosis.surroundings import surroundings
 from fastpipe.errors import ConfigError
 
@@ -277,3 +277,71 @@ def _refused(folder: Path) -> list[Finding]:
                 )
             )
     return found
+
+
+_ALIKE = ("made_at", "class", "dataset", "length", "batch_size", "num_workers", "method", "pin_memory")
+
+
+def merged(found: Iterable[Observation]) -> list[Observation]:
+    """Those that one process made at one line, one after the other, count as epochs of one."""
+    by_line: dict[Any, list[Observation]] = {}
+    for seen in found:
+        by_line.setdefault((seen.facts["pid"], *alike(seen)), []).append(seen)
+    return [_merged(several) for several in by_line.values()]
+
+
+def alike(seen: Observation) -> tuple[Any, ...]:
+    """What DataLoaders that one line made have in common; nothing, where the line is not known."""
+    return tuple(seen.facts[name] for name in _ALIKE) if seen.made_at else (seen.key,)
+
+
+def _merged(several: list[Observation]) -> Observation:
+    whole, *others = several
+    for number, seen in enumerate(others, 1):
+        epochs, batches = len(whole.epochs), len(whole.batches)
+        whole.epochs += [replace(epoch, made=number) for epoch in seen.epochs]
+        whole.batches += [replace(batch, epoch=batch.epoch + epochs) for batch in seen.batches]
+        whole.snapshots += [replace(snapshot, batch=snapshot.batch + batches) for snapshot in seen.snapshots]
+        whole.workers += seen.workers
+        whole.errors += seen.errors
+        whole.holds = whole.holds or seen.holds
+        whole.ended += seen.ended
+        whole.others.append(seen.key)
+    return whole
+
+
+_PATIENCE_S = 5.0
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Asks by SIGINT, as Ctrl-C does, then by SIGTERM, 5 s each; then the kernel ends what is left of it.
+
+    Args:
+        process: that was started with start_new_session.
+    """
+    family = [(pid, started(pid)) for pid in children(process.pid)]  # some may have left the group, as torchrun's do
+    # Only the command itself is interrupted: a training that saves its state on Ctrl-C needs its workers for it.
+    with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    if not _gone(process):
+        _signal(process.pid, signal.SIGTERM)
+        _gone(process)
+    _signal(process.pid, signal.SIGKILL)
+    for pid, since in family:
+        with contextlib.suppress(OSError):
+            if since and started(pid) == since:  # its number was not given to another
+                os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _gone(process: subprocess.Popen[bytes]) -> bool:
+    until_s = time.monotonic() + _PATIENCE_S
+    while process.poll() is None and time.monotonic() < until_s:
+        time.sleep(0.05)
+    return process.poll() is not None
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

@@ -27,7 +27,6 @@ from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.loading.ranks import Recipes, World, in_nodes, ranks_per_node
 from fastpipe.loading.unknown import refuse
-from fastpipe.loading.unpacked import check_unpacked
 from fastpipe.loading.views import View, recipe_of_views
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.buckets import Buckets
@@ -338,3 +337,41 @@ def _shared(index: Index, recipe: Recipe, partition: str, canonical_nodes: objec
             f'{sequences} canonical nodes; pass partition="sample"'
         )
     return recipe
+
+
+_told: set[str] = set()
+
+
+def check_unpacked(index: Index, *, verify: bool) -> None:
+    """Says once a source, in the log "fastpipe", that it is not packed.
+
+    Args:
+        index: of an unpacked source.
+        verify: the loader is to compare hashes.
+
+    Raises:
+        ConfigError: it is, and there are none.
+    """
+    if verify:
+        raise ConfigError(
+            f"verify=True compares each sample with the hash that `fastpipe pack` recorded, and {index.path} is not "
+            "packed. Leave verify out: reading a file compares its size and time with those of the scan"
+        )
+    if index.fingerprint not in _told:
+        _told.add(index.fingerprint)
+        _LOG.warning("%s", gain(index))
+
+
+def gain(index: Index) -> str:
+    """What packing would change."""
+    converted = int(index.counts["converted"])
+    text = f"{index.path} is not packed: its {len(index):,} images are read where they lie."
+    if converted:
+        text += (
+            f" {converted:,} of them are no baseline JPEGs, so they are converted again in each epoch, which takes "
+            "several times as long as decoding."
+        )
+    return (
+        f"{text} `fastpipe pack` stores all of them once, so that a loader decodes only the part of an image that it "
+        "needs, reads the disk in large pieces, and checks the bytes; docs/performance.md has measurements"
+    )

@@ -15,7 +15,6 @@ from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
-from fastpipe.loading.stored_images import StoredImages
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
@@ -194,3 +193,41 @@ def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:
 def rows_of(ragged: Ragged) -> NDArray[np.int64]:
     """(M,) which of the n samples each value belongs to."""
     return np.repeat(np.arange(len(ragged.offsets) - 1), np.diff(ragged.offsets))
+
+
+_AT_ONCE = 1 << 16  # records
+
+
+class StoredImages:
+    """Masks or second pictures.
+
+    Args:
+        column: their records.
+        samples: in the dataset.
+        picture: they are pictures, not masks.
+
+    Attributes:
+        column: as given.
+        picture: as given.
+
+    Raises:
+        DatasetError: the records cannot be read.
+    """
+
+    def __init__(self, column: RowColumn, samples: int, *, picture: bool) -> None:
+        self.column = column
+        self.picture = picture
+        self._dtype = np.int32 if not picture and _any_wide(column, samples) else np.uint8
+
+    def slot(self, rows: int, size: tuple[int, int]) -> NDArray[Any]:
+        """Memory for a batch: (rows, height, width) of ids, int32 if any mask of the dataset has 16 bits, else uint8;
+        (rows, height, width, 3) uint8 for pictures.
+        """
+        return np.empty((rows, *size, 3) if self.picture else (rows, *size), dtype=self._dtype)
+
+
+def _any_wide(column: RowColumn, samples: int) -> bool:
+    """Whether a mask has 16 bits. All batches of a loader have to be of one type, so all records are looked at."""
+    starts = range(0, samples, _AT_ONCE)
+    parts = (column.take(np.arange(start, min(start + _AT_ONCE, samples))) for start in starts)
+    return any(bool((part["bits"] > 8).any()) for part in parts)

@@ -23,10 +23,10 @@ from torch.utils._pytree import tree_leaves
 from fastpipe import Augment, ConfigError
 from fastpipe.augment import as_augment, kornia_modules
 from fastpipe.augment.by_sample import BySample
-from fastpipe.augment.generators import seeded
+from fastpipe.augment.foreign import seeded
 from fastpipe.augment.pixels import IMAGENET_MEAN, IMAGENET_STD
 from fastpipe.augment.plan import Draws
-from fastpipe.device.staging import pack, unpack
+from fastpipe.device.transfer import pack, unpack
 from fastpipe.plan.draws import Stream
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,7 +11,7 @@ from simulated_gpu import Gpu, simulated
 from test_kornia_mixing import MIXING
 
 from fastpipe import Augment
-from fastpipe.augment.kornia_waits import WithoutWaits
+from fastpipe.augment.kornia_operation import WithoutWaits
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

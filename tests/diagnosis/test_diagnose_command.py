@@ -194,7 +194,7 @@ def test_options_that_torch_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("start_warm")
 def test_one_that_ignores_the_interrupt_is_ended_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpipe.diagnosis.ending._PATIENCE_S", 0.5)
+    monkeypatch.setattr("fastpipe.diagnosis.command._PATIENCE_S", 0.5)
     script = tmp_path / "train.py"
     script.write_text(
         "import signal, subprocess, sys, time\n"
