@@ -108,7 +108,7 @@ class FieldValues:
 def as_image(image: torch.Tensor) -> torch.Tensor:
     """A tv_tensors.Image of the same memory, where torchvision is installed."""
     kinds = _tv_tensors()
-    return image if kinds is None else kinds.Image(image)
+    return image if kinds is None else kinds.Image(image, device=image.device)
 
 
 def check_croppable(index: Index, names: Iterable[str], cropping: Cropping) -> None:
@@ -164,7 +164,7 @@ class _Images:
                 yield as_image(torch.from_numpy(pixels).permute(2, 0, 1))
             else:
                 ids = torch.from_numpy(pixels)
-                yield ids if kinds is None else kinds.Mask(ids)
+                yield ids if kinds is None else kinds.Mask(ids, device=ids.device)
 
     def _pixels(self, rows: _Rows, place: int, stored: np.void) -> NDArray[Any]:
         sample, record = int(rows.samples[place]), rows.records[place]
@@ -192,7 +192,7 @@ def _boxes(field: Field, boxes: Ragged, rows: _Rows, cropping: Cropping | None) 
             values, labels, canvas = values[kept], None if labels is None else labels[kept], cropping.size
         value = torch.from_numpy(values)
         if kinds is not None:
-            value = kinds.BoundingBoxes(value, format="XYXY", canvas_size=canvas)
+            value = kinds.BoundingBoxes(value, format="XYXY", canvas_size=canvas, device=value.device)
         sample = {name: value}
         if labels is not None:
             sample[f"{name}_labels"] = torch.from_numpy(labels)
@@ -210,7 +210,7 @@ def _points(field: Field, points: Ragged, rows: _Rows, cropping: Cropping | None
         value = torch.from_numpy(values)
         places = value[..., :2]
         if kinds is not None:
-            places = kinds.KeyPoints(places, canvas_size=canvas)
+            places = kinds.KeyPoints(places, canvas_size=canvas, device=places.device)
         yield {name: places, f"{name}_visibility": value[..., 2]}
 
 

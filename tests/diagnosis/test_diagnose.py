@@ -142,12 +142,12 @@ def slow_collate(samples: list[Any]) -> list[Any]:
 
 
 def test_a_step_that_makes_its_own_batch() -> None:
-    diagnosis = diagnosed(Slow(0.005), num_workers=0)
+    diagnosis = diagnosed(Slow(0.02), num_workers=0)
     found = finding(diagnosis, "no-workers")
     assert "num_workers=8" in found.change
     assert found.severity == "bad"
     assert found.where == f"{FAULTS}:{line_of('loader = DataLoader(')}"
-    assert finding(diagnosed(Slow(0.005), num_workers=0, step=None), "no-workers").severity == "note"
+    assert finding(diagnosed(Slow(0.02), num_workers=0, step=None), "no-workers").severity == "note"
 
 
 def test_an_epoch_that_starts_slowly() -> None:

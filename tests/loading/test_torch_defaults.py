@@ -126,6 +126,7 @@ def test_a_loader_ignores_them(two: list[Path], case: str, default: str) -> None
     assert value in (left.device.type, left.dtype), "the program's own tensors are as it says"
 
 
+@pytest.mark.usefixtures("torchvision")  # a Dataset's values are its tensors where it can be imported
 @pytest.mark.parametrize("default", DEFAULTS)
 @pytest.mark.parametrize("crop", [fastpipe.RandomResizedCrop(), fastpipe.FiveCrop()])
 def test_a_dataset_ignores_them(two: list[Path], crop: Any, default: str) -> None:

@@ -64,6 +64,12 @@ def private_of(script: str, data: Path) -> int:
     return int(done.stdout)
 
 
+def more_for_many(script: str, datasets: dict[int, Path]) -> int:
+    """The private bytes that the large dataset costs more than the small one: the least of three measurements, as the
+    memory that a program allocates beside them differs by half a MB from run to run."""
+    return min(private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) for _ in range(3))
+
+
 def private_of_workers(data: object, samples: int) -> list[int]:
     """The private bytes of a DataLoader's workers, all together, after each epoch."""
     done = run(index_memory.__file__, "--row", data, samples, PICKS, WORKERS, EPOCHS, "fork", timeout_s=100)
@@ -82,7 +88,7 @@ def test_captions_and_boxes_cost_a_worker_under_1_mb(datasets: dict[int, Path]) 
                 assert (sample["caption"], sample["boxes"].tolist()) == ("\\0" * 8, [[0, 0, 0, 0]])
         print(private_bytes("self"))
     """
-    assert private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) < 1e6
+    assert more_for_many(script, datasets) < 1e6
 
 
 def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(datasets: dict[int, Path]) -> None:
@@ -100,7 +106,7 @@ def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(dat
                         break
             print(private_bytes("self"))
     """
-    assert private_of(script, datasets[SAMPLES]) - private_of(script, datasets[FEW]) < 8e6
+    assert more_for_many(script, datasets) < 8e6
 
 
 def test_the_index_costs_the_workers_under_8_mb_in_all(datasets: dict[int, Path]) -> None:

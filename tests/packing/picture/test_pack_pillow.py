@@ -354,7 +354,7 @@ from fastpipe.errors import ImageError
 from fastpipe.packing.picture.convert import EncodeOptions, convert
 data = sys.stdin.buffer.read()
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)
+resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)  # the giants take 900 MB and more
 try:
     convert(data, EncodeOptions(max_pixels=100_000))
 except ImageError as problem:
