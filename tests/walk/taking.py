@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 OFFSETS = ("_offsets", "_counts")
+
+told_of_batch: list[Callable[[], None]] = []
+"""Called for each batch: a draw hangs where none comes, not where there are many."""
 
 
 @dataclass
@@ -79,6 +82,8 @@ def as_bytes(value: Any) -> Any:
 
 
 def taken(batch: Any) -> Taken:
+    for tell in told_of_batch:
+        tell()
     values = dict(batch) if isinstance(batch, dict) else {}
     images, labels = (values["image"], values.get("label")) if isinstance(batch, dict) else batch
     return Taken(

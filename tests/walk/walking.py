@@ -25,6 +25,7 @@ from typing import IO, Any
 
 CHUNK = 40
 HANG_S = 20.0
+BATCH = "a batch"
 
 
 @dataclass
@@ -152,6 +153,8 @@ def _chunk(
     ):
         while True:
             line = child.line(HANG_S * patience)
+            if line == BATCH:
+                continue
             if line:
                 found = json.loads(line)
                 counts.update(found["counts"])
@@ -189,6 +192,7 @@ def _do(seed: int, numbers: list[int], folder: Path, url: str, pipe: IO[str], er
     """Draws, one after the other; a line of JSON for each, and one at the end."""
     import cv2  # noqa: F401 (the threads that it starts are no leak)
     import torch
+    from walk import taking
     from walk.dataset_walk import DatasetWalk
     from walk.deeds import Walk
     from walk.model import Wrong
@@ -201,6 +205,7 @@ def _do(seed: int, numbers: list[int], folder: Path, url: str, pipe: IO[str], er
     warnings.simplefilter("error")
     logging.getLogger("fastpipe").setLevel(logging.ERROR)
     known = make(folder)
+    taking.told_of_batch.append(lambda: print(BATCH, file=pipe, flush=True))
     gc.collect()
     gc.freeze()  # of the imported modules nothing is garbage
     counts: Counter[str] = collections.Counter()
