@@ -368,5 +368,6 @@ def simulated() -> Iterator[Gpu]:
         ):
             stack.callback(change, ask())
             change(True)
+        stack.enter_context(torch.backends.cudnn.flags(enabled=False))  # torch's build with CUDA would call its kernels
         stack.enter_context(gpu)
         yield gpu

@@ -14,11 +14,11 @@ from rich.table import Table
 from fastpipe.checks import positive, whole
 from fastpipe.cli.console import AsJson, err, exit_codes, out, place, print_json
 from fastpipe.cli.tables import show
-from fastpipe.doctor import Check
 from fastpipe.errors import ConfigError, readable
 
 if TYPE_CHECKING:
     from fastpipe.diagnosis.command import Watched
+    from fastpipe.doctor import Check
 
 
 def doctor(

@@ -198,15 +198,18 @@ def test_torchvisions_transforms(flat: Path, torchvision: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: fastpipe.Resize(256), "Resize: expected interpolation= and antialias= by name, got 256"),
+        (lambda: fastpipe.Resize(256), "Resize: expected interpolation=, antialias= and mask_fill= by name, got 256"),
         (lambda: fastpipe.Resize(256), "crop=fastpipe.CenterCrop(resize=256)"),
         (lambda: fastpipe.Resize(size=256), "fastpipe.loader(..., size=256, crop=fastpipe.Resize())"),
         (lambda: fastpipe.RandomResizedCrop(size=224), "fastpipe.loader(..., size=224, crop="),
         (
             lambda: fastpipe.CenterCrop(224),
-            "CenterCrop: expected resize=, interpolation= and antialias= by name, got 224",
+            "CenterCrop: expected resize=, interpolation=, antialias= and mask_fill= by name, got 224",
         ),
-        (lambda: fastpipe.RandomResizedCrop(fill=0), "ratio=, interpolation= and antialias= by name, got fill="),
+        (
+            lambda: fastpipe.RandomResizedCrop(fill=0),
+            "ratio=, interpolation=, antialias= and mask_fill= by name, got fill=",
+        ),
         (lambda: fastpipe.Resize(interpolation=2), "expected 'bilinear' or 'bicubic' or 'nearest', got 2"),
         (lambda: fastpipe.Resize(interpolation=Resampling.LANCZOS), "or 'nearest', got 'lanczos'"),
         (lambda: fastpipe.Resize(antialias=None), "antialias: expected True or False, got None"),
