@@ -270,7 +270,7 @@ def test_ray_train(many_shards: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(tmp_path))  # Ray keeps its token there
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER", "0")  # it is one process less
-    ran = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, timeout=240, check=False)
+    ran = subprocess.run([sys.executable, "train.py"], capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert "'epoch': 2, 'loss': " in ran.stdout
     seen = [[list(map(int, line.split())) for line in Path(f"rank-{rank}").read_text().splitlines()] for rank in (0, 1)]
