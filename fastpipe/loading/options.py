@@ -25,18 +25,18 @@ _NOT_A_CROP = (
 )
 
 
-def output_size(value: object) -> tuple[int, int]:
+def output_size(value: object, name: str = "size") -> tuple[int, int]:
     """Checks `size`: a number for a square, or (height, width), as torchvision takes them."""
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
-            raise ConfigError(f"size: expected a number or (height, width), got {value!r}")
+            raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
         height, width = value
     else:
         height = width = value
     hint = "pass a number for a square, or (height, width)"
     return (
-        whole("size", height, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
-        whole("size", width, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
+        whole(name, height, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
+        whole(name, width, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
     )
 
 
@@ -73,7 +73,7 @@ def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> 
             )
         if not isinstance(choices, (tuple, list)) or not choices:
             raise ConfigError(f"size_choices: expected sizes, for example [192, 224, 256], got {choices!r}")
-        checked = tuple(output_size(each) for each in choices)
+        checked = tuple(output_size(each, "size_choices") for each in choices)
         return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
     if not callable(size):
         return output_size(size), None

@@ -263,6 +263,8 @@ def test_errors(textured: Path) -> None:
     for choices in ([], 32, "32"):
         with pytest.raises(ConfigError, match="size_choices: expected sizes, for example"):
             opened(textured, size_choices=choices)
+    with pytest.raises(ConfigError, match=r"size_choices: expected a number or \(height, width\), got \(8, 8, 8\)"):
+        opened(textured, size_choices=[(8, 8, 8)])
     with pytest.raises(ConfigError, match="one of size= and size_choices=, got both, size=32"):
         opened(textured, size=32, size_choices=[32, 64])
     with pytest.raises(ConfigError, match="size: the function returned 0 for epoch 0: size: expected 1 to 16384"):

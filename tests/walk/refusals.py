@@ -62,7 +62,7 @@ def refusals(model: Model) -> set[str]:
         (labels is not None and not draw.mixed and classes is None, "labels"),
         (labels in ("union", "offset", "own") and not draw.mixed, "labels"),
         (labels in ("keep", "renumber") and draw.mixed, "labels"),
-        (classes is not None and (nameless or (draw.mixed and labels == "own")), "classes"),
+        (classes is not None and (nameless or (draw.mixed and labels in ("own", "offset"))), "classes"),
         (isinstance(options.get("weights"), dict) and nameless, "weights"),
         (any(not each for each in model.chosen), "samples", "classes", "limit", "kfold", "has no"),
         (options.get("verify") is True and any(not part.packed for part in draw.parts), "verify"),
