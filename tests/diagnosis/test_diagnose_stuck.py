@@ -27,7 +27,7 @@ _MAPPED = torch.__config__.parallel_info() + Path("/proc/self/maps").read_text()
 def test_the_stack_of_the_worker_that_hangs(method: str, how: str) -> None:
     """`match` keeps the GIL: no Python code could run to tell, but a signal's handler can."""
     before = set(children(os.getpid()))
-    patience_s = 1.0 if method == "fork" else 5.0 * slowdown()  # a spawned worker imports torch first
+    patience_s = (3.0 if method == "fork" else 5.0) * slowdown()  # a spawned worker imports torch first
     diagnosis = diagnosed(Stuck(how), num_workers=1, multiprocessing_context=method, stall_timeout=patience_s)
     found = finding(diagnosis, "stuck")
     assert diagnosis.findings[0] is found
