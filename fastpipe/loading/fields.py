@@ -17,7 +17,7 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.geometry import Geometry, geometry_of, move_boxes, move_points
+from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe
 
@@ -57,6 +57,7 @@ class FieldReader:
         self._flip_pairs = flip_pairs
         self.names = tuple(dict.fromkeys(names.values()))
         self._stored: dict[str, StoredImages] = {}
+        self._moved: dict[str, tuple[str, RaggedColumn]] = {}  # kinds and columns of boxes and points
         self._own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
         self._parts = [part for name in self.names if (part := self._part(index, name))]
         self._keys = {
@@ -76,6 +77,16 @@ class FieldReader:
         values = HostFields(self._keys, pictures, masks, self._layout)
         for part in self._parts:
             part(values, rows)
+        if self._moved:
+            widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
+            geometry = geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
+        for name, (kind, column) in self._moved.items():
+            given = column.take(rows.samples)
+            of, pairs = rows_of(given), self._flip_pairs.get(name, ())
+            if kind == "boxes":
+                values.boxes[name] = Boxes(move_boxes(given.values, of, geometry), of, given.labels)
+            else:
+                values.points[name] = Points(move_points(given.values, of, geometry, pairs), of, pairs)
         return values
 
     def slots(self, count: int, size: tuple[int, int]) -> dict[str, NDArray[Any]]:
@@ -90,12 +101,8 @@ class FieldReader:
         """
         return self._stored[name].column.take(samples)
 
-    def _geometry(self, rows: BatchPlan) -> Geometry:
-        widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
-        return geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
-
     def _part(self, index: Index, name: str) -> _Part | None:
-        """Adds the values of a field; None: they are there already, as labels are, or the engine makes them."""
+        """Adds the values of a field; None: they are there already, as labels are, or made apart."""
         if name == "key":
             paths = SourcePaths(index)
             return lambda values, rows: values.lists.update(key=paths.of(rows.samples, rows.records))
@@ -114,17 +121,8 @@ class FieldReader:
         if field.kind == "classes":
             many = field.classes
             return lambda values, rows: values.arrays.update({name: multi_hot(column.take(rows.samples), many)})
-        pairs = self._flip_pairs.get(name, ())
-
-        def add(values: HostFields, rows: BatchPlan) -> None:
-            given, geometry = column.take(rows.samples), self._geometry(rows)
-            of = rows_of(given)
-            if field.kind == "boxes":
-                values.boxes[name] = Boxes(move_boxes(given.values, of, geometry), of, given.labels)
-            else:
-                values.points[name] = Points(move_points(given.values, of, geometry, pairs), of, pairs)
-
-        return add
+        self._moved[name] = field.kind, column
+        return None
 
 
 _Part = Callable[[HostFields, BatchPlan], None]

@@ -51,7 +51,7 @@ class Batches(Samples):
                 self._loader._taken = None  # its batches are let go of, also where the loop has been left
 
     def __len__(self) -> int:
-        return len(self._plan())
+        return len(self._loader)
 
 
 class Probed:

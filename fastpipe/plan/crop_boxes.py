@@ -61,6 +61,7 @@ def plan_crops(
     seed: int,
     epoch: int,
     samples: NDArray[np.int64],
+    name: Callable[[int], str] = lambda picture: f"picture {picture} of these",
 ) -> Crops:
     """Plans the crops of n pictures: crop.rows each, one picture after the other.
 
@@ -69,6 +70,7 @@ def plan_crops(
         size: (height, width) of the output in pixels.
         widths, heights: (n,) of the pictures in pixels, at least 1.
         seed, epoch, samples: name the draws; samples is (n,).
+        name: what an error calls a picture.
 
     Raises:
         ConfigError: a picture is smaller than a random crop without a resize.
@@ -90,7 +92,8 @@ def plan_crops(
             mirrored = np.tile(np.arange(10) >= 5, len(widths))
         left_top, bounds = places.reshape(-1, 2), np.repeat(bounds, crop.rows, axis=0)
     elif isinstance(crop, RandomCrop):
-        check_room(crop, size, widths, heights)
+        if (room < 0).any():
+            check_room(crop, size, widths, heights, name)
         drawn = [uniform(key(seed, epoch, stream), samples) for stream in (Stream.CROP_X, Stream.CROP_Y)]
         left_top = (np.stack(drawn, axis=1) * (room + 1)).astype(np.int64)
     else:
@@ -197,7 +200,7 @@ def check_room(
     size: tuple[int, int],
     widths: NDArray[np.int64],
     heights: NDArray[np.int64],
-    name: Callable[[int], str] = lambda picture: f"picture {picture} of these",
+    name: Callable[[int], str],
 ) -> None:
     """Raises ConfigError if pictures are smaller than a random crop; `name` names the first of them."""
     if not isinstance(crop, RandomCrop) or crop.pad_if_needed:

@@ -231,8 +231,8 @@ class EpochPlan:
             else:
                 assert size is not None
                 named = {"seed": view.seed, "epoch": self.epoch}
-                check_room(view.crop, view.size or size, widths, heights, _names(self._index, samples))
-                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, **named)
+                called = _names(self._index, samples)
+                crops = plan_crops(view.crop, view.size or size, widths, heights, samples=names, name=called, **named)
                 if view.crop.rows > 1:
                     flips = np.repeat(flips, view.crop.rows)
                 if crops.mirrored is not None:

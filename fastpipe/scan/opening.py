@@ -110,7 +110,6 @@ def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: st
     from fastpipe.scan.index import UnpackedIndex
 
     before = cache.load(source.name)
-
     if before is not None and fingerprint is not None and not len(before.unknown):
         index = UnpackedIndex(path, before, max_pixels=max_pixels)
         if index.fingerprint == fingerprint:

@@ -158,17 +158,17 @@ def test_a_loader_made_before_init_process_group(flat: Path, tmp_path: Path) -> 
         assert f"the launcher started 2 processes (RANK={rank}, WORLD_SIZE=2)" in each["refused"]
 
 
-def test_a_loader_made_before_init_process_group_in_spawned_processes(flat: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, LATE, "spawned", flat, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+def assert_late_ranks_share(flat: Path, folder: Path, how: str, *, timeout_s: float = LIMIT_S) -> None:
+    """Of late_ranks.py, as a program that starts its ranks itself."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, LATE, how, flat, folder]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, done.stderr
-    assert_shared(written(tmp_path))
+    assert_shared(written(folder))
+
+
+def test_a_loader_made_before_init_process_group_in_spawned_processes(flat: Path, tmp_path: Path) -> None:
+    assert_late_ranks_share(flat, tmp_path, "spawned")
 
 
 def test_a_world_that_changes_between_epochs(flat: Path, tmp_path: Path) -> None:
@@ -188,16 +188,7 @@ def test_a_world_that_changes_between_epochs(flat: Path, tmp_path: Path) -> None
 
 
 def test_lightning_starts_processes_after_the_loader_was_made(flat: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, LATE, "lightning", flat, tmp_path],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=2 * LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert_shared(written(tmp_path))
+    assert_late_ranks_share(flat, tmp_path, "lightning", timeout_s=2 * LIMIT_S)
 
 
 @pytest.mark.parametrize(
