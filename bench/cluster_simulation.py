@@ -1,147 +1,206 @@
 """What packing on a cluster asks of the driver and of the object store, by simulation: sizes are drawn, no byte moves.
 
-    python -m bench.cluster_simulation                         # all tables, up to 1,000,000,000 records; ten minutes
-    python -m bench.cluster_simulation driver 10000000         # one plan, made by the product's own functions
+    python -m bench.cluster_simulation                         # all tables, up to 1,000,000,000 records; an hour
+    python -m bench.cluster_simulation driver 10000000         # one pack, by the product's own functions
     python -m bench.cluster_simulation driver 1000000 --tables # of sources that are read in the order of their files
 
-The driver's part runs in a process of its own, whose memory it prints. Requests are counted by formulas, which the
-tests compare with plans of drawn records.
+The driver's part runs in a process of its own, whose memory it prints: it reads the list of parts, hands out the tasks,
+reads the entries of all shards, and strings them together. Requests are counted by formulas, which the tests compare
+with plans of drawn records.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastpipe.format.file_state import FileState
+from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.tar_writer import BLOCK
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.source.listing import Source
-from fastpipe.packing.steps.convert_step import COLUMNS, written
-from fastpipe.packing.steps.job import JOB_FILE, PART_BYTES, PARTS_FILE, Job, Listed, Part, read_listed, read_parts
-from fastpipe.packing.steps.rolling_plan import rolling_plan
-from fastpipe.packing.steps.shard_plan import ShardPlan
-from fastpipe.packing.steps.sources import Sources
-from fastpipe.packing.steps.store import SpoolStore
-from fastpipe.plan.order import permute
+from fastpipe.packing import on_ray
+from fastpipe.packing.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
+from fastpipe.packing.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
+from fastpipe.packing.exchange import _SPOOLED_BYTES as RUN_BYTES
+from fastpipe.packing.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
+from fastpipe.packing.exchange import runs_of_rows
+from fastpipe.packing.options import DEFAULT_SHARD_BYTES, PackOptions
+from fastpipe.packing.shard.entry import SOURCES, Entry, entry_name
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.plan import runs_of
+from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.shard.tar import Tar
+from fastpipe.packing.source.listing import Source, packing_order
+from fastpipe.packing.source.table_file import Group
+from fastpipe.packing.source.tables import Table, TableListing
+from fastpipe.packing.steps import Done, Job, Listed, Part
+from fastpipe.packing.steps_end import publish
 from fastpipe.remote.objects import REQUEST_BYTES
+from fastpipe.store.store import NewFile, Store
 
 PHOTO_BYTES = 110_000
-SPREAD = 0.7  # of the logarithm of sizes
-NOTE_BYTES, LINE_BYTES = 90, 230
-MEMBERS_BYTES = 4 * BLOCK + NOTE_BYTES  # of a sample beside its picture
-WORKERS, IN_FLIGHT, LATENCY_S, BYTES_PER_S = 1_000, 16, 0.03, 100e6
+MEMBERS_BYTES = 4 * BLOCK + 90  # of a sample beside its picture
+WORKERS, AT_A_TIME, LATENCY_S, BYTES_PER_S = 1_000, 32, 0.03, 100e6  # a worker reads footers at a time
+CLASSES = 1000
 
 
-def drawn_part(number: int, count: int, records: int, *, tables: bool) -> NDArray[np.void]:
-    """The columns of a part, as the step "convert" writes them, with drawn sizes.
+@dataclass(frozen=True)
+class Drawn:
+    """A pack of so many records, of tables or of files, whose shards are all made."""
 
-    Args:
-        number: of the part; it decides the draw.
-        count: samples of a part.
-        records: of the pack.
-        tables: its samples lie anywhere in packing order; else one behind the other.
-    """
-    numbers = np.arange(number * count, min((number + 1) * count, records))
-    sizes = np.random.default_rng(number).lognormal(math.log(PHOTO_BYTES) - SPREAD**2 / 2, SPREAD, len(numbers))
-    rows = np.zeros(len(numbers), COLUMNS)
-    rows["position"] = np.sort(permute(numbers, records, 7)) if tables else numbers
-    rows["blob"] = sizes
-    rows["blocks"] = (sizes + MEMBERS_BYTES) // BLOCK + 1
-    rows["note"], rows["line"] = NOTE_BYTES, LINE_BYTES
-    return rows
+    records: int
+    tables: bool = False
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return math.ceil(self.records * (PHOTO_BYTES + MEMBERS_BYTES) / DEFAULT_SHARD_BYTES)
+
+    def samples(self, shard: int) -> int:
+        """Of a shard."""
+        return self.records * (shard + 1) // self.shards - self.records * shard // self.shards
+
+    def size_bytes(self, shard: int) -> int:
+        """Of a shard."""
+        return self.samples(shard) * (PHOTO_BYTES + MEMBERS_BYTES)
+
+    @staticmethod
+    def entry_name(shard: int) -> str:
+        """Of a shard."""
+        return entry_name(shard, f"{shard * 0x9E3779B97F4A7C15 % 2**64:016x}")
+
+    def parts(self) -> Iterator[Part]:
+        """As the step "list" writes them."""
+        runs = math.ceil(self.records * PHOTO_BYTES / RUN_BYTES) if self.tables else 0
+        for run in range(runs):
+            yield Part("convert", f"run-{run:032x}", self.records // runs, RUN_BYTES, run)
+        for shard in range(self.shards):
+            yield Part("make", self.entry_name(shard), self.samples(shard), self.samples(shard) * PHOTO_BYTES)
 
 
-class DrawnSpool(SpoolStore):
-    """The spool of a pack whose parts are all converted; the columns are drawn when they are read."""
+class DrawnStore(Store):
+    """The destination and the spool of such a pack; what they hold is drawn when it is read, and nothing is kept."""
 
-    def __init__(self, records: int, *, tables: bool) -> None:
-        self._records, self._tables, self._count = records, tables, PART_BYTES // PHOTO_BYTES
+    def __init__(self, drawn: Drawn) -> None:
+        self.place, self.scratch, self._drawn = Path("/packed"), Path("/packed"), drawn
 
-    def read(self, name: str) -> bytes:
-        firsts = range(0, self._records, self._count)
-        if name == JOB_FILE:
-            drawn = self._records, PHOTO_BYTES * self._records, "", "", 0, "", PART_BYTES
-            listed = Listed("/photos", "parquet" if self._tables else "", None, [], [], {}, 0, [], *drawn)
-            return json.dumps(asdict(listed)).encode()
-        if name == PARTS_FILE:
-            counts = (min(self._count, self._records - first) for first in firsts)
-            named = [Part(count, count * PHOTO_BYTES, f"part-{at:06d}-{at:016x}") for at, count in enumerate(counts)]
-            return json.dumps(named).encode()
-        number = int(name.split("-")[1])
-        return written(drawn_part(number, self._count, self._records, tables=self._tables))
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        drawn = self._drawn
+        if folder == WORK_FOLDER:
+            return {drawn.entry_name(shard): 1000 + shard for shard in range(drawn.shards)}
+        return {shard_name(shard): drawn.size_bytes(shard) for shard in range(drawn.shards) if not folder}
 
-    def sizes(self) -> dict[str, int]:
-        return {}
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
+        if name == "parts.txt":
+            data = bytearray()
+            for part in self._drawn.parts():
+                data += part.line()
+            return bytes(data)
+        if not name.endswith(".done"):
+            raise FileNotFoundError(name)
+        shard = int(name.split("-")[1])
+        samples, size_bytes = self._drawn.samples(shard), self._drawn.size_bytes(shard)
+        if start:
+            assert stop is not None  # entries are read by ranges
+            records = stop - start == samples * INDEX_DTYPE.itemsize
+            return self._records(samples) if records else bytes(stop - start)
+        parts = ((*SOURCES, samples * SOURCES_DTYPE.itemsize),)
+        tally = Tally(samples * PHOTO_BYTES, samples * PHOTO_BYTES)
+        return Entry(name, (Tar(shard, samples, size_bytes, f"{shard:016x}"),), tally, parts=parts).line()
 
-    def read_at(self, name: str, at: int, size_bytes: int) -> bytes:
-        raise FileNotFoundError(name)
+    @staticmethod
+    def _records(samples: int) -> bytes:
+        records = np.zeros(samples, INDEX_DTYPE)
+        records["label"] = np.arange(samples) % CLASSES
+        return records.tobytes()
 
-    def write(self, name: str, pieces: Iterable[bytes | memoryview], *, synced: bool = True) -> None:
-        """The plan, which nobody reads."""
+    @contextlib.contextmanager
+    def whole(self, name: str) -> Iterator[BinaryIO]:
+        """Nobody reads it."""
+        with open(os.devnull, "wb") as file:
+            yield file
+
+    def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
+        return True
+
+    def written_ns(self, name: str) -> int:
+        return 0
+
+    def any_other(self) -> str | None:
+        return None
+
+    def new_file(self, name: str) -> NewFile:
+        raise NotImplementedError
 
     def remove(self, names: Iterable[str]) -> None:
         """Nothing is there."""
-
-    def end(self) -> None:
-        """Nothing is there."""
+        for _ in names:
+            pass
 
 
 @dataclass(frozen=True)
 class DrawnJob(Job):
-    """A pack of so many records, of tables or of what can be read in packing order."""
+    """Its pack."""
 
-    records: int = 0
-    tables: bool = False
+    drawn: Drawn = Drawn(1)
 
-    @classmethod
-    def drawn(cls, records: int, *, tables: bool) -> DrawnJob:
-        """With the usual options."""
-        return cls("/photos", Path("/packed"), PackOptions(), PART_BYTES, records, tables)
+    def spool(self) -> Store:
+        return DrawnStore(self.drawn)
 
-    def store(self) -> SpoolStore:
-        return DrawnSpool(self.records, tables=self.tables)
-
-    def made_with(self, kinds: Mapping[str, str]) -> str:
-        """No sample is made."""
-        return ""
+    def store(self) -> Store:
+        return DrawnStore(self.drawn)
 
 
-def shards_of(job: Job) -> Iterator[ShardPlan]:
-    """The shards, as a driver plans them when one part after the other is converted. Each is finished at once."""
-    store = job.store()
-    plan = rolling_plan(job, Sources(read_listed(store), read_parts(store)), [])
-    for part in plan.needed():
-        for shard in plan.converted(part):
-            yield shard
-            plan.finished(shard)
+def tasks_of(function: Any, items: Iterable[Any], **_: Any) -> Iterator[tuple[Any, Done]]:
+    """In place of `run_tasks`: each task ends at once."""
+    for item in items:
+        yield item, Done(0, 0)
 
 
 def driver(records: int, *, tables: bool) -> dict[str, Any]:
-    """Plans, and says what this took."""
+    """Does the driver's part of a pack, and says what this took."""
+    drawn = Drawn(records, tables)
     before, started = _peak_bytes(), time.process_time()
-    shards = ranges = 0
-    for shard in shards_of(DrawnJob.drawn(records, tables=tables)):
-        shards, ranges = shards + 1, ranges + len(shard.ranges)
+    job = DrawnJob("/photos", Path("/packed"), PackOptions(), drawn)
+    classes = [f"class-{number:03d}" for number in range(CLASSES)]
+    listed = Listed(
+        "/photos", "", None, classes, [], {}, 0, [], records, records * PHOTO_BYTES, "", "", 0, "", [1, {}], 1
+    )
+    on_ray.run_tasks = tasks_of  # type: ignore[assignment]
+    tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), WORKERS, lambda _: None)
+    tasks.run()
+    handed_out = _peak_bytes()
+    journal = Journal(DrawnStore(drawn))
+    journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there
+    info, _ = publish(job, journal, listed)
+    assert info["samples"] == records
     return {
         "records": records,
         "tables": tables,
-        "shards": shards,
-        "ranges": ranges,
+        "shards": len(info["shards"]),
+        "tasks_bytes": handed_out - before,
         "driver_bytes": _peak_bytes() - before,
         "cpu_s": time.process_time() - started,
     }
+
+
+class _NothingThere(Journal):
+    """At the begin of a pack."""
+
+    def entries(self) -> set[str]:
+        return set()
 
 
 def _peak_bytes() -> int:
@@ -170,7 +229,7 @@ def listing_bytes(records: int = 100_000) -> float:
 
 @dataclass(frozen=True)
 class Pack:
-    """A pack of tables, whose parts lie in the order of files and its shards in packing order.
+    """A pack of tables, whose runs lie in the order of files and its shards in packing order. Note [exchange]
 
     Attributes:
         records: of it.
@@ -181,28 +240,31 @@ class Pack:
     sample_bytes: int = PHOTO_BYTES
 
     @property
-    def files(self) -> int:
-        """Spool files, and shards, which are of about the same size."""
-        return math.ceil(self.records * self.sample_bytes / PART_BYTES)
+    def runs(self) -> int:
+        """Files of the spool."""
+        return math.ceil(self.records * self.sample_bytes / RUN_BYTES)
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return math.ceil(self.records * self.sample_bytes / DEFAULT_SHARD_BYTES)
 
 
 @dataclass(frozen=True)
 class Requests:
-    """What assembling asks of the object store.
+    """What the exchange asks of the object store.
 
     Attributes:
-        ranges: of spool files that are read.
+        footers: that are read: each shard reads those of all runs.
+        ranges: of runs that are read.
         range_bytes: of each, on average.
-        last_ranges: of these, those that shards are made of: the plan holds them.
-        moved_bytes: read and written.
-        requests: of all kinds. A range is two reads, of records and of blobs.
+        requests: of all kinds. A range is at least two reads, of records and of blobs.
         hours: that so many workers need at least.
     """
 
+    footers: int
     ranges: float
     range_bytes: float
-    last_ranges: float
-    moved_bytes: float
     requests: float
     hours: float
 
@@ -212,22 +274,35 @@ def filled(cells: float, records: float) -> float:
     return cells * -math.expm1(-records / cells)
 
 
-def tables_requests(pack: Pack, merges: int) -> Requests:
-    """The requests of assembling a pack of tables.
+def drawn_tables(pack: Pack) -> TableListing:
+    """The rows of one table, in packing order."""
+    sources = [Source(f"x/{row:09d}", 0, 0, 0, 0, archive="x", offset_bytes=row) for row in range(pack.records)]
+    sources.sort(key=packing_order(7, shuffle=True))
+    groups = tuple(Group(number, 1000 * number, 1000, 0, 0) for number in range(pack.records // 1000))
+    tables = {"x": Table(FileState(pack.records * pack.sample_bytes, 0, 0), groups)}
+    return TableListing(Path("/tables"), [], sources, [], tables=tables)
 
-    Each merge takes `fan` spool files, which are of all places in packing order, and writes as many again, each of
-    which is of a narrower part of it. After the last one a shard is in one of each `fan` files.
-    """
-    files, total = pack.files, pack.records * pack.sample_bytes
-    fan = files ** (1 / (merges + 1))
-    ranges = sum(filled(files * fan, pack.records) for _ in range(merges + 1))
-    writes = (merges + 1) * files * (math.ceil(PART_BYTES / REQUEST_BYTES) + 2)
-    range_bytes = (merges + 1) * total / ranges
-    reads = ranges * (1 + max(1.0, range_bytes / REQUEST_BYTES))
-    moved = 2 * (merges + 1) * total
-    at_a_time = WORKERS * IN_FLIGHT
-    hours = max(reads * LATENCY_S / at_a_time, moved / 2 / (WORKERS * BYTES_PER_S)) / 3600
-    return Requests(ranges, range_bytes, filled(files * fan, pack.records), moved, reads + writes, hours)
+
+def drawn_ranges(pack: Pack) -> int:
+    """The ranges that shards read of runs, by the plan of the product."""
+    listing = drawn_tables(pack)
+    run_of = np.empty(pack.records, np.int64)
+    for number, rows in enumerate(runs_of_rows(listing, "")):
+        run_of[list(rows.positions)] = number
+    shards = runs_of(listing, -(-(1 << 64) // pack.shards), 7, shuffle=True)
+    return sum(len(np.unique(run_of[shard.start : shard.stop])) for shard in shards)
+
+
+def tables_requests(pack: Pack) -> Requests:
+    """The requests of a pack of tables: a shard reads the footer of each run, and its own part of the run."""
+    total, cells = pack.records * pack.sample_bytes, pack.runs * pack.shards
+    ranges = filled(cells, pack.records)
+    window_bytes = min(max(WINDOWS_BYTES // pack.runs, LEAST_WINDOW_BYTES), MOST_WINDOW_BYTES)
+    reads = ranges * (1 + max(1.0, total / ranges / window_bytes))
+    writes = pack.runs * (math.ceil(RUN_BYTES / REQUEST_BYTES) + 2)
+    waiting_s = (cells / AT_A_TIME + reads) * LATENCY_S / WORKERS
+    hours = max(waiting_s, total / (WORKERS * BYTES_PER_S)) / 3600
+    return Requests(cells, ranges, total / ranges, cells + reads + writes, hours)
 
 
 def main() -> None:
@@ -246,7 +321,7 @@ def main() -> None:
 
 
 def _driver_table(most: int) -> Iterator[str]:
-    yield "| records | source | shards | ranges | driver's memory for the plan, MB | CPU s |"
+    yield "| records | source | shards | memory to hand out tasks, MB | driver's memory, MB | CPU s |"
     yield "|---|---|---|---|---|---|"
     for records, flags in (
         *((count, []) for count in (10**6, 10**7, 10**8, 10**9)),
@@ -256,22 +331,21 @@ def _driver_table(most: int) -> Iterator[str]:
             order = [sys.executable, "-m", "bench.cluster_simulation", "driver", str(records), *flags]
             found = json.loads(subprocess.run(order, check=True, capture_output=True, text=True).stdout)
             yield (
-                f"| {records:,} | {'tables' if flags else 'folders, tars'} | {found['shards']:,} | {found['ranges']:,} "
-                f"| {found['driver_bytes'] / 1e6:,.0f} | {found['cpu_s']:,.0f} |"
+                f"| {records:,} | {'tables' if flags else 'folders, tars'} | {found['shards']:,} "
+                f"| {found['tasks_bytes'] / 1e6:,.0f} | {found['driver_bytes'] / 1e6:,.0f} | {found['cpu_s']:,.0f} |"
             )
 
 
 def _requests_table() -> Iterator[str]:
-    yield "| tables of | merges | ranges | of, kB | in the plan | requests | moved, TB | hours, 1,000 workers |"
+    yield "| tables of | runs | shards | footers | ranges | of, kB | requests | hours, 1,000 workers |"
     yield "|---|---|---|---|---|---|---|---|"
     for pack in (Pack(10**6), Pack(10**7), Pack(10**8), Pack(10**9), Pack(10**9, 10_000)):
-        for merges in range(3):
-            asked = tables_requests(pack, merges)
-            yield (
-                f"| {pack.records:,} x {pack.sample_bytes // 1000} kB | {merges} | {asked.ranges:,.0f} "
-                f"| {asked.range_bytes / 1e3:,.0f} | {asked.last_ranges:,.0f} | {asked.requests:,.0f} "
-                f"| {asked.moved_bytes / 1e12:,.1f} | {asked.hours:.2f} |"
-            )
+        asked = tables_requests(pack)
+        yield (
+            f"| {pack.records:,} x {pack.sample_bytes // 1000} kB | {pack.runs:,} | {pack.shards:,} "
+            f"| {asked.footers:,} | {asked.ranges:,.0f} | {asked.range_bytes / 1e3:,.0f} | {asked.requests:,.0f} "
+            f"| {asked.hours:.2f} |"
+        )
 
 
 def _say(line: str) -> None:

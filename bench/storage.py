@@ -61,7 +61,7 @@ def main() -> None:
             if number >= 0:
                 took[name].append(seconds / (len(loaders[name]) * 64))
         index = {name: fastpipe.open(Path(work, f"{name}-0")) for name in STORAGES}
-        source = index["jpeg"].info["source"]["bytes"]
+        source = index["jpeg"].info["packs"][0]["source"]["bytes"]
         lines = ["| storage | us an image | pack, ms an image | bytes, of the sources' |", "|---|---|---|---|"]
         for name in STORAGES:
             load, pack = (statistics.median(each[name]) for each in (took, packs))

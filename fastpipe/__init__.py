@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fastpipe.loading.loader import Loader
     from fastpipe.loading.views import View
     from fastpipe.monitoring.monitor import monitor
-    from fastpipe.packing.api import pack
+    from fastpipe.packing.api import add, pack, remove
     from fastpipe.packing.writer import Writer
     from fastpipe.plan.balance import balanced
     from fastpipe.plan.buckets import Buckets
@@ -80,6 +80,7 @@ __all__ = [
     "View",
     "Writer",
     "__version__",
+    "add",
     "balanced",
     "diagnose",
     "loader",
@@ -87,6 +88,7 @@ __all__ = [
     "open",
     "pack",
     "preview",
+    "remove",
     "wds",
 ]
 
@@ -106,6 +108,7 @@ _MODULES = {
     "Stats": "engine.stats",
     "TenCrop": "plan.crops",
     "View": "loading.views",
+    "add": "packing.api",
     "balanced": "plan.balance",
     "diagnose": "diagnosis",
     "loader": "loading.factory",
@@ -114,6 +117,7 @@ _MODULES = {
     "open": "scan.opening",
     "pack": "packing.api",
     "preview": "show.preview",
+    "remove": "packing.api",
 }
 
 

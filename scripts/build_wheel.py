@@ -24,7 +24,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 import fastpipe
-from fastpipe.packing.picture.turbo_library import BUNDLED, open_turbojpeg
+from fastpipe.packing.picture.jpeg import BUNDLED, open_turbojpeg
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(fastpipe.__file__).resolve().parent

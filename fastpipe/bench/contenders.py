@@ -130,7 +130,7 @@ class _Cv2Dataset(_Shards):
         import cv2
         import turbojpeg
 
-        from fastpipe.packing.picture.turbo_library import open_turbojpeg
+        from fastpipe.packing.picture.jpeg import open_turbojpeg
 
         if self._turbo is None:
             cv2.setNumThreads(0)

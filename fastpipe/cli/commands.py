@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import fastpipe
-from fastpipe.cli import bench, cache, demo, doctor, inspect, pack, preview, unpack, verify
+from fastpipe.cli import add, bench, cache, demo, doctor, inspect, log, pack, preview, remove, unpack, verify
 from fastpipe.cli.console import out
 
 app = typer.Typer(
@@ -19,6 +19,9 @@ app = typer.Typer(
 )
 for _command in (
     pack.pack,
+    add.add,
+    remove.remove,
+    log.log,
     bench.bench,
     inspect.inspect,
     verify.verify,

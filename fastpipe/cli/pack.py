@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from fastpipe.cli.console import Address, AsJson, On, err, exit_codes, out, print_json
+from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.pack_table import pack_table
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack
 from fastpipe.packing.job import Summary
-from fastpipe.packing.output.publish import read_rejected
-from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.source.files import SourcePath, source_path
 from fastpipe.packing.source.options import Format
 
@@ -50,8 +50,7 @@ class Step(StrEnum):
 
     LIST = "list"
     CONVERT = "convert"
-    PLAN = "plan"
-    ASSEMBLE = "assemble"
+    MAKE = "make"
     PUBLISH = "publish"
 
 
@@ -120,7 +119,7 @@ def pack(
             "(restart markers); 0: no tiles.",
         ),
     ] = TILE,
-    shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Fill shards up to this size.")] = "256MB",
+    shard_size: Annotated[str, typer.Option(metavar="SIZE", help="Size of a shard, about.")] = "256MB",
     seed: Annotated[int, typer.Option(help="Seed for the order of the samples.")] = 0,
     no_shuffle: Annotated[
         bool,
@@ -180,9 +179,7 @@ def pack(
     ] = None,
     part: Annotated[
         str | None,
-        typer.Option(
-            metavar="I/N", help="With --step convert or assemble: the I-th of N equal parts.", show_default="1/1"
-        ),
+        typer.Option(metavar="I/N", help="With --step convert or make: the I-th of N equal parts.", show_default="1/1"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -240,7 +237,7 @@ def pack(
 def _run_step(
     src: str, dst: str, step: Step | None, part: str | None, on: On, address: str | None, options: dict[str, Any]
 ) -> None:
-    from fastpipe.packing.steps.single import run_step  # most packs are in one piece
+    from fastpipe.packing.in_steps import run_step  # most packs are in one piece
 
     if step is None:
         raise ConfigError("--part: it needs --step, for it says which part of a step to run")

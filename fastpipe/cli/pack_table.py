@@ -15,7 +15,8 @@ from fastpipe.packing.job import Summary
 def pack_table(summary: Summary) -> RenderableType:
     """What packing did."""
     info, tally = summary.info, summary.tally
-    files = info["source"]["files"]
+    pack = info["packs"][-1]
+    files = pack["source"]["files"]
     table = Table.grid(padding=(0, 2))
     table.add_row("packed", f"{info['samples']:,} of {count(files, 'file')}, {count(len(info['classes']), 'class')}")
     shard_bytes = sum(shard["size_bytes"] for shard in info["shards"])
@@ -39,7 +40,7 @@ def pack_table(summary: Summary) -> RenderableType:
         table.add_row("encoded again", f"{sum(changes.values()):,} ({kinds}); all others keep their exact pixels")
     if info["counts"]["exif_oriented"]:
         turned = (
-            "rotated upright" if info["pack"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
+            "rotated upright" if pack["options"]["apply_exif"] else "left as stored (--exif apply rotates them upright)"
         )
         table.add_row("EXIF orientation", f"{info['counts']['exif_oriented']:,} images have one; {turned}")
     if info["counts"]["stray_bytes"]:

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from fastpipe.cli.console import Address, AsJson, On, Packed, err, exit_codes, out, place, print_json
+from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.index import read_info
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
 from fastpipe.progress import shown
 from fastpipe.verify.check_shards import VerifyProgress
@@ -120,8 +120,8 @@ def _next_step(report: Report) -> str:
     if "://" in path:
         return "To repair it: fastpipe verify COPY --repair SRC, with a copy in a folder; then upload that"
     repair = f"To repair it: fastpipe verify {path} --repair SRC"
-    source = read_info(Path(report.path)).get("source")
-    if not isinstance(source, dict) or "made_by" not in source:
+    source = read_info(Path(report.path))["packs"][-1]["source"]
+    if "made_by" not in source:
         return repair
     if any(found.file.startswith("shard-") for found in report.findings):
         return f"It has no SRC to repair its shards from: run the program that wrote it with {source['made_by']} again"

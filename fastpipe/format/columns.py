@@ -246,7 +246,7 @@ def _open(index: Index, field: Field, name: str, row: np.dtype[Any], rows: int |
     Raises:
         DatasetError: it is missing, damaged, or of another dataset.
     """
-    file = OpenFile(index.folder / FIELDS_FOLDER / name)
+    file = OpenFile(index.files / FIELDS_FOLDER / name)
     try:
         head = io.BytesIO(read_at(file.descriptor, _HEADER_BYTES, 0))
         size_bytes = file.size_bytes()

@@ -19,15 +19,17 @@ from fastpipe.format.layout import (
     COEFFICIENTS_STORAGE,
     DATASET_FILE,
     DATASET_FORMAT,
-    DATASET_VERSION,
+    FORMAT_VERSION,
     INDEX_FILE,
     NO_LABEL,
-    sample_key,
-    storage_of,
+    PICTURE_ENDINGS,
+    shard_number,
+    version_folder,
 )
 from fastpipe.format.open_file import OpenFile
 from fastpipe.format.records import Records, map_records
-from fastpipe.format.shard_list import ShardColumns, count, text
+from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
+from fastpipe.format.shard_list import ShardColumns, count, one_of, text
 
 _REPACK = "pack the source again, with --overwrite"
 
@@ -55,6 +57,7 @@ class Index:
 
     Args:
         path: the dataset's folder.
+        version: of the dataset; None: the newest.
         max_pixels: reading the record of an image with more pixels is an error; None: no limit.
         shown_as: where the dataset really is, if the folder is a cache of it; None: in the folder.
 
@@ -75,6 +78,8 @@ class Index:
         stored_bytes: size of all images as they are stored.
         least_label: the smallest label that is possible: -1, no label, if the dataset may have samples without one.
         folder: absolute path of the folder that the files are in.
+        version: of the dataset: 1 as it was packed, and one more with each `fastpipe add` or `remove`; 0: not packed.
+        files: the folder of its index and columns.
         may_be_large: there may be pictures of more than max_pixels.
         packed: `fastpipe pack` wrote it. An unpacked source has an index, too (scan/index.py); the next three are for
             that one.
@@ -92,20 +97,26 @@ class Index:
     convert: Callable[[int], bytes] | None = None
 
     def __init__(
-        self, path: str | os.PathLike[str], *, max_pixels: int | None = None, shown_as: Place | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        max_pixels: int | None = None,
+        shown_as: Place | None = None,
     ) -> None:
         self.folder = Path(os.path.abspath(dataset_folder(path)))  # programs change their folder
         self.path: Place = shown_as or dataset_folder(path)
         self._max_pixels = max_pixels
         columns = ShardColumns()
-        info = read_info(dataset_folder(path), columns.take)
+        info = read_info(dataset_folder(path), columns.take, version)
         try:
             self.classes = [text(name) for name in _list(info["classes"])]
+            self.version = info["version"]
             self.fingerprint = text(info["fingerprint"])
             self.content = text(info["content"])
             self._index_hash = text(info["index"]["file_xxh3_64"])
             self.fields = read_fields(info)
-            self.storage = storage_of(info)
+            self.storage = one_of(info["storage"], PICTURE_ENDINGS)
             self.jpeg_bytes = count(info["jpeg_bytes"])
             self.stored_bytes = count(info["stored_bytes"])
             self.shards = columns.of(dataset_folder(path), info["shards"])
@@ -114,7 +125,9 @@ class Index:
             self.least_label = NO_LABEL if sum(self.class_counts) < samples else 0
             self.counts: dict[str, Any] = info["counts"]
             count(self.counts["rejected"])
-            self.may_be_large = max_pixels is not None and max_pixels < count(info.get("pack", {}).get("max_pixels", 0))
+            self.may_be_large = max_pixels is not None and max_pixels < max(
+                (count(each["options"].get("max_pixels", 0)) for each in _list(info.get("packs", []))), default=0
+            )
             if len(self.class_counts) != len(self.classes):
                 raise ValueError("class_counts and classes have different lengths")
             if samples != self.shards.samples:
@@ -125,8 +138,9 @@ class Index:
             ) from problem
         self.shard_sizes = self.shards.sizes
         self.shard_starts = self.shards.starts
-        self._records_file = _identity(self.folder / INDEX_FILE)
-        self.records = map_records(self.folder / INDEX_FILE, samples, _REPACK)
+        self.files = self.folder / version_folder(self.version)
+        self._records_file = _identity(self.files / INDEX_FILE)
+        self.records = map_records(self.files / INDEX_FILE, samples, _REPACK)
 
     @cached_property
     def info(self) -> dict[str, Any]:
@@ -135,7 +149,7 @@ class Index:
         Raises:
             DatasetError: the folder now holds a different dataset.
         """
-        info = read_info(self.folder)
+        info = read_info(self.folder, version=self.version)
         refuse_other(self.path, self.fingerprint, info.get("fingerprint"))
         return info
 
@@ -144,10 +158,11 @@ class Index:
         do if it is another one.
         """
         if self.packed:
-            files = {DATASET_FILE: "", INDEX_FILE: self._index_hash}
+            columns = {INDEX_FILE: self._index_hash}
             for field in (self.fields[name] for name in fields if name in self.fields):
-                files |= {f"{FIELDS_FOLDER}/{file}": each for file, each in field.files.items()}
-            yield from ((self.folder / file, each, self.restored_by) for file, each in files.items())
+                columns |= {f"{FIELDS_FOLDER}/{file}": each for file, each in field.files.items()}
+            for folder, names in ((self.folder, {DATASET_FILE: ""}), (self.files, columns)):
+                yield from ((folder / file, each, self.restored_by) for file, each in names.items())
 
     def open_records(self) -> Records | None:
         """index.npy, opened again; None where the records are in memory.
@@ -155,9 +170,9 @@ class Index:
         Raises:
             DatasetError: the file cannot be opened, or the folder now holds a different dataset.
         """
-        records = Records(self.folder / INDEX_FILE, self.records.offset)
+        records = Records(self.files / INDEX_FILE, self.records.offset)
         if _identity(records.descriptor) != self._records_file:  # a copy of the same dataset may have taken its place
-            refuse_other(self.path, self.fingerprint, read_info(self.folder).get("fingerprint"))
+            refuse_other(self.path, self.fingerprint, self.info.get("fingerprint"))
         return records
 
     @cached_property
@@ -239,7 +254,7 @@ class Index:
         if not good.all():
             at = int(np.flatnonzero(~good)[0])
             raise DatasetError(
-                f"{self.path / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
+                f"{self.files / INDEX_FILE}: the record of sample {int(samples[at])} is impossible: "
                 f"{_words(records[at])}; expected shard {int(shard[at])}, a byte range inside it that overlaps no "
                 "other sample, at least 1 x 1 pixels but no more than these bytes can hold, and a label below "
                 f"{len(self.classes)}. The index is damaged: {_REPACK}"
@@ -317,7 +332,9 @@ class Index:
     def where(self, sample: int) -> tuple[str, str, int]:
         """Shard path, WebDataset key and byte offset of a sample, for messages."""
         record = self.records_of(np.array(sample))[()]
-        return str(self.path / self.shards[int(record["shard"])].name), sample_key(sample), int(record["offset"])
+        name = self.shards[int(record["shard"])].name
+        key = sample_key(shard_number(name), int(record["offset"]) - BEFORE_BYTES)
+        return str(self.path / name), key, int(record["offset"])
 
     def name_of(self, sample: int) -> str:
         """A sample, for messages."""
@@ -349,13 +366,31 @@ def _words(record: np.void) -> str:
     return ", ".join(f"{name} {record[name]}" for name in ("shard", "offset", "size", "width", "height", "label"))
 
 
-def read_info(path: Path, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
-    """The content of dataset.json; the hook is json's object_hook.
+def read_info(
+    path: Path, hook: Callable[[dict[str, Any]], Any] | None = None, version: int | None = None
+) -> dict[str, Any]:
+    """The content of dataset.json of a version, or of the newest one; the hook is json's object_hook.
 
     Raises:
         DatasetError: there is no dataset, or it is unfinished, damaged or of another format version.
     """
-    file = path / DATASET_FILE
+    if version is not None:
+        newest = read_info(path)["version"]
+        if version != newest:
+            if not 0 < version < newest:
+                raise no_version(path, version, newest)
+            return _read_info(path / f"v{version}" / DATASET_FILE, path, hook)
+    return _read_info(path / DATASET_FILE, path, hook)
+
+
+def no_version(path: Place, version: int, newest: int) -> DatasetError:
+    """The error for a version that is not there."""
+    return DatasetError(
+        f"{path} has no version {version}; expected a number from 1 to {newest}, the newest: see fastpipe log {path}"
+    )
+
+
+def _read_info(file: Path, path: Path, hook: Callable[[dict[str, Any]], Any] | None) -> dict[str, Any]:
     try:
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as problem:
@@ -376,11 +411,13 @@ def info_in(data: bytes, file: Path | str, hook: Callable[[dict[str, Any]], Any]
         raise DatasetError(f"{file} is not valid JSON ({problem}); {_REPACK}") from problem
     if not isinstance(info, dict) or info.get("format") != DATASET_FORMAT:
         raise DatasetError(f"{file} does not describe a fastpipe dataset; expected format {DATASET_FORMAT!r}")
-    if info.get("version") != DATASET_VERSION:
+    if info.get("format_version") != FORMAT_VERSION:
         raise DatasetError(
-            f"{file} has format version {info.get('version')!r}; this fastpipe reads version {DATASET_VERSION}. "
+            f"{file} has format version {info.get('format_version')!r}; this fastpipe reads version {FORMAT_VERSION}. "
             f"Install the version of fastpipe that packed it, or {_REPACK}"
         )
+    if not isinstance(info.get("version"), int) or not 0 < info["version"] < 2**31:
+        raise DatasetError(f"{file} has a missing or invalid field ('version': {info.get('version')!r}); {_REPACK}")
     return info
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
 
 import numpy as np
 
 DATASET_FORMAT = "fastpipe-dataset"
-DATASET_VERSION = 4
+FORMAT_VERSION = 5
 
 # How images are stored: the ending of their members.
 JPEG_STORAGE, COEFFICIENTS_STORAGE = "jpeg", "coefficients"
@@ -17,12 +16,13 @@ PICTURE_ENDINGS = {JPEG_STORAGE: "jpg", COEFFICIENTS_STORAGE: "fpc"}
 DATASET_FILE = "dataset.json"
 INDEX_FILE = "index.npy"
 REJECTED_FILE = "rejected.jsonl"
+SOURCES_FILE = "sources.npy"
 WORK_FOLDER = ".pack"  # what an unfinished pack has made; gone when the dataset is whole
 
 # One record a sample, in shard order: 52 bytes, packed, little-endian.
 INDEX_DTYPE = np.dtype(
     [
-        ("shard", "<u4"),  # number of the shard
+        ("shard", "<u4"),  # its place among the shards of dataset.json
         ("offset", "<u8"),  # of the image's first byte in the shard, in bytes
         ("size", "<u4"),  # of the image, in bytes
         ("width", "<u2"),  # of the picture, in pixels
@@ -34,21 +34,19 @@ INDEX_DTYPE = np.dtype(
     ]
 )
 
+# One record a sample, in the same order: what `fastpipe add` and `remove` need, and no loader.
+SOURCES_DTYPE = np.dtype(
+    [
+        ("bytes", "<u8"),  # size of the source's file
+        ("jpeg_bytes", "<u4"),  # size of the image as a JPEG, whatever its storage
+    ]
+)
+
+_SHARD = re.compile(r"shard-(\d{6,})\.tar")
+
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
 MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
-
-
-def storage_of(info: Mapping[str, Any]) -> str:
-    """How a dataset's images are stored, from the content of its dataset.json.
-
-    Raises:
-        KeyError, ValueError: it says neither "jpeg" nor "coefficients".
-    """
-    said = info["storage"]
-    if said not in PICTURE_ENDINGS:
-        raise ValueError(f"storage: expected one of {', '.join(PICTURE_ENDINGS)}, got {said!r}")
-    return str(said)
 
 
 def shard_name(number: int) -> str:
@@ -56,6 +54,12 @@ def shard_name(number: int) -> str:
     return f"shard-{number:06d}.tar"
 
 
-def sample_key(sample: int) -> str:
-    """The WebDataset key of a sample: its number in the dataset, ten digits or more."""
-    return f"{sample:010d}"
+def version_folder(version: int) -> str:
+    """The folder of a version's index and columns, with "/" behind it: those of the first lie beside the shards."""
+    return "" if version == 1 else f"v{version}/"
+
+
+def shard_number(name: str) -> int:
+    """The number in a shard's name; -1: it has none."""
+    found = _SHARD.fullmatch(name)
+    return int(found[1]) if found else -1

@@ -82,6 +82,7 @@ class MixedIndex(Index):
         self.starts = starts_of([len(part) for part in parts])
         self.path = Path(" + ".join(str(part.path) for part in parts))
         self.folder = Path("/")
+        self.version = 0
         self.packed = all(part.packed for part in parts)
         self.fields = {}
         self.shards = MixedShards(self.parts)  # type: ignore[assignment]

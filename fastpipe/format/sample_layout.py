@@ -19,6 +19,16 @@ _OURS_BYTES = 1 << 16  # a class's name is shorter
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 
 
+def sample_key(shard: int, start: int) -> str:
+    """The WebDataset key of a sample: the number in its shard's name, and the block of the tar in which it begins.
+
+    Args:
+        shard: the number in the shard's name.
+        start: of the sample's first byte in the shard.
+    """
+    return f"{shard:06d}-{start // tar.BLOCK:08d}"
+
+
 class Stored(NamedTuple):
     """The value of a field as it stands in a shard; without note and member the sample has none.
 

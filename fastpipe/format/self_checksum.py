@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import Any
@@ -20,9 +21,14 @@ def with_self_checksum(info: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Returns:
         The content with the hash, and its bytes.
     """
-    blank = json.dumps({**info, SELF_CHECKSUM: _BLANK.decode()}, indent=1).encode() + b"\n"
-    whole = {**info, SELF_CHECKSUM: xxhash.xxh3_64_hexdigest(blank)}
-    return whole, json.dumps(whole, indent=1).encode() + b"\n"
+    text = io.BytesIO()  # of many shards the pieces would take much more memory than the text
+    for piece in json.JSONEncoder(indent=1).iterencode({**info, SELF_CHECKSUM: _BLANK.decode()}):
+        text.write(piece.encode())
+    text.write(b"\n")
+    digest = xxhash.xxh3_64_hexdigest(text.getbuffer())
+    text.seek(-len(_BLANK + b'"\n}\n'), io.SEEK_END)
+    text.write(digest.encode())
+    return {**info, SELF_CHECKSUM: digest}, text.getvalue()
 
 
 def read_self_checksum(data: bytes) -> tuple[str, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -136,6 +136,13 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a string, got {value!r}")
     return value
+
+
+def one_of(value: object, choices: Collection[str]) -> str:
+    """Checks a word in dataset.json."""
+    if value not in choices:
+        raise ValueError(f"expected one of {', '.join(choices)}, got {value!r}")
+    return text(value)
 
 
 def _checked(entry: dict[str, Any]) -> tuple[bytes, int, int]:

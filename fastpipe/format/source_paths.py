@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.index import Index, ReadableShard
-from fastpipe.format.layout import sample_key
+from fastpipe.format.layout import shard_number
 from fastpipe.format.recent import Recent
+from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 
 _MOST_NOTE_BYTES = 256 << 20
 _USUAL_BYTES = 512  # of a note, read together with its header
@@ -43,20 +44,23 @@ class SourcePaths:
             DatasetError: a shard cannot be read, or a note is damaged.
         """
         known = self._index.paths_of(samples)
-        return list(self._paths(samples, records)) if known is None else known
+        return list(self._paths(records)) if known is None else known
 
-    def _paths(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> Iterator[str]:
-        ends = (records["offset"] + records["size"]).tolist()
-        for sample, shard, end in zip(samples.tolist(), records["shard"].tolist(), ends, strict=True):
-            yield self._path(sample, self._shards.get(shard, self._index.open_shard), tar.padded(end, tar.BLOCK))
+    def _paths(self, records: NDArray[np.void]) -> Iterator[str]:
+        places = zip(records["shard"].tolist(), records["offset"].tolist(), records["size"].tolist(), strict=True)
+        for shard, offset, size in places:
+            yield self._path(
+                self._shards.get(shard, self._index.open_shard), offset, tar.padded(offset + size, tar.BLOCK)
+            )
 
-    def _path(self, sample: int, shard: ReadableShard, at: int) -> str:
-        """The path in the note whose header begins at byte `at`."""
+    def _path(self, shard: ReadableShard, offset: int, at: int) -> str:
+        """The path in the note whose header begins at byte `at`, of the sample whose image begins at `offset`."""
+        key = sample_key(shard_number(str(shard.path).rpartition("/")[2]), offset - BEFORE_BYTES)
         data = shard.read(at, tar.BLOCK + _USUAL_BYTES)  # a shard ends with more than that
         header = data[: tar.BLOCK]
         try:
             size = int(header[tar.SIZE_FIELD], 8)
-            if size > _MOST_NOTE_BYTES or header != tar.header(sample_key(sample) + ".json", size):
+            if size > _MOST_NOTE_BYTES or header != tar.header(key + ".json", size):
                 raise ValueError("it does not begin with its header")
             note = data[tar.BLOCK :] if size <= _USUAL_BYTES else shard.read(at + tar.BLOCK, size)
             path = json.loads(note[:size])["path"]
@@ -64,7 +68,7 @@ class SourcePaths:
                 raise TypeError(f"its path is {path!r:.40}")
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
             raise DatasetError(
-                f"{shard.path}: {sample_key(sample)}.json is damaged ({problem}); expected a note with the path of the "
+                f"{shard.path}: {key}.json is damaged ({problem}); expected a note with the path of the "
                 f"source at byte {at}. Restore it (fastpipe verify DATA --repair SRC)"
             ) from problem
         return path

@@ -257,7 +257,12 @@ class Loader(Probed):
         global batch size stays the same.
         """
         size = None if self._recipes.size is None else self._course.size
-        return state_of(self._course.position, self._index.content, _order(self._course.recipe), size)
+        versions = [version for _, version in self._opened()]
+        return state_of(self._course.position, self._index.content, _order(self._course.recipe), size, versions)
+
+    def _opened(self) -> list[tuple[object, int]]:
+        """Place and version of each dataset."""
+        return [(part.path, part.version) for part in getattr(self._index, "parts", [self._index])]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration continue at the position of a `state_dict`. Earlier batches are not decoded again.
@@ -268,7 +273,9 @@ class Loader(Probed):
         index, rows = self._index, global_batch_size_in(state, self._index.content)
 
         def check(recipe: Recipe) -> Position:
-            return position_in(state, index.content, _order(recipe), batches_per_epoch(len(index), recipe))
+            return position_in(
+                state, index.content, _order(recipe), batches_per_epoch(len(index), recipe), self._opened()
+            )
 
         position = check(self._recipes.of_batch(rows))
         if (size := state["size"]) is not None:

@@ -31,7 +31,7 @@ def weights_of(data: Mapping[Any, Any]) -> list[float]:
     """
     found = []
     for name, given in data.items():
-        if not isinstance(name, (str, os.PathLike)):
+        if not isinstance(name, (str, os.PathLike, Index)):
             raise ConfigError(f"data: expected {{folder or URL: weight}}, got the folder {name!r}")
         weight = real_number(given)
         if weight is None or not 0 < weight < math.inf:

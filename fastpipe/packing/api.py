@@ -1,19 +1,30 @@
-"""`fastpipe.pack`: a folder of images, tars, or files that list images -> tar shards with an index, from Python."""
+"""`fastpipe.pack`, `add` and `remove`: images -> tar shards with an index, more of them, fewer of them, from Python."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from fastpipe.checks import choice
 from fastpipe.cluster.executor import THREADS, on_ray
+from fastpipe.errors import ConfigError
 from fastpipe.format.layout import JPEG_STORAGE
 from fastpipe.packing import job
+from fastpipe.packing.destination import destination_of
 from fastpipe.packing.job import PackProgress, Summary
 from fastpipe.packing.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
-from fastpipe.packing.output.destination import destination_of
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.source.files import source_path
+
+if TYPE_CHECKING:
+    from fastpipe.packing.grow import Grown
+
+_OF_ADD = (
+    *("format", "image_column", "label_column", "fields", "image_root", "split"),
+    *("workers", "on_error", "storage_options", "read_timeout", "spool"),
+)
+_NOT_OPTIONS = ("src", "dst", "executor", "address", "on_progress")
 
 
 def pack(
@@ -71,7 +82,7 @@ def pack(
         max_size: shrink images whose longest side has more pixels; None: no limit.
         quality: JPEG quality, 1 to 100, of the images that `max_size` shrinks; None: 90.
         tile: approximate width in pixels of the smallest part that can be decoded alone; 0: no tiles.
-        shard_size: fill shards up to this size, in bytes or as text such as "256MB".
+        shard_size: of a shard, about, in bytes or as text such as "256MB".
         seed: for the order of the samples.
         shuffle: False: keep the order of classes and paths.
         on_error: if a file cannot be packed: "report" lists it in rejected.jsonl and continues, "fail" stops.
@@ -87,7 +98,8 @@ def pack(
             says who one is, as for the cloud's own tools.
         read_timeout: for URLs: seconds without a byte after which a request is made again.
         spool: for a `dst` that is a URL: the folder in which shards are made, before they are uploaded. With
-            executor="ray": a folder or URL that all workers see; None: beside the dataset.
+            executor="ray": a folder or URL that all workers see, for lists and converted rows of tables; None: beside
+            the dataset.
         executor: "threads" of this process, or tasks of a "ray" cluster: see docs/cluster.md. The bytes are the same.
         address: of the Ray cluster: "auto" for that of this machine, or HOST:PORT; None: that of RAY_ADDRESS, else one
             is started on this machine.
@@ -101,36 +113,93 @@ def pack(
         PackError: the source or destination cannot be used, or the disk refuses.
         ClusterError: the cluster cannot be reached, or its machines fail a task again and again.
     """
+    given = {name: value for name, value in locals().items() if name not in _NOT_OPTIONS}
     in_tasks = on_ray(executor, address)
-    options = pack_options(
-        workers=workers,
-        max_size=max_size,
-        quality=quality,
-        tile=tile,
-        shard_size=shard_size,
-        seed=seed,
-        shuffle=shuffle,
-        on_error=on_error,
-        damaged=damaged,
-        exif=exif,
-        storage=storage,
-        keep_metadata=keep_metadata,
-        max_pixels=max_pixels,
-        max_scans=max_scans,
-        overwrite=overwrite,
-        format=format,
-        image_column=image_column,
-        label_column=label_column,
-        fields=fields,
-        image_root=image_root,
-        split=split,
-        storage_options=storage_options,
-        read_timeout=read_timeout,
-        spool=spool,
-    )
+    options = pack_options(**given)
     source, destination = source_path(src, options.source.remote), destination_of(dst)
     if in_tasks:
-        from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
+        from fastpipe.packing.on_ray import pack_on_ray  # most packs need no Ray
 
         return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
     return job.pack(source, destination, options, on_progress=on_progress)
+
+
+def add(
+    src: str | os.PathLike[str],
+    dst: str | os.PathLike[str],
+    *,
+    by: str = "path",
+    changed: str = "error",
+    on_progress: Callable[[PackProgress], None] = lambda _: None,
+    **options: Any,
+) -> Grown:
+    """Adds the samples that a dataset does not have yet: what the command `fastpipe add` does; see docs/growing.md.
+
+    They are converted with the options of the dataset, and come into new shards; its own shards stay as they are. Until
+    the end loaders see the old version. If the program is interrupted, run it again: it continues where it stopped.
+
+    Args:
+        src: as of `pack`.
+        dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
+        by: how samples are known: by the "path" of their source, in `src`; with "content" sources whose picture is in
+            the dataset under another path are left out, too.
+        changed: what becomes of a source that has changed since it was packed: "error", "replace": the new one comes
+            in its place, or "skip".
+        on_progress: called now and then, in this thread.
+        **options: those of `pack` that say how `src` is read, workers, on_error, storage_options, read_timeout, spool.
+
+    Returns:
+        What came of it: `added` samples, and sources that were `known`; `info` is the content of dataset.json.
+
+    Raises:
+        ConfigError: an option is wrong, or one of the folders is inside the other.
+        DatasetError: there is no dataset, or it is damaged.
+        PackError: the source cannot be used, its fields are others, or another program writes to the dataset.
+    """
+    from fastpipe.packing import grow  # most programs only pack
+
+    choice("--by", by, grow.BY)
+    choice("--changed", changed, grow.CHANGED)
+    if unknown := options.keys() - _OF_ADD:
+        raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(_OF_ADD)}")
+    given = pack_options(**options)
+    source = source_path(src, given.source.remote)
+    return grow.add(source, destination_of(dst), given, by=by, changed=changed, on_progress=on_progress)
+
+
+def remove(
+    dst: str | os.PathLike[str],
+    *,
+    keys: Iterable[str] | None = None,
+    classes: str | Sequence[str] | None = None,
+    where: str | Sequence[str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    read_timeout: float = READ_TIMEOUT_S,
+) -> Grown:
+    """Removes samples from a dataset: what the command `fastpipe remove` does; see docs/growing.md.
+
+    Index and columns of the new version do not have them. Shards stay: `fastpipe.pack(dst, new)` gives their space
+    back. With several of the three, a sample goes that all of them name.
+
+    Args:
+        dst: a folder that `pack` wrote, or its URL (s3://, gs://, az://).
+        keys: of samples, as `batch["key"]` has them: the paths of their sources.
+        classes: names: their samples go. The classes stay in the list, so that labels do not change.
+        where: comparisons such as "score < 0.2": of label, width, height, class, or a field of numbers, with <, <=, >,
+            >=, == or !=, and a value. All have to be true.
+        storage_options, read_timeout: as of `pack`.
+
+    Returns:
+        What came of it: `removed` samples; `info` is the content of dataset.json.
+
+    Raises:
+        ConfigError: a key, class or column is not there, or all samples would go.
+        DatasetError: there is no dataset, or it is damaged.
+        PackError: another program writes to the dataset.
+    """
+    from fastpipe.packing import chosen, grow  # most programs only pack
+
+    asked = chosen.asked(keys, classes, where)
+    given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
+    command = ["remove", os.fspath(dst), *asked.words]
+    return grow.remove(destination_of(dst), given, asked.of, command)

@@ -15,7 +15,7 @@ from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.fields.mask import mask_of_array
-from fastpipe.packing.fields.values import take
+from fastpipe.packing.fields.values import of_field, take
 from fastpipe.packing.picture.pillow import array_of, rgb_of
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.reading import START_BYTES
@@ -120,14 +120,12 @@ def _file_or_array(value: object, expected: str) -> str | bytes | NDArray[Any]:
 
 
 def _value(name: str, kind: str, value: object) -> Any:
-    try:
+    with of_field(name):
         if kind not in ("mask", "image"):
             return take(kind, value)
         if value is None:
             return None
         return _mask(value) if kind == "mask" else _picture(value)
-    except ImageError as problem:
-        raise ImageError(f"field {name}: {problem}") from None
 
 
 def _rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
@@ -158,10 +156,8 @@ def _label(label: object, classes: Mapping[str, int] | None) -> int:
 def _read(name: str, kind: str, value: Any) -> Any:
     if kind not in ("mask", "image") or not isinstance(value, str):
         return value
-    try:
+    with of_field(name):
         return read_file(value)
-    except ImageError as problem:
-        raise ImageError(f"field {name}: {problem}") from None
 
 
 def _size(picture: str | bytes | NDArray[Any]) -> int:

@@ -35,14 +35,14 @@ class PackOptions:
     Attributes:
         encode: how sources become JPEGs.
         source: how the source is read.
-        shard_size: bytes a shard is filled up to.
+        shard_size: bytes of a shard, about; a Writer fills shards up to it.
         seed: picks the order of the samples.
         shuffle: False: the samples are packed class by class, in the order of their paths.
         fail_fast: stop at the first file that cannot be packed; else go on and list them in rejected.jsonl.
         overwrite: replace another dataset, or a damaged one, that is in the destination.
         workers: threads; None: the CPUs granted to this process.
-        spool: the folder in which shards are made for a URL; on a cluster a folder or URL that all workers see; None:
-            the default.
+        spool: the folder in which shards are made for a URL; on a cluster a folder or URL that all workers see, for
+            lists and converted rows of tables; None: the default.
     """
 
     encode: EncodeOptions = field(default_factory=EncodeOptions)
@@ -71,10 +71,14 @@ class PackOptions:
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
-        encode = asdict(self.encode)
-        encode |= {"shard_size": self.shard_size, "seed": self.seed, "shuffle": self.shuffle}
-        more = {"source": self.source.recorded(), "fields": dict(kinds or {})}
-        return {**encode, **{name: said for name, said in more.items() if said}}
+        return {
+            **asdict(self.encode),
+            "shard_size": self.shard_size,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+            "source": self.source.recorded(),
+            "fields": dict(kinds or {}),
+        }
 
 
 def pack_options(
@@ -100,9 +104,6 @@ def pack_options(
     **source: Any,
 ) -> PackOptions:
     """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
-
-    Args:
-        source: see `source_options`.
 
     Raises:
         ConfigError: a value is wrong.

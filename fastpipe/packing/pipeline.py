@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -13,12 +14,11 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.fields.stored import store
+from fastpipe.packing.fields.values import of_field
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.kinds import read_source
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.reading import (
     LARGE_BYTES,
@@ -26,67 +26,77 @@ from fastpipe.packing.source.reading import (
     START_BYTES,
     Arriving,
     give_up_requests,
+    read_source,
     read_start,
     with_own_requests,
 )
 from fastpipe.packing.source_values import read_values
 
-Task = TypeVar("Task")
 # A thread takes some files at once: handing over each by itself costs a tenth of packing it, and more of large ones
 # would only take memory.
 RUN_BYTES = 1 << 20
 RUN_FILES = 16
 
+Task = TypeVar("Task")
 Outcome = Packed | str | PackError  # the picture, why there is none, or why the pack must stop
 
 
 def converted(
-    listing: Listing, sources: Sequence[Source], start: int, how: EncodeOptions, workers: int
-) -> Generator[tuple[int, Source, Packed | str], None, None]:
-    """Converts sources from position `start` on.
+    listing: Listing, sources: Sequence[Source], how: EncodeOptions, workers: int
+) -> Generator[tuple[Source, Packed | str], None, None]:
+    """Converts sources of a listing, in order; see `in_advance`."""
+    listing = with_own_requests(listing)
+    arriving = Arriving(listing)
+
+    def runs() -> Generator[list[Source], None, None]:
+        for run in cut(sources, lambda source: source.size_bytes):
+            arriving.begin(run)
+            yield run
+
+    return in_advance(listing, runs(), lambda source: _convert_file(listing, source, how), workers, arriving.end)
+
+
+def in_advance(
+    listing: Listing,
+    runs: Generator[list[Task], None, None],
+    work: Callable[[Task], Outcome],
+    workers: int,
+    end: Callable[[list[Task]], None] = lambda _: None,
+) -> Generator[tuple[Task, Packed | str], None, None]:
+    """What becomes of each task, in order, worked out by threads.
 
     The work is done in C and C++ without the GIL. At most a few MB of packed pictures a worker, or a few
     pictures where they are larger, are held in memory. Close the generator to stop its threads.
 
     Args:
-        listing: that the sources are of.
-        sources: some or all of them, in order.
-        start: position of the first.
-        how: the options.
+        listing: whose requests are given up in the end.
+        runs: what a thread takes at once.
+        work: the picture with the values of its fields, why there is none, or why the pack must stop.
         workers: threads.
-
-    Yields:
-        Position, source, and the picture with the values of its fields, or why there is none.
+        end: called when a run has been worked on.
 
     Raises:
         PackError: the system, not a file, is at fault: an I/O error, too many open files; or a file has changed since
             it was listed.
     """
 
-    def work(run: range) -> list[Outcome]:
+    def done(run: list[Task]) -> list[Outcome]:
         try:
-            return outcomes(lambda place: _convert_file(listing, sources[place], how), run, ahead.stopped)
+            return outcomes(work, run, ahead.stopped)
         finally:
-            arriving.end(run)
+            end(run)
 
-    def given(done: Iterator[tuple[range, list[Outcome]]]) -> Iterator[tuple[int, Source, Packed | str]]:
-        for run, found in done:
-            for position, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
+    ahead = Ahead(done, workers)
+    try:
+        for run, found in itertools.chain((each for some in runs for each in ahead.put(some)), ahead.rest()):
+            for task, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
                 if isinstance(outcome, PackError):
                     raise outcome
-                yield position, sources[position], outcome
-
-    listing = with_own_requests(listing)
-    arriving = Arriving(listing, sources)
-    ahead = Ahead(work, workers)
-    try:
-        for run in _runs(sources, start):
-            arriving.begin(run)
-            yield from given(ahead.put(run))
-        yield from given(ahead.rest())
+                yield task, outcome
     finally:
         give_up_requests(listing)
         ahead.close()
+        runs.close()
 
 
 def outcomes(work: Callable[[Task], Outcome], run: Iterable[Task], stopped: threading.Event) -> list[Outcome]:
@@ -101,16 +111,18 @@ def outcomes(work: Callable[[Task], Outcome], run: Iterable[Task], stopped: thre
     return found
 
 
-def _runs(sources: Sequence[Source], start: int) -> Iterator[range]:
-    """The positions from `start` on, cut into what a thread takes at once."""
-    first, size_bytes = start, 0
-    for position in range(start, len(sources)):
-        size_bytes += sources[position].size_bytes
-        if size_bytes >= RUN_BYTES or position - first + 1 == RUN_FILES:
-            yield range(first, position + 1)
-            first, size_bytes = position + 1, 0
-    if first < len(sources):
-        yield range(first, len(sources))
+def cut(tasks: Iterable[Task], size_bytes: Callable[[Task], int]) -> Generator[list[Task], None, None]:
+    """What a thread takes at once."""
+    run: list[Task] = []
+    total = 0
+    for task in tasks:
+        run.append(task)
+        total += size_bytes(task)
+        if total >= RUN_BYTES or len(run) == RUN_FILES:
+            yield run
+            run, total = [], 0
+    if run:
+        yield run
 
 
 def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outcome:
@@ -159,9 +171,12 @@ def convert_sample(
         if identity is None:
             view = data if isinstance(data, bytes) else data.tobytes()
             identity = identity_of(len(view), lambda at, size: view[at : at + size])
-        stored = tuple(_stored(*each, packed, how) for each in values(packed))
+        stored = []
+        for field, kind, value in values(packed):
+            with of_field(field):
+                stored.append(store(kind, value, packed, how))
         class_name = classes[label] if 0 <= label < len(classes) else None
-        return replace(packed, values=stored, identity=identity, class_name=class_name)
+        return replace(packed, values=tuple(stored), identity=identity, class_name=class_name)
     except ImageError as problem:
         return str(problem)
     except MemoryError:
@@ -178,10 +193,3 @@ def convert_sample(
             f"cannot read {readable(name)}: {problem.strerror}. Finished shards are kept. Remove the cause, then run "
             "the same command again: it continues there"
         )
-
-
-def _stored(name: str, kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
-    try:
-        return store(kind, value, packed, how)
-    except ImageError as problem:
-        raise ImageError(f"field {name}: {problem}") from None

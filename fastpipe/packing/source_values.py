@@ -10,22 +10,16 @@ from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.fields.shapes import clamped, draw_shapes
-from fastpipe.packing.fields.values import take
+from fastpipe.packing.fields.values import of_field, take
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.source.kinds import read_source
 from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
-from fastpipe.packing.source.reading import read_as_listed
+from fastpipe.packing.source.reading import read_as_listed, read_source
 
 _Values = list[tuple[str, str, Any]]
 
 
 def read_values(listing: Listing, source: Source, picture: Packed) -> _Values:
-    """Name, kind and value of each field of a sample; None where it has none.
-
-    Args:
-        listing: that the sample is of.
-        source: the sample.
-        picture: its image.
+    """Name, kind and value of each field of a sample, which has this picture; None where it has none.
 
     Raises:
         ImageError: a value cannot be; the message is the reason.
@@ -39,10 +33,8 @@ def read_values(listing: Listing, source: Source, picture: Packed) -> _Values:
     notes: dict[tuple[int, int], Any] = {}  # one member may hold the values of several fields
     found = []
     for field, part in zip(listing.fields, source.parts, strict=True):
-        try:
+        with of_field(field.name):
             found.append((field.name, field.kind, _value(listing, source, field, part, notes)))
-        except ImageError as problem:
-            raise ImageError(f"field {field.name}: {problem}") from None
     return found
 
 
@@ -64,7 +56,7 @@ def _value(
         note = notes[part]
         value = note.get(field.name) if isinstance(note, dict) else None
         if field.names and field.kind == "classes" and isinstance(value, list):
-            value = [field.names[number] for number in value]
+            value = [each if isinstance(each, str) else field.names[each] for each in value]
         return take(field.kind, value)
     data = _read(listing, source, offset, size)
     if field.kind == "text":
@@ -86,10 +78,8 @@ def _row_values(listing: Listing, note: Note, picture: Packed) -> _Values:
         )
     found = []
     for field in listing.fields:
-        try:
+        with of_field(field.name):
             value = _row_value(listing, field, values.get(field.name), times.get(field.name), picture)
-        except ImageError as problem:
-            raise ImageError(f"field {field.name}: {problem}") from None
         found.append((field.name, field.kind, value))
     return found
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
 
 import numpy as np
 import xxhash
@@ -17,15 +20,103 @@ from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, sample_key
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL, shard_number
 from fastpipe.format.read_at import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES
+from fastpipe.format.sample_layout import BEFORE_BYTES, before_jpeg, sample_key
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.ahead import Ahead
-from fastpipe.packing.output.destination import check_apart
-from fastpipe.packing.unpacked_files import ClassFolders, JpegShards, UnpackedSample
+from fastpipe.packing.destination import check_apart
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
+from fastpipe.store.files import no_link
+from fastpipe.store.folder import Folder
+
+
+@dataclass(frozen=True)
+class UnpackedSample:
+    """A sample of a dataset with its image as a JPEG.
+
+    Attributes:
+        shard: its number.
+        key, label: its own.
+        jpeg: the image.
+        others: the members behind the image, as they are in the shard.
+        stored_bytes: of the image in the shard.
+    """
+
+    shard: int
+    key: str
+    label: int
+    jpeg: bytes
+    others: bytes
+    stored_bytes: int
+
+
+class ClassFolders:
+    """Writes CLASS/KEY.jpg; images without a class lie beside the folders."""
+
+    def __init__(self, index: Index, destination: Path) -> None:
+        self._index = index
+        self._destination = destination
+        self._folders: dict[int, Path] = {NO_LABEL: destination}
+
+    def write(self, sample: UnpackedSample) -> None:
+        """Writes one image."""
+        folder = self._folders.get(sample.label)
+        if folder is None:
+            name = self._index.class_name(sample.label)
+            folder = self._destination / folder_name(name)
+            try:
+                folder.mkdir()
+            except OSError as problem:
+                if problem.errno not in (errno.EEXIST, errno.ENAMETOOLONG):
+                    raise
+                raise PackError(
+                    f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
+                    "new folder with --format webdataset, which makes none"
+                ) from problem
+            self._folders[sample.label] = folder
+        with open(folder / f"{sample.key}.jpg", "xb", opener=no_link) as file:
+            file.write(sample.jpeg)
+
+    def finish(self) -> None:
+        """After the last one."""
+
+
+class JpegShards:
+    """Writes shards of the dataset's names; each appears when it is whole."""
+
+    def __init__(self, index: Index, destination: Path) -> None:
+        self._index = index
+        self._destination = destination
+        self._open = ExitStack()
+        self._file: BinaryIO | None = None
+        self._shard = -1
+
+    def write(self, sample: UnpackedSample) -> None:
+        """Writes one sample; those of a shard come one after the other."""
+        if self._file is None or sample.shard != self._shard:
+            self.finish()
+            name = self._index.shards[sample.shard].name
+            self._file = self._open.enter_context(Folder(self._destination, self._destination).whole(name))
+            self._shard = sample.shard
+        self._file.write(before_jpeg(sample.key, sample.label, len(sample.jpeg)))
+        self._file.write(sample.jpeg + tar.padding(len(sample.jpeg)) + sample.others)
+
+    def finish(self) -> None:
+        """Ends the last shard."""
+        if self._file is not None:
+            self._file.write(tar.end(self._file.tell()))
+            self._file = None
+            self._open.close()
+
+
+def folder_name(name: str) -> str:
+    """A class's name as the name of a folder: what leads elsewhere becomes %XX, and no name at all a single %."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return quote(name, safe="") if "/" in name or "\0" in name else name or "%"
+
 
 FORMATS = ("folder", "webdataset")
 
@@ -137,14 +228,14 @@ def _runs(index: Index) -> Iterator[range]:
 
 def _read(index: Index, run: range) -> list[UnpackedSample]:
     records = index.read(np.arange(run.start, run.stop, dtype=np.int64))
-    shard_number = int(records[0]["shard"])
-    shard = index.shards[shard_number]
+    number = int(records[0]["shard"])
+    shard = index.shards[number]
     starts = (records["offset"].astype(np.int64) - BEFORE_BYTES).tolist()
     following = run.stop < len(index) and index.records[run.stop]["shard"] == records[0]["shard"]
     stop = int(index.records[run.stop]["offset"]) - BEFORE_BYTES if following else shard.size_bytes
     try:
         if isinstance(index, RemoteIndex):
-            data = index.direct(shard_number).read(starts[0], stop)
+            data = index.direct(number).read(starts[0], stop)
         else:
             with open(shard.path, "rb", buffering=0) as file:
                 data = read_at(file.fileno(), stop - starts[0], starts[0])
@@ -155,6 +246,7 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
         ) from problem
     found: list[UnpackedSample] = []
     for sample, record, (start, end) in zip(run, records, itertools.pairwise([*starts, stop]), strict=True):
+        key = sample_key(shard_number(shard.name), start)
         part = data[start - starts[0] : end - starts[0]]
         stored = part[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
         if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
@@ -164,8 +256,8 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
         except ValueError as problem:
             raise _damaged(index, sample, str(problem)) from None
         others = part[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
-        others = others[: _members_end(others)]
-        found.append(UnpackedSample(shard_number, sample_key(sample), int(record["label"]), jpeg, others, len(stored)))
+        others = others[: _members_end(others, key)]
+        found.append(UnpackedSample(number, key, int(record["label"]), jpeg, others, len(stored)))
     return found
 
 
@@ -173,10 +265,10 @@ def _damaged(index: Index, sample: int, reason: str) -> SampleError:
     return index.sample_error(sample, f"{reason}; repair the dataset first: fastpipe verify {index.path} --repair SRC")
 
 
-def _members_end(data: bytes) -> int:
-    """Where the members end that begin here: at a block of zeros, or with the bytes."""
-    at = 0
-    while at + tar.BLOCK <= len(data) and data[at] != 0:
+def _members_end(data: bytes, key: str) -> int:
+    """Where the members of a sample end that begin here: samples that were removed may follow, or a block of zeros."""
+    at, name = 0, f"{key}.".encode()
+    while at + tar.BLOCK <= len(data) and data.startswith(name, at):
         try:
             at += tar.BLOCK + tar.padded(int(data[at : at + tar.BLOCK][_SIZE_FIELD], 8), tar.BLOCK)
         except ValueError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -16,18 +16,25 @@ import xxhash
 from fastpipe.checks import choice
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.fields import KINDS, check_name
+from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.ahead import Ahead
+from fastpipe.packing.destination import Wanted, destination_of, disk_errors, opened, plan_run
 from fastpipe.packing.given import Given, given
 from fastpipe.packing.job import Summary
 from fastpipe.packing.options import PackOptions, pack_options
-from fastpipe.packing.output.destination import destination_of, open_journal, plan_writing
-from fastpipe.packing.output.publish import Origin, publish_dataset
+from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
-from fastpipe.packing.shard_series import ShardSeries, disk_errors
+from fastpipe.packing.shard.entry import Entries, Entry, entry_name
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.maker import Making, ShardMaker
+from fastpipe.packing.shard.publish import Origin, publish_dataset
+from fastpipe.packing.shard.tally import Tally
 
 _MADE_BY = "fastpipe.Writer"
 _OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
+_ENTRY = re.compile(r"shard-(\d{6,})-(\d+)-([0-9a-f]{32})\.done")
+_NO_KEYS = "0" * 32
 _OPTIONS = {name for name in inspect.signature(pack_options).parameters if name not in ("source", "seed", "shuffle")}
 
 
@@ -88,40 +95,33 @@ class Writer:
         self._names = list(self._classes or ())
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
-        of_disk = self._destination if isinstance(self._destination, Path) else self._options.spool
-        self._of_disk = Path(of_disk or "the spool folder")
-        self._series: ShardSeries | None = None
+        self._series: _Series | None = None
 
     def __enter__(self) -> Writer:
         if hasattr(self, "summary"):
             raise ConfigError("this Writer has written its dataset; make another one")
         self._started, self._time_ns = time.monotonic(), time.time_ns()
-        shaping = {
+        options = {
             **self._options.shaping(self._kinds),
             "classes": None if self._classes is None else self._names,
         }
-        with disk_errors(self._of_disk):
-            self._journal = open_journal(self._destination, self._options.spool, self._options.source.remote)
-        try:
-            plan_writing(self._journal, _MADE_BY, shaping, overwrite=self._options.overwrite)
-            self._series = ShardSeries(
-                self._journal,
-                self._options.shard_size,
-                fail_fast=self._options.fail_fast,
-                kinds=self._kinds,
-                sources=self._samples_so_far,
-                root=Path(),
-            )
-        except BaseException:
-            self._journal.__exit__()
-            raise
-        self._resumed, self._skipped = len(self._series.shards), self._series.next_source
-        self._identity = _Identity({shard.next_source: shard.sources for shard in self._series.shards})
+        with contextlib.ExitStack() as stack:
+            journal = stack.enter_context(opened(self._destination, self._options))
+            if journal.description() is not None and not self._options.overwrite:
+                raise PackError(
+                    f"{self._destination} holds a dataset; choose another folder, or pass overwrite=True to replace "
+                    "the dataset"
+                )
+            plan_run(journal, Wanted(_MADE_BY, "", "", options, self._kinds), overwrite=self._options.overwrite)
+            if self._options.overwrite:
+                journal.clean(())
+            self._series = stack.enter_context(_Series(journal, self._options, self._kinds))
+            self._open = stack.pop_all()
+        self._resumed, self._skipped = len(self._series.entries), self._series.resumed_samples
         workers = self._options.workers or granted_cpus()
         self._ahead: Ahead[list[Given], list[Outcome]] = Ahead(self._convert, workers)
         self._run: list[Given] = []
         self._position = 0  # of the next sample that is added
-        self._next_done = self._skipped  # of the next one that is written
         self._failed: BaseException | None = None
         return self
 
@@ -153,7 +153,7 @@ class Writer:
         identity = None if key is None else f"{key!r} {label}"
         if position < self._skipped:
             with self._remembered():
-                self._identity.take(position, identity)
+                self._series.identity.take(identity)
             self._position += 1
             return
         name = key if key is not None else _name_of(image, position)
@@ -175,10 +175,9 @@ class Writer:
         finally:
             self._series = None
             self._ahead.close()
-            series.discard()
-            self._journal.__exit__()
+            self._open.close()
 
-    def _finish(self, series: ShardSeries) -> None:
+    def _finish(self, series: _Series) -> None:
         """Publishes the dataset."""
         self._check_complete()
         if self._position < self._skipped:
@@ -189,21 +188,24 @@ class Writer:
             )
         self._hand_over()
         self._write(self._ahead.rest())
-        series.finish(self._position)
-        if not series.shards:
-            first = series.tally.rejected[:1]
+        tally = series.finish()
+        if not tally.packed_bytes:
+            first = tally.rejected[:1]
             reason = f"; the first: {first[0][0]}: {first[0][1]}" if first else ""
             raise PackError(f"none of the {self._position} samples could be packed{reason}")
-        source = {"files": self._position, "xxh3_128": self._identity.digest(), "made_by": _MADE_BY}
-        origin = Origin(None if self._classes is None else self._names, source, self._time_ns)
-        with disk_errors(self._of_disk):
-            info = publish_dataset(
-                self._journal, series.shards, origin, series.tally, self._options.shaping(self._kinds), series.fields
-            )
-            self._journal.commit(self._identity.digest())
+        identity = series.identity.digest()
+        source = {"files": self._position, "xxh3_128": identity, "made_by": _MADE_BY}
+        origin = Origin(None if self._classes is None else self._names, source, self._time_ns, identity)
+        store = series.journal.store
+        pieces = [entry for entry in series.entries if entry.tars]
+        with disk_errors(self._destination):
+            series.journal.make_way()
+            series.journal.clean(pieces)
+            shaping = self._options.shaping(self._kinds)
+            info = publish_dataset(store, pieces, origin, tally, shaping, self._kinds)
+            series.journal.clear()
         files, seconds = self._position - self._skipped, time.monotonic() - self._started
-        uploaded_bytes = self._journal.uploaded_bytes
-        self.summary = Summary(info, series.tally, files, seconds, [], {}, self._resumed, uploaded_bytes=uploaded_bytes)
+        self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=store.uploaded_bytes)
 
     def _hand_over(self) -> None:
         run, self._run = self._run, []
@@ -234,9 +236,8 @@ class Writer:
             for sample, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
                 if isinstance(outcome, PackError):
                     raise outcome
-                self._series.add(self._next_done, sample.name, sample.label, sample.size_bytes, outcome)
-                self._identity.take(self._next_done, sample.identity)
-                self._next_done += 1
+                with disk_errors(self._destination):
+                    self._series.add(sample, outcome)
 
     def _convert(self, run: list[Given]) -> list[Outcome]:
         return outcomes(self._convert_one, run, self._ahead.stopped)
@@ -249,23 +250,100 @@ class Writer:
             *(sample.label, self._names),
         )
 
-    def _samples_so_far(self, _start: int, _stop: int) -> str:
-        return self._identity.resumable()
+
+class _Series:
+    """The shards of a Writer: each is filled up to the size asked for, since nobody knows what comes after it.
+
+    Args:
+        journal: of the destination, locked.
+        options: of the Writer.
+        kinds: name -> kind of its fields.
+
+    Attributes:
+        journal: as given.
+        entries: of the finished shards.
+        resumed_samples: that were added for those of an earlier run.
+        identity: of the samples so far.
+    """
+
+    def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
+        self.journal, self._options, self._kinds = journal, options, kinds
+        self.entries: list[Entry] = []
+        expected: dict[int, str] = {}
+        names = sorted(name for name in journal.store.sizes(WORK_FOLDER) if _ENTRY.fullmatch(name))
+        for name, entry in zip(names, journal.finished(names), strict=True):
+            number, samples, digest = _ENTRY.fullmatch(name).groups()  # type: ignore[union-attr]  # it has matched
+            if int(number) != len(self.entries) or entry is None or digest == _NO_KEYS:
+                break
+            self.entries.append(entry)
+            expected[int(samples)] = digest
+        self.resumed_samples = max(expected, default=0)
+        self.identity = _Identity(expected)
+        self._maker: ShardMaker | None = None
+
+    def __enter__(self) -> _Series:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._maker is not None:
+            self._maker.discard()
+
+    def add(self, sample: Given, outcome: Packed | str) -> None:
+        """Adds what became of a sample."""
+        if self._maker is None:
+            self._maker = self._new()
+        of = sample.name, sample.label, sample.size_bytes, outcome
+        if not self._maker.add(*of, self._options.shard_size):
+            self._end()
+            self._maker = self._new()
+            self._maker.add(*of, self._options.shard_size)
+        self.identity.take(sample.identity)
+
+    def finish(self) -> Tally:
+        """Ends the last shard; what became of all samples."""
+        if self._maker is not None:
+            self._end()
+        return Entries(self.entries).tally
+
+    def _new(self) -> ShardMaker:
+        agreed = self.entries[-1].agreed if self.entries else {}
+        how = Making(
+            self.journal.store,
+            self._options.shard_size,
+            stride=1,
+            kinds=self._kinds,
+            agreed=agreed,
+            fail_fast=self._options.fail_fast,
+            make_way=self.journal.make_way,
+        )
+        return ShardMaker(how, len(self.entries), "")
+
+    def _end(self) -> None:
+        """The entry names the samples up to the end of its shard. Without keys it fits no later run."""
+        assert self._maker is not None  # there is a shard
+        count, digest = self.identity.count, self.identity.resumable() or _NO_KEYS
+        self._maker.name = entry_name(len(self.entries), f"{count}-{digest}")
+        maker, self._maker = self._maker, None
+        self.entries.append(maker.finish())
 
 
 class _Identity:
     """The keys and labels of the samples so far, in order. Note [resuming a Writer]
 
     Args:
-        expected: for each shard of an earlier run, the position after it and the digest that it had there.
+        expected: for each shard of an earlier run, how many samples were added up to its end, and their digest.
+
+    Attributes:
+        count: of the samples.
     """
 
     def __init__(self, expected: Mapping[int, str]) -> None:
         self._expected = expected
         self._digest = xxhash.xxh3_128()
         self._has_keys = True
+        self.count = 0
 
-    def take(self, position: int, identity: str | None) -> None:
+    def take(self, identity: str | None) -> None:
         """Adds a sample; None: it has no key.
 
         Raises:
@@ -273,9 +351,10 @@ class _Identity:
         """
         self._has_keys &= identity is not None
         self._digest.update(f"{identity}\n".encode(errors="surrogatepass"))
-        if self.resumable() != self._expected.get(position + 1, self.resumable()):
+        self.count += 1
+        if self.resumable() != self._expected.get(self.count, self.resumable()):
             raise PackError(
-                f"the first {position + 1:,} samples differ from those of the unfinished dataset in this folder: "
+                f"the first {self.count:,} samples differ from those of the unfinished dataset in this folder: "
                 "expected the same keys and labels in the same order. Add the same samples again, or pass "
                 "overwrite=True to begin anew"
             )

@@ -103,7 +103,7 @@ def check_kept(kept: Kept) -> Verified:
         DatasetError: the index is damaged.
     """
     folder = Path(kept.folder)
-    if not all((folder / name).exists() for name in (DATASET_FILE, INDEX_FILE)):  # they have not all come yet
+    if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):  # they have not all come yet
         return Verified(kept.url, kept.fingerprint, 0, 0)
     index = Index(folder)
     cache = _opened(folder, index, kept.url)

@@ -17,9 +17,9 @@ import xxhash
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
-from fastpipe.format.index import Index, info_in
+from fastpipe.format.index import Index, info_in, no_version
 from fastpipe.format.intact import file_hash
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import make_root
@@ -41,7 +41,7 @@ class RemoteIndex(Index):
     Args:
         url: of the dataset's folder.
         options: how it is read.
-        max_pixels: as of Index.
+        max_pixels, version: as of Index.
 
     Attributes:
         url: as given.
@@ -50,7 +50,9 @@ class RemoteIndex(Index):
 
     restored_by = "open the dataset again, which fetches this file of the cache anew"
 
-    def __init__(self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None) -> None:
+    def __init__(
+        self, url: Url, options: RemoteOptions, *, max_pixels: int | None = None, version: int | None = None
+    ) -> None:
         if sys.platform != "linux":
             raise ConfigError(
                 f"{url}: datasets are read by URL on Linux only, because the cache needs its file locks; copy the "
@@ -65,6 +67,11 @@ class RemoteIndex(Index):
             data = self._description()
             try:
                 info = _checked(str(url / DATASET_FILE), data)
+                if version is not None and version != info["version"]:
+                    if not 0 < version < info["version"]:
+                        raise no_version(url, version, info["version"])
+                    data = self._description(f"v{version}/")
+                    info = _checked(f"{url}/v{version}/{DATASET_FILE}", data)
                 break
             except DatasetError:  # bytes may be garbled on their way
                 if attempt == ATTEMPTS - 1:
@@ -77,7 +84,8 @@ class RemoteIndex(Index):
             if not (description.exists() and description.read_bytes() == data):
                 new.write_bytes(data)
                 os.replace(new, description)
-        self._bring(INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
+        self._at = version_folder(info["version"])
+        self._bring(self._at + INDEX_FILE, info.get("index", {}).get("file_xxh3_64"))
         super().__init__(self._hold.folder, max_pixels=max_pixels, shown_as=url)
 
     def fetch_columns(self, fields: Iterable[str]) -> None:
@@ -90,7 +98,14 @@ class RemoteIndex(Index):
             field = self.fields.get(name)
             for file in sidecars(field) if field is not None else ():
                 assert field is not None
-                self._bring(f"{FIELDS_FOLDER}/{file}", field.files.get(file))
+                self._bring(f"{self._at}{FIELDS_FOLDER}/{file}", field.files.get(file))
+
+    def fetch_small(self) -> None:
+        """Brings all files beside the shards."""
+        self.fetch_columns(self.fields)
+        self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
+        if self.counts["rejected"]:
+            self._bring(self._at + REJECTED_FILE, None)
 
     def reader(self) -> Reader:
         """What brings its shards' bytes, in this process.
@@ -117,10 +132,10 @@ class RemoteIndex(Index):
         """A shard as it is behind the URL, past the cache."""
         return DirectShard(self.shards[number].name, self._ranges, self._requests)
 
-    def _description(self) -> bytes:
-        """The bytes of dataset.json."""
+    def _description(self, at: str = "") -> bytes:
+        """The bytes of dataset.json, or of that in a version's folder."""
         try:
-            return bytes(self._requests.result(self._ranges.fetch(DATASET_FILE, 0, None)).data)
+            return bytes(self._requests.result(self._ranges.fetch(at + DATASET_FILE, 0, None)).data)
         except DatasetError as problem:
             if "HTTP 404" not in str(problem):
                 raise
@@ -166,7 +181,7 @@ class RemoteIndex(Index):
         """A name for a file of the cache while it is written; other processes see all of it or nothing."""
         new = unfinished(file)
         try:
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             yield new
         except OSError as problem:
             raise DatasetError(

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import xxhash
 
 from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Url
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.retry import Trouble, insist
@@ -35,21 +36,7 @@ _ADVICE = {
 }
 
 
-class Facts(NamedTuple):
-    """The state of a file behind a URL.
-
-    Attributes:
-        size_bytes: of it.
-        mtime_ns: names its content: the hash of its ETag; where a server gives none, the time at which it was written.
-        ctime_ns: the end of the second in which it was written; servers tell seconds only.
-    """
-
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-
-def facts(size_bytes: int, etag: str | None, modified_ns: int) -> Facts:
+def facts(size_bytes: int, etag: str | None, modified_ns: int) -> FileState:
     """The state of a file, of what a server says of it."""
     written_ns = (modified_ns // 10**9 + 1) * 10**9
     named = written_ns
@@ -57,7 +44,7 @@ def facts(size_bytes: int, etag: str | None, modified_ns: int) -> Facts:
         # Azure has quotes around it in one answer and none in another.
         bare = etag.removeprefix("W/").strip('"')
         named = xxhash.xxh3_64_intdigest(bare.encode()) >> 1
-    return Facts(size_bytes, named, written_ns)
+    return FileState(size_bytes, named, written_ns)
 
 
 @dataclass(eq=False)
@@ -116,7 +103,7 @@ class Objects:
         for each in flying:
             each.cancel()
 
-    def stat(self, name: str) -> Facts | None:
+    def stat(self, name: str) -> FileState | None:
         """A file's state; None: there is no such file.
 
         Raises:
@@ -124,13 +111,13 @@ class Objects:
         """
         return self.stats([name])[0]
 
-    def stats(self, names: Sequence[str]) -> list[Facts | None]:
+    def stats(self, names: Sequence[str]) -> list[FileState | None]:
         """The same for several files at a time."""
 
-        async def all_of_them() -> list[Facts | None]:
+        async def all_of_them() -> list[FileState | None]:
             limit = asyncio.Semaphore(_AT_A_TIME)
 
-            async def one(name: str) -> Facts | None:
+            async def one(name: str) -> FileState | None:
                 async with limit:
                     return await self._facts(name)
 
@@ -138,7 +125,7 @@ class Objects:
 
         return self._wait(all_of_them())
 
-    def listed(self, folder: str) -> Iterator[tuple[str, Facts]]:
+    def listed(self, folder: str) -> Iterator[tuple[str, FileState]]:
         """The files below a folder, by name, as many as there are.
 
         Raises:
@@ -157,7 +144,7 @@ class Objects:
         """Whether files lie below it."""
         return any(True for _ in self.listed(name))
 
-    def read(self, name: str, start: int, stop: int, state: Facts) -> bytes:
+    def read(self, name: str, start: int, stop: int, state: FileState) -> bytes:
         """A range of a file that is as it was listed.
 
         Raises:
@@ -182,7 +169,7 @@ class Objects:
         what = f"{self.url / name}, bytes {start:,} to {stop:,} cannot be fetched"
         return self._begin(self._insist(lambda: self._store.get(name, start, stop), what))
 
-    def take(self, name: str, answer: Answer, state: Facts) -> memoryview:
+    def take(self, name: str, answer: Answer, state: FileState) -> memoryview:
         """The bytes of an answer to `begin`; see `read`."""
         now = facts(answer.size_bytes, answer.etag, answer.modified_ns)
         if now.size_bytes != state.size_bytes or (now.mtime_ns != state.mtime_ns and not self.pinned):
@@ -267,10 +254,27 @@ class Objects:
 
         return await self._insist(get, f"{self.url / name} cannot be looked at")
 
+    async def content(self, name: str) -> Answer:
+        """A small file, in the thread of requests; errors as of `get`."""
+        return await self._insist(lambda: self._store.get(name, 0, None), f"{self.url / name} cannot be fetched")
+
     async def put(
-        self, name: str, content: Path | bytes, attributes: Mapping[str, str] | None = None, *, create: bool = False
+        self,
+        name: str,
+        content: Path | bytes,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        replaces: str | None = None,
     ) -> bool:
-        """Writes a file, in the thread of requests. False: `create` was asked for, and it is there.
+        """Writes a file, in the thread of requests.
+
+        Args:
+            name, content: of it.
+            attributes: that it carries.
+            replaces: write only if the file that is there has this ETag; "": if there is none.
+
+        Returns:
+            False: another file is there than `replaces` says.
 
         Raises:
             PackError: the server refuses.
@@ -278,7 +282,7 @@ class Objects:
 
         async def put() -> bool:
             try:
-                await self._uploads.put(name, content, attributes, create=create)
+                await self._uploads.put(name, content, attributes, replaces=replaces)
             except FileExistsError:
                 return False
             return True
@@ -331,7 +335,7 @@ class Objects:
         patience_s = self.options.patience_s
         return await insist(work, what, store or self._store, patience_s, self.trouble, advice=_ADVICE, error=PackError)
 
-    async def _facts(self, name: str) -> Facts | None:
+    async def _facts(self, name: str) -> FileState | None:
         async def head() -> Written | None:
             try:
                 return await self._store.head(name)
@@ -341,7 +345,7 @@ class Objects:
         found = await self._insist(head, f"{self.url / name} cannot be looked at")
         return None if found is None else facts(found.size_bytes, found.etag, found.modified_ns)
 
-    def _listed_by_hub(self, folder: str) -> Iterator[tuple[str, Facts]]:
+    def _listed_by_hub(self, folder: str) -> Iterator[tuple[str, FileState]]:
         from fastpipe.remote.hub import listed
 
         try:

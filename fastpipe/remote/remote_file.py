@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections import deque
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from fastpipe.remote.objects import Facts, Objects
+from fastpipe.format.file_state import FileState
+from fastpipe.remote.objects import Objects
 from fastpipe.remote.store import Answer
 
 _PIECE_BYTES = 4 << 20
 _AHEAD = 3  # pieces
 _LEAST_BYTES = 64 << 10  # of a piece somewhere else: a header, a footer
 _HELD = 6
-
-
-class Status(NamedTuple):
-    """What os.stat would tell of it; see Facts."""
-
-    st_size: int
-    st_mtime_ns: int
-    st_ctime_ns: int
-    st_mode: int = stat.S_IFREG | 0o444
 
 
 class _Piece(NamedTuple):
@@ -44,7 +35,7 @@ class RemoteFile(io.RawIOBase):
     Reading raises PackError: the file is another one now, or does not come.
     """
 
-    def __init__(self, objects: Objects, name: str, state: Facts) -> None:
+    def __init__(self, objects: Objects, name: str, state: FileState) -> None:
         super().__init__()
         self.state = state
         self._objects, self._name = objects, name
@@ -63,10 +54,6 @@ class RemoteFile(io.RawIOBase):
             found.append(data[at - piece.start : end - piece.start])
             at = self._reached = end
         return b"".join(found)
-
-    def status(self) -> Status:
-        """As it was listed: reading finds out whether it still is."""
-        return Status(*self.state)
 
     def _piece(self, at: int, stop: int) -> _Piece:
         """The piece that has the byte at `at`."""

@@ -9,10 +9,11 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Url
-from fastpipe.remote.objects import Facts, Objects
+from fastpipe.remote.objects import Objects
 from fastpipe.remote.options import RemoteOptions
-from fastpipe.remote.remote_file import RemoteFile, Status
+from fastpipe.remote.remote_file import RemoteFile
 
 
 class _Tree:
@@ -26,7 +27,7 @@ class _Tree:
 
     def __init__(self, objects: Objects, top: str) -> None:
         self.top = top
-        self.files: dict[str, Facts] = {}
+        self.files: dict[str, FileState] = {}
         self.folders: dict[str, dict[str, None]] = {top: {}}
         for name, facts in objects.listed(top):
             self.files[name] = facts
@@ -135,7 +136,7 @@ class RemotePath:
         if not self.objects.pinned:
             self._place.tree = None
 
-    def look_up(self, names: Sequence[str]) -> list[Facts | None]:
+    def look_up(self, names: Sequence[str]) -> list[FileState | None]:
         """The states of files below it, many at a time; None where there is no such file."""
         keys = [_key(self / name) for name in names]
         if self._listed(self.key) is None:
@@ -143,7 +144,7 @@ class RemotePath:
             return [None if key is None else next(there) for key in keys]
         return [None if key is None else self._state(key) for key in keys]
 
-    def stat(self) -> Status:
+    def state(self) -> FileState:
         """Of a file.
 
         Raises:
@@ -154,7 +155,7 @@ class RemotePath:
         facts = None if key is None else self._state(key)
         if facts is None:
             raise FileNotFoundError(2, "no such file", str(self))
-        return Status(*facts)
+        return facts
 
     def is_file(self) -> bool:
         """Whether there is such a file."""
@@ -175,17 +176,17 @@ class RemotePath:
         return self.is_file() or self.is_dir()
 
     def read_bytes(self) -> bytes:
-        """The whole content of a small file; errors as of `stat`."""
-        status = self.stat()
-        return self.objects.read(self.key, 0, status.st_size, Facts(*status[:3]))
+        """The whole content of a small file; errors as of `state`."""
+        state = self.state()
+        return self.objects.read(self.key, 0, state.size_bytes, state)
 
-    def read_as_listed(self, start: int, stop: int, state: Facts) -> bytes:
+    def read_as_listed(self, start: int, stop: int, state: FileState) -> bytes:
         """A range of a file that was listed; see `Objects.read`."""
         return self.objects.read(self.key, start, stop, state)
 
     def open(self) -> RemoteFile:
-        """Opens it to read; errors as of `stat`."""
-        return RemoteFile(self.objects, self.key, Facts(*self.stat()[:3]))
+        """Opens it to read; errors as of `state`."""
+        return RemoteFile(self.objects, self.key, self.state())
 
     def open_buffered(self) -> io.BufferedReader:
         """The same, with readline."""
@@ -238,7 +239,7 @@ class RemotePath:
             self._place.tree = tree = _Tree(self.objects, self.key)
         return tree
 
-    def _state(self, key: str) -> Facts | None:
+    def _state(self, key: str) -> FileState | None:
         tree = self._listed(key)
         return self.objects.stat(key) if tree is None else tree.files.get(key)
 

@@ -215,7 +215,12 @@ class Store:
             yield [_written(each) for each in page]
 
     async def put(
-        self, name: str, content: Path | bytes, attributes: Mapping[str, str] | None = None, *, create: bool = False
+        self,
+        name: str,
+        content: Path | bytes,
+        attributes: Mapping[str, str] | None = None,
+        *,
+        replaces: str | None = None,
     ) -> None:
         """Writes a file, which appears whole; a large one part by part.
 
@@ -223,14 +228,14 @@ class Store:
             name: of it.
             content: its bytes, or the file of this machine that has them.
             attributes: that it gets.
-            create: it must not be there.
+            replaces: the ETag of the file that it takes the place of; "": there must be none; None: whatever there is.
 
         Raises:
-            FileExistsError: it is there.
+            FileExistsError: another file is there.
             Exception: of obstore: there is no answer.
         """
         import obstore
-        from obstore.exceptions import AlreadyExistsError
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
         part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
@@ -242,12 +247,12 @@ class Store:
                 name,
                 content,
                 attributes=dict(attributes or {}),
-                mode="create" if create else "overwrite",
-                use_multipart=size_bytes > part_bytes and not create,
+                mode={"e_tag": replaces} if replaces else "overwrite" if replaces is None else "create",
+                use_multipart=size_bytes > part_bytes and replaces is None,
                 chunk_size=part_bytes,
                 max_concurrency=_PARTS,
             )
-        except AlreadyExistsError as problem:
+        except (AlreadyExistsError, PreconditionError) as problem:
             raise FileExistsError(str(self.url / name)) from problem
 
     async def remove(self, names: Sequence[str]) -> None:

@@ -127,6 +127,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 "or leave them out"
             )
         self._path, self._fingerprint, self._max_pixels = path, index.fingerprint, max_pixels
+        self._version = index.version or None  # the dataset may grow while it is in use
         self._transform, self._fields, self._cropping = transform, names, cropping
         self._begin(index)
 
@@ -269,6 +270,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 fingerprint=self._fingerprint,
                 remote=self._remote,
                 fields=self._fields,
+                version=self._version,
             )
             refuse_other(self._path, self._fingerprint, index.fingerprint)
             self._index = index

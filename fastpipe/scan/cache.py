@@ -72,7 +72,7 @@ def cache_file(source: str) -> Path:
 
 def load(source: str) -> Columns | None:
     """The columns of the last scan; None if there are none, or none that can be used."""
-    from fastpipe.packing.picture.versions import versions
+    from fastpipe.packing.picture.jpeg import versions
 
     try:
         data = cache_file(source).read_bytes()
@@ -108,7 +108,7 @@ def load(source: str) -> Columns | None:
 
 def save(columns: Columns) -> None:
     """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
-    from fastpipe.packing.picture.versions import versions
+    from fastpipe.packing.picture.jpeg import versions
 
     archives, source = columns.archives, columns.source
     kinds = columns.kinds.copy()

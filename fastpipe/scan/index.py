@@ -63,6 +63,7 @@ class UnpackedIndex(Index):
     """
 
     packed = False
+    version = 0
 
     def __init__(self, path: Path, columns: Columns, *, max_pixels: int | None = None) -> None:
         self.path = path

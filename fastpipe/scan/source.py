@@ -16,7 +16,7 @@ from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.packing.source.files import folders_and_files
 from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listing import Listing, put_in_order
+from fastpipe.packing.source.listing import Listing, packing_order
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.recognise import SUFFIXES, recognise
 from fastpipe.packing.source.tars import list_archives
@@ -73,7 +73,7 @@ class Source:
             listing = list_archives(self.root, self.tars or [])
         except PackError as problem:
             raise DatasetError(str(problem)) from problem
-        put_in_order(listing.sources, seed=0, shuffle=False)
+        listing.sources.sort(key=packing_order(0, shuffle=False))
         return listing
 
 

@@ -10,7 +10,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, JPEG_STORAGE
 from fastpipe.format.sample_layout import BEFORE_BYTES
 from fastpipe.verify.damage import Damage
 from fastpipe.verify.index_part import IndexPart
@@ -25,7 +25,7 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     counts = np.zeros(len(index.classes), dtype=np.int64)
     stored_bytes = 0
     start: int = index.records.offset
-    with open(index.path / INDEX_FILE, "rb") as file:
+    with open(index.files / INDEX_FILE, "rb") as file:
         whole.update(file.read(start))
         while data := file.read(_CHUNK_ROWS * INDEX_DTYPE.itemsize):
             of_records.update(data)
@@ -46,13 +46,10 @@ def check_index(index: Index, info: dict[str, Any]) -> Iterator[Damage]:
     if whole.hexdigest() != info["index"]["file_xxh3_64"]:
         hashes = info["index"]["file_xxh3_64"], whole.hexdigest()
         yield Damage(INDEX_FILE, "its header has changed since it was written (the records are intact): hash", *hashes)
-    if stored_bytes != index.stored_bytes:
-        yield Damage(
-            DATASET_FILE,
-            "stored_bytes differs from the sum of the sizes in the index",
-            f"{stored_bytes:,}",
-            f"{index.stored_bytes:,}",
-        )
+    for name in ("stored_bytes", *(["jpeg_bytes"] if index.storage == JPEG_STORAGE else [])):
+        if stored_bytes != getattr(index, name):
+            problem = f"{name} differs from the sum of the sizes in the index"
+            yield Damage(DATASET_FILE, problem, f"{stored_bytes:,}", f"{getattr(index, name):,}")
     if counts.tolist() != index.class_counts:
         label = int(np.flatnonzero(counts != index.class_counts)[0])
         values = f"{counts[label]:,}", f"{index.class_counts[label]:,}"

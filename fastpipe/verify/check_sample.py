@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import xxhash
 
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.layout import sample_key
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member, named_in
 from fastpipe.verify.shard_facts import ShardFacts
@@ -26,6 +25,7 @@ class Mismatch:
         offset: of the first byte concerned in the shard.
         problem, expected, got: in words.
         of_shard: the bytes are those that were packed, and they are wrong.
+        key: of the sample.
     """
 
     sample: int
@@ -34,6 +34,7 @@ class Mismatch:
     expected: str = ""
     got: str = ""
     of_shard: bool = False
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ def check_span(span: ShardSpan) -> Checked:
                 part = memoryview(_read(span, start, stop))
             except OSError as problem:
                 words = f"cannot be read: {problem.strerror or problem}"
-                mismatches.append(Mismatch(sample, start, words, of_shard=True))
+                mismatches.append(Mismatch(sample, start, words, of_shard=True, key=span.shard.key(start)))
                 continue
         end = span.last and place == len(span.starts) - 1
         mismatch = _check(span.shard, sample, start, part, span.records[place], with_end=end)
         if mismatch is not None:
-            mismatches.append(mismatch)
+            mismatches.append(replace(mismatch, key=span.shard.key(start)))
     return Checked(data, unreadable, mismatches)
 
 
@@ -100,7 +101,7 @@ def _check(
         with_end: the end of the archive follows.
     """
     shard, offset, size, width, height, label, digest, *named = record.item()
-    key = sample_key(sample)
+    key = facts.key(start)
     jpeg_at = start + BEFORE_BYTES
     if shard != facts.number:
         return Mismatch(
@@ -132,7 +133,7 @@ def _check(
 
 def _before(facts: ShardFacts, sample: int, start: int, got: bytes, expected: bytes) -> Mismatch:
     """Which member is not as it should be."""
-    key = sample_key(sample)
+    key = facts.key(start)
     if len(got) < len(expected):
         return Mismatch(sample, start, "the shard ends inside the sample", of_shard=True)
     place = next(number for number, (a, b) in enumerate(zip(got, expected, strict=True)) if a != b)
@@ -153,7 +154,7 @@ def _after(
 
     `named` is what the index has of the note.
     """
-    key = sample_key(sample)
+    key = shard.key(start)
     at = len(tar.padding(jpeg_bytes))
     note_at = at + tar.BLOCK
     try:
@@ -170,7 +171,9 @@ def _after(
             size = size_in_header(got[len(expected) :])
             head, tail = field_member(key, ending, got[content : content + size])
             expected += head + got[content : content + size] + tail
-    if with_end:
+    if shard.removed:
+        got = got[: len(expected)]  # members of samples that were removed
+    if with_end and not shard.removed:
         expected += tar.end(start + BEFORE_BYTES + jpeg_bytes + len(expected))
         name += " and the archive's end"
     if told == named and got == expected:

@@ -196,10 +196,14 @@ def _judge(
         if whole_shard and not mismatch.of_shard and index is not None:
             at = index.rows_at + mismatch.sample * INDEX_DTYPE.itemsize
             yield Damage(
-                INDEX_FILE, f"the row is wrong, because {shard.name} is intact: {mismatch.problem}", *values, at
+                INDEX_FILE,
+                f"the row is wrong, because {shard.name} is intact: {mismatch.problem}",
+                *values,
+                at,
+                mismatch.key,
             )
         else:
-            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset)
+            yield Damage(shard.name, mismatch.problem, *values, mismatch.offset, mismatch.key)
     if known_bad or whole_shard:
         return
     problem = "its content has changed since it was packed: hash"

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fastpipe.format.layout import sample_key
-
 
 @dataclass(frozen=True)
 class Damage:
@@ -20,6 +18,7 @@ class Damage:
         sample: number of the first sample that is lost or cannot be trusted; None: no sample is concerned by itself.
         samples: how many are, from that one on.
         offset: of the first byte concerned in the file; None where it is not known.
+        key: WebDataset key of the first sample, where it is known.
     """
 
     file: str
@@ -29,11 +28,7 @@ class Damage:
     sample: int | None = None
     samples: int = 0
     offset: int | None = None
-
-    @property
-    def key(self) -> str | None:
-        """WebDataset key of the first sample."""
-        return None if self.sample is None else sample_key(self.sample)
+    key: str | None = None
 
     def __str__(self) -> str:
         """One line: file, sample, place, what is wrong."""
@@ -43,13 +38,13 @@ class Damage:
         if self.sample is not None and self.samples > 1:
             where += f", samples {self.sample} to {self.sample + self.samples - 1}"
         elif self.sample is not None:
-            where += f", sample {self.sample} (key {self.key})"
+            where += f", sample {self.sample}" + (f" (key {self.key})" if self.key else "")
         values = f": expected {self.expected}, got {self.got}" if self.expected or self.got else ""
         return f"{where}: {self.problem}{values}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "key": self.key}
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -3,83 +3,73 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, sidecars
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.fields.columns import Column, columns
-from fastpipe.packing.output.files import sync_folder, whole_file
-from fastpipe.packing.output.journal import Journal
-from fastpipe.packing.output.sidecars import Parts, part_file, write_column
+from fastpipe.packing.fields.columns import columns, piece
+from fastpipe.packing.shard.publish import write_column
+from fastpipe.store.store import Store
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.tar_members import sample_members
 
+_CHUNK_BYTES = 1 << 20
+
 
 def rebuild_sidecars(
-    journal: Journal, shards: Sequence[ShardFacts], fields: Mapping[str, Field], damaged: Collection[str]
+    store: Store, shards: Sequence[ShardFacts], fields: Mapping[str, Field], damaged: Collection[str], at: str = ""
 ) -> None:
     """Writes the damaged sidecars from what the shards hold.
 
     Args:
-        journal: of the dataset, locked.
+        store: of the dataset, locked.
         shards: all.
         fields: of the dataset.
-        damaged: paths of the files in the dataset's folder.
+        damaged: paths of the files in the version's folder.
+        at: that folder.
 
     Raises:
         PackError: a shard is damaged, or the shards give a file of another hash than dataset.json has.
     """
-    folder = journal.destination / FIELDS_FOLDER
-    folder.mkdir(exist_ok=True)
-    sync_folder(journal.destination)
     samples = sum(shard.samples for shard in shards)
     for field in fields.values():
-        files = {name: f"{FIELDS_FOLDER}/{name}" in damaged for name in sidecars(field)}
-        made: list[Path] = []
-        try:
-            for shard in shards if any(files.values()) else ():
-                made += _parts_of(journal, shard, field)
-            for (name, wanted), column in zip(files.items(), columns(field), strict=True):
-                parts = [part_file(journal.folder, shard.number, field.name, column.part) for shard in shards]
-                if wanted:
-                    _write(folder / name, journal.folder, field.files[name], column, parts, samples)
-        finally:
-            for part in made:
-                part.unlink(missing_ok=True)
+        for name, column in zip(sidecars(field), columns(field), strict=True):
+            if f"{FIELDS_FOLDER}/{name}" not in damaged:
+                continue
+            with tempfile.TemporaryFile(dir=store.scratch) as kept, store.whole(f"{at}{FIELDS_FOLDER}/{name}") as file:
+                for value in _pieces(shards, field):
+                    kept.write(value[column.part])
+                size_bytes = kept.tell()
+                kept.seek(0)
+                found = write_column(file, column, iter(lambda: kept.read(_CHUNK_BYTES), b""), size_bytes, samples)
+                if found != field.files[name]:
+                    raise PackError(
+                        f"the shards give a different {FIELDS_FOLDER}/{name}: expected hash {field.files[name]}, got "
+                        f"{found}. Run fastpipe verify with --repair and without --quick, which also repairs damaged "
+                        "shards, or pack it again: fastpipe pack SRC DST --overwrite"
+                    )
 
 
-def _parts_of(journal: Journal, shard: ShardFacts, field: Field) -> list[Path]:
-    """Writes the parts of one field and shard; returns their files."""
-    parts = Parts(journal.folder, shard.number, {field.name: field.kind})
+def _pieces(shards: Sequence[ShardFacts], field: Field) -> Iterator[dict[str, bytes]]:
+    """What each sample adds to the columns of a field."""
     endings = {member(field, JPEG), member(field, PNG)}
-    try:
-        with open(shard.path, "rb", buffering=0) as file:
-            for _, _, note, *members in sample_members(shard, file):
-                found = next((each for each in members if each.ending in endings), None)
-                if found is not None:
-                    value = Stored(member=read_at(file.fileno(), found.size, found.offset))
-                else:
-                    value = Stored(json.loads(read_at(file.fileno(), note.size, note.offset)).get(field.name))
-                parts.add([value], [found.offset if found else 0])
-        return [journal.folder / name for name in parts.finish()]
-    except (ImageError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
-        raise PackError(
-            f"{shard.name} is damaged, so field {field.name} cannot be rebuilt from it ({problem}); run fastpipe "
-            "verify with --repair and without --quick"
-        ) from problem
-    finally:
-        parts.discard()
-
-
-def _write(final: Path, work: Path, expected: str, column: Column, parts: Sequence[Path], samples: int) -> None:
-    with whole_file(final, work) as file:
-        found = write_column(file, column, parts, samples)
-        if found != expected:
+    numbers = {name: number for number, name in enumerate(field.names)} if field.kind == "classes" else {}
+    for shard in shards:
+        try:
+            with open(shard.path, "rb", buffering=0) as file:
+                for _, _, note, *members in sample_members(shard, file):
+                    found = next((each for each in members if each.ending in endings), None)
+                    if found is not None:
+                        value = Stored(member=read_at(file.fileno(), found.size, found.offset))
+                    else:
+                        told = json.loads(read_at(file.fileno(), note.size, note.offset)).get(field.name)
+                        value = Stored([numbers[each] for each in told] if numbers and told else told)
+                    yield piece(field.kind, value, found.offset if found else 0)
+        except (ImageError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
             raise PackError(
-                f"the shards give a different {FIELDS_FOLDER}/{final.name}: expected hash {expected}, got {found}. Run "
-                "fastpipe verify with --repair and without --quick, which also repairs damaged shards, or pack it "
-                "again: fastpipe pack SRC DST --overwrite"
-            )
+                f"{shard.name} is damaged, so field {field.name} cannot be rebuilt from it ({problem}); run fastpipe "
+                "verify with --repair and without --quick"
+            ) from problem

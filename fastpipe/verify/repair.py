@@ -1,12 +1,12 @@
-"""A damaged dataset and its source -> the same dataset, intact: damaged shards packed again, with the same bytes."""
+"""A damaged dataset and its source -> the same dataset, intact: damaged shards made again, with the same bytes."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import fields as fields_of
+import shutil
+import tempfile
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,35 +16,43 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.engine.pictures import size_of
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
+from fastpipe.format.identity import key_hash
+from fastpipe.format.index import Index, read_info
 from fastpipe.format.intact import file_hash
-from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, REJECTED_FILE
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    INDEX_DTYPE,
+    INDEX_FILE,
+    SOURCES_FILE,
+    shard_name,
+    shard_number,
+    version_folder,
+)
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.destination import check_apart, disk_errors
+from fastpipe.packing.grow import packed_options, relabelled
 from fastpipe.packing.job import PackProgress
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.output.destination import check_apart
-from fastpipe.packing.output.files import cannot_write, publish, whole_file
-from fastpipe.packing.output.journal import SPOOL_FOLDER, Journal
-from fastpipe.packing.output.publish import index_head
-from fastpipe.packing.output.shard_writer import FinishedShard, ShardWriter
-from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.shard_series import disk_errors
+from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.remake import packed_runs, remake, run_of_shard
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.publish import npy_head, read_rejected
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
-from fastpipe.packing.source.options import recorded_options
+from fastpipe.packing.source.options import SourceOptions, recorded_options
 from fastpipe.packing.source.tables import TableListing
-from fastpipe.packing.spooled import in_order
+from fastpipe.store.files import publish
+from fastpipe.store.folder import Folder
 from fastpipe.verify.damage import Report
 from fastpipe.verify.rebuild_sidecars import rebuild_sidecars
 from fastpipe.verify.shard_facts import ShardFacts, describe
 from fastpipe.verify.tar_members import sample_members
 
-_OPTIONAL = {"fields", "source"}  # that dataset.json names only where there is something to say
 _ANEW = "pack it again: fastpipe pack SRC DST --overwrite"
 
 
@@ -57,7 +65,7 @@ def repair(
     workers: int | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
 ) -> list[str]:
-    """Packs the damaged shards again, and puts a damaged index and damaged sidecars together from the shards.
+    """Makes the damaged shards again, and puts a damaged index and damaged sidecars together from the shards.
 
     Nothing takes the place of a damaged file but one of exactly the hash that dataset.json has.
 
@@ -84,134 +92,173 @@ def repair(
             f"{path / DATASET_FILE} is damaged, and only this file defines the correct content of the "
             f"other files; {_ANEW}"
         )
+    info, at = said.info, version_folder(said.info["version"])
+    damaged = {name.removeprefix(at) for name in damaged}
     shards = [shard for shard in said.shards if shard.name in damaged]
     sidecars = sorted(name for name in damaged if name.startswith(f"{FIELDS_FOLDER}/"))
-    fields = read_fields(said.info)
-    options = _options(path, said.info, image_root)
-    threads = workers or granted_cpus()
-    with Journal(path) as journal:
-        if journal.read_plan() is not None:
+    if (INDEX_FILE in damaged or sidecars) and any(shard.removed for shard in said.shards):
+        raise PackError(
+            f"{path / at}: index.npy and columns cannot be made again, for the shards do not say which samples were "
+            f"removed. Version {info['version'] - 1} may be whole: fastpipe.open({str(path)!r}, "
+            f"version={info['version'] - 1})"
+        )
+    if SOURCES_FILE in damaged:
+        raise PackError(
+            f"{path / at / SOURCES_FILE} cannot be made again. Only fastpipe add and remove need it, and no loader; if "
+            f"you need these, {_ANEW}"
+        )
+    with disk_errors(path), Journal(Folder(path)) as journal:
+        if journal.plan() is not None:
             raise PackError(
-                f"{path} holds an unfinished pack; run the same fastpipe pack command again to finish it, then repair"
+                f"{path} holds an unfinished pack or add; run the same command again to finish it, then repair"
             )
-        if shards:
-            how, shuffle = options.source, options.shuffle
-            listing = list_sources(source, options.seed, shuffle=shuffle, how=how)
-            sources = _packed_sources(path, said.info, listing)
-            agreement = Agreement.of(fields.values())
-            for shard in shards:
-                _repack(journal, shard, listing, sources, agreement, options, threads, on_progress)
-        journal.clear()  # the spool, if there was one
+        left = shards
+        for pack, ours in _by_pack(info, shards):
+            options = replace(
+                packed_options(pack["options"], _source_options(pack, image_root)), workers=workers or granted_cpus()
+            )
+            listing = _listed(path, info, pack, source, options)
+            if listing is not None:
+                _remake_shards(path, journal, ours, (info, pack), listing, options, on_progress)
+                left = [shard for shard in left if shard not in ours]
+        if left:
+            pack = next(pack for pack, ours in _by_pack(info, shards) if left[0] in ours)
+            raise _other_source(path, info, pack, source, image_root)
         if INDEX_FILE in damaged:
-            _rebuild_index(journal, said.shards, said.info)
+            _rebuild_index(journal, said.shards, info)
         if sidecars:
-            with disk_errors(path / FIELDS_FOLDER, "write"):
-                rebuild_sidecars(journal, said.shards, fields, sidecars)
-    return [shard.name for shard in shards] + [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars
+            rebuild_sidecars(journal.store, said.shards, read_fields(info), sidecars, at)
+    return [shard.name for shard in shards] + [at + name for name in [INDEX_FILE] * (INDEX_FILE in damaged) + sidecars]
 
 
-def _options(path: Path, info: dict[str, Any], image_root: str | os.PathLike[str] | None) -> PackOptions:
-    """The options that the dataset was packed with."""
-    said = info.get("pack")
-    ours = PackOptions().shaping()
-    if not isinstance(said, dict) or said.keys() - _OPTIONAL != ours.keys() - _OPTIONAL:
-        raise PackError(
-            f"{path} was packed by another version of fastpipe, with other options ({said!r}); repair it "
-            "with that version"
+def _by_pack(info: dict[str, Any], shards: Sequence[ShardFacts]) -> list[tuple[dict[str, Any], list[ShardFacts]]]:
+    """Which shards each pack has made."""
+    bases = [pack["plan"]["base"] if pack["plan"] else 0 for pack in info["packs"]]
+    found: list[list[ShardFacts]] = [[] for _ in bases]
+    for shard in shards:
+        found[bisect_right(bases, shard_number(shard.name)) - 1].append(shard)
+    return [(pack, ours) for pack, ours in zip(info["packs"], found, strict=True) if ours]
+
+
+def _listed(
+    path: Path, info: dict[str, Any], pack: dict[str, Any], source: SourcePath, options: PackOptions
+) -> Listing | None:
+    """The sources of a pack, as they were listed; None: they are not in this source."""
+    expected = pack["source"]["xxh3_128"]
+    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+    if listing.digest() == expected:
+        return listing
+    if pack["version"] == 1:
+        return None
+    then = read_info(path, version=pack["version"])
+    listing = relabelled(listing, then["classes"])
+    for version in (pack["version"], pack["version"] - 1):  # one of the two indexes may be damaged
+        try:
+            index = Index(path, version=version)
+        except DatasetError:
+            continue
+        after = version == pack["version"]
+        ours = [not after or shard_number(shard.name) >= pack["plan"]["base"] for shard in index.shards]
+        keys = set(index.records["key"][np.repeat(ours, [shard.samples for shard in index.shards])].tolist())
+        if after and index.counts["rejected"]:
+            keys |= {key_hash(entry["path"]) for entry in read_rejected(path, version)}
+        taken = [each for each in listing.sources if (key_hash(readable(each.path)) in keys) is after]
+        found = replace(listing, classes=then["classes"], sources=taken)
+        if found.digest() == expected:
+            return found
+    return None
+
+
+def _source_options(pack: dict[str, Any], image_root: str | os.PathLike[str] | None) -> SourceOptions:
+    return recorded_options(pack["options"]["source"], None if image_root is None else os.fspath(image_root))
+
+
+def _other_source(
+    path: Path,
+    info: dict[str, Any],
+    pack: dict[str, Any],
+    source: SourcePath,
+    image_root: str | os.PathLike[str] | None,
+) -> PackError:
+    """The error for a source that is not the one that was packed."""
+    if "made_by" in pack["source"]:
+        return PackError(
+            f"{path} was written by {pack['source']['made_by']}, so its shards cannot be packed again from a "
+            "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
+            f"{FIELDS_FOLDER} can be repaired if all shards are intact"
         )
-    encode = EncodeOptions(**{field.name: said[field.name] for field in fields_of(EncodeOptions) if field.name in said})
-    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
-    how = recorded_options(said.get("source", {}), None if image_root is None else os.fspath(image_root))
-    return PackOptions(encode, source=how, **given)
+    options = packed_options(pack["options"], _source_options(pack, image_root))
+    listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+    return PackError(
+        f"{listing.root} differs from the source of {path}: {_difference(info, pack, listing)}. "
+        f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
+        f"Restore the source, or {_ANEW}"
+    )
 
 
-def _packed_sources(path: Path, info: dict[str, Any], listing: Listing) -> list[Source]:
-    """The source of each sample, in order."""
-    if listing.digest() != info["source"]["xxh3_128"]:
-        if "made_by" in info["source"]:
-            raise PackError(
-                f"{path} was written by {info['source']['made_by']}, so its shards cannot be packed again from a "
-                "folder; run the program that wrote it again, into a new folder. index.npy and the files in "
-                f"{FIELDS_FOLDER} can be repaired if all shards are intact"
-            )
-        raise PackError(
-            f"{listing.root} differs from the source of {path}: {_difference(info, listing)}. "
-            f"{'If the pack had an --image-root, pass it here, too. ' if listing.notes is not None else ''}"
-            f"Restore the source, or {_ANEW}"
-        )
-    try:
-        lines = (path / REJECTED_FILE).read_bytes().splitlines() if info["counts"]["rejected"] else []
-        rejected = {json.loads(line)["path"] for line in lines}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise PackError(
-            f"{path / REJECTED_FILE}, the list of files that were not packed, cannot be read ({problem}); {_ANEW}"
-        ) from problem
-    sources = [source for source in listing.sources if readable(source.path) not in rejected]
-    if len(sources) != info["samples"]:
-        raise PackError(
-            f"{path / REJECTED_FILE} does not belong to this dataset: of {len(listing.sources):,} files it names "
-            f"{len(rejected):,}; {len(sources):,} remain, expected {info['samples']:,}; {_ANEW}"
-        )
-    return sources
-
-
-def _difference(info: dict[str, Any], listing: Listing) -> str:
+def _difference(info: dict[str, Any], pack: dict[str, Any], listing: Listing) -> str:
     """What can be said of two sources that differ."""
     files, size = len(listing.sources), listing.size_bytes
     words = [f"no class {readable(name)!r} now" for name in info["classes"] if name not in listing.classes][:5]
     words += [f"class {readable(name)!r} is new" for name in listing.classes if name not in info["classes"]][:5]
-    if files != info["source"]["files"]:
-        words.append(f"{info['source']['files']:,} files then, {files:,} now")
-    if size != info["source"]["bytes"] and not isinstance(listing, TableListing):  # a table's are not only images
-        words.append(f"{info['source']['bytes']:,} bytes then, {size:,} now")
+    if files != pack["source"]["files"]:
+        words.append(f"{pack['source']['files']:,} files then, {files:,} now")
+    if size != pack["source"]["bytes"] and not isinstance(listing, TableListing):  # a table's are not only images
+        words.append(f"{pack['source']['bytes']:,} bytes then, {size:,} now")
     return "; ".join(words) or "the same number of files and bytes, but a path or the size of a file is different"
 
 
-def _repack(
+def _remake_shards(
+    path: Path,
     journal: Journal,
-    shard: ShardFacts,
+    shards: Sequence[ShardFacts],
+    packed: tuple[dict[str, Any], dict[str, Any]],
     listing: Listing,
-    sources: list[Source],
-    agreement: Agreement,
     options: PackOptions,
-    threads: int,
     on_progress: Callable[[PackProgress], None],
 ) -> None:
-    """Packs one shard; it takes the damaged one's place if it is the one that was packed."""
-    if _is_as_packed(shard):
-        raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
-    ours = sources[shard.first_sample : shard.first_sample + shard.samples]
-    total = sum(source.size_bytes for source in ours) or listing.size_bytes * len(ours) // len(listing.sources)
-    done = 0
-    finished: FinishedShard | None = None
-    try:
-        file = journal.folder / shard.name
-        place = shard.number, shard.first_sample, options.shard_size
-        writer = ShardWriter(file, *place, agreement.kinds, with_parts=False)
+    """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
+    info, pack = packed
+    wanted: dict[int, list[ShardFacts]] = {}
+    for shard in shards:
+        if _is_as_packed(shard):
+            raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
+        wanted.setdefault(run_of_shard(pack, listing, options, shard.name), []).append(shard)
+    runs = [run for run in packed_runs(pack, listing, options) if run.number in wanted]
+    files = sum(run.stop - run.start for run in runs)
+    ours = [source for run in runs for source in listing.sources[run.start : run.stop]]
+    total = sum(source.size_bytes for source in ours) or listing.size_bytes * files // len(listing.sources)
+    rejected = (
+        {entry["path"] for entry in read_rejected(path, info["version"])} if info["counts"]["rejected"] else set()
+    )
+    done = done_bytes = 0
+
+    def told(source: Source, outcome: Packed | str) -> None:
+        nonlocal done, done_bytes
+        if isinstance(outcome, str) and readable(source.path) not in rejected:
+            name = readable(str(listing.root / source.path))
+            raise PackError(
+                f"{name} could be packed before, but now it cannot: {outcome}. Restore the file, or {_ANEW}"
+            )
+        done, done_bytes = done + 1, done_bytes + source.size_bytes
+        on_progress(PackProgress(done, files, done_bytes, total, 0))
+
+    for run in runs:
+        scratch = Path(tempfile.mkdtemp(dir=journal.store.scratch))
         try:
-            with closing(in_order(listing, ours, options, threads, journal.folder / SPOOL_FOLDER)) as pictures:
-                for position, source, packed in pictures:
-                    if isinstance(packed, str):
-                        name = readable(str(listing.root / source.path))
-                        raise PackError(
-                            f"{name} could be packed before, but now it cannot: {packed}. Restore the file, or {_ANEW}"
-                        )
-                    if packed.values:
-                        packed = replace(packed, values=tuple(agreement.admit(packed.values)))
-                    if not writer.add(packed, source.label, source.path):
-                        raise PackError(_other(shard, f"{readable(source.path)} no longer fits into it"))
-                    done += source.size_bytes
-                    on_progress(PackProgress(position + 1, len(ours), done, total, 0))
-            finished = writer.finish()
+            made = {
+                shard_name(tar.number): tar
+                for entry in remake(info, pack, listing, options, [run], scratch, told)
+                for tar in entry.tars
+            }
+            for shard in wanted[run.number]:
+                tar = made.get(shard.name)
+                if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
+                    got = "no such shard" if tar is None else f"got {tar.xxh3_64}"
+                    raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, {got}"))
+                publish(scratch / shard.name, shard.path)
         finally:
-            if finished is None:
-                writer.discard()
-        if (finished.size_bytes, finished.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
-            finished.file.unlink()
-            raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, got {finished.xxh3_64}"))
-        publish(finished.file, shard.path)
-    except OSError as problem:
-        raise cannot_write(shard.path, problem) from problem
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _is_as_packed(shard: ShardFacts) -> bool:
@@ -229,11 +276,11 @@ def _other(shard: ShardFacts, what: str) -> str:
     )
 
 
-def _rebuild_index(journal: Journal, shards: list[ShardFacts], info: dict[str, Any]) -> None:
+def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
     """Writes index.npy from what the shards hold."""
-    head = index_head(sum(shard.samples for shard in shards))
+    head = npy_head(INDEX_DTYPE, (sum(shard.samples for shard in shards),))
     records, whole = xxhash.xxh3_64(), xxhash.xxh3_64(head)
-    with whole_file(journal.destination / INDEX_FILE, journal.folder) as file:
+    with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
         file.write(head)
         for shard in shards:
             data = records_of(shard).tobytes()

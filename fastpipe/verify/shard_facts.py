@@ -11,7 +11,8 @@ from typing import Any
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import JPEG, PNG, Field, member, read_fields
 from fastpipe.format.index import Index, read_info
-from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, storage_of
+from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number, version_folder
+from fastpipe.format.sample_layout import sample_key
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
 from fastpipe.remote.direct import DirectShard
 from fastpipe.verify.damage import Damage
@@ -30,6 +31,7 @@ class ShardFacts:
         size_bytes, xxh3_64: of the file; the hash in hex.
         picture: the ending of the images' members.
         members: the endings that the member of each field may have, in order.
+        removed: further samples in it, which this version of the dataset does not have.
         direct: reads it behind its URL; None: it is a file.
     """
 
@@ -42,7 +44,12 @@ class ShardFacts:
     xxh3_64: str
     members: tuple[tuple[str, ...], ...] = ()
     picture: str = "jpg"
+    removed: int = 0
     direct: DirectShard | None = None
+
+    def key(self, start: int) -> str:
+        """The WebDataset key of the sample that begins at a byte of the shard."""
+        return sample_key(shard_number(self.name), start)
 
 
 @dataclass
@@ -89,7 +96,9 @@ def describe(path: Path) -> Description:
     try:
         found.index = Index(path)
     except DatasetError as problem:
-        if not str(problem).startswith(os.path.join(os.path.abspath(path), INDEX_FILE)):  # Index names it so
+        if not str(problem).startswith(
+            os.path.join(os.path.abspath(path), version_folder(info["version"]), INDEX_FILE)
+        ):  # Index names it so
             found.findings.append(Damage(DATASET_FILE, f"cannot be used ({problem}); nothing else can be checked"))
             return found
         found.findings.append(Damage(INDEX_FILE, f"cannot be opened ({problem})"))
@@ -118,21 +127,24 @@ def _shards(path: Path, info: dict[str, Any]) -> list[ShardFacts]:
     first = 0
     fields = read_fields(info).values()
     members = tuple(filter(None, (_endings(field) for field in fields)))
-    picture = PICTURE_ENDINGS[storage_of(info)]
+    picture = PICTURE_ENDINGS[info["storage"]]
     for number, entry in enumerate(info["shards"]):
         name, samples, size_bytes = entry["name"], entry["samples"], entry["size_bytes"]
-        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
+        if not isinstance(name, str) or shard_number(name) < 0:
             raise ValueError(f"expected the name of a shard, got {name!r}")
-        for value in (samples, size_bytes):
+        for value in (samples, size_bytes, entry.get("removed", 0)):
             if not isinstance(value, int) or not 0 <= value < 2**63:
                 raise ValueError(f"{name}: expected a whole number of 0 or more, got {value!r}")
         digest = _digest(entry["xxh3_64"])
-        shards.append(ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, picture))
+        removed = entry.get("removed", 0)
+        shards.append(
+            ShardFacts(number, name, path / name, first, samples, size_bytes, digest, members, picture, removed)
+        )
         first += samples
     if not isinstance(info["index"]["name"], str):
         raise ValueError(f"index: expected a name, got {info['index']['name']!r}")
-    for name in ("xxh3_64", "file_xxh3_64"):
-        _digest(info["index"][name])
+    for of, name in (("index", "xxh3_64"), ("index", "file_xxh3_64"), ("sources", "file_xxh3_64")):
+        _digest(info[of][name])
     return shards
 
 

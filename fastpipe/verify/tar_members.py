@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.layout import sample_key
 from fastpipe.format.read_at import read_at
 from fastpipe.verify.shard_facts import ShardFacts
 
@@ -32,8 +31,8 @@ def sample_members(shard: ShardFacts, file: BinaryIO) -> Iterator[list[SampleMem
         ValueError: a header is not as it was packed.
     """
     at = 0
-    for sample in range(shard.first_sample, shard.first_sample + shard.samples):
-        key = sample_key(sample)
+    for _ in range(shard.samples):
+        key = shard.key(at)
         found: list[SampleMember] = []
         for endings in (("cls",), (shard.picture,), ("json",), *shard.members):
             head = read_at(file.fileno(), tar.BLOCK, at)
@@ -48,8 +47,10 @@ def sample_members(shard: ShardFacts, file: BinaryIO) -> Iterator[list[SampleMem
 
 
 def starts_in_tar(shard: ShardFacts) -> list[int] | None:
-    """Where samples begin by the headers in the shard; None if they do not lead through it, or if it is elsewhere."""
-    if shard.direct is not None:
+    """Where samples begin by the headers in the shard; None if they do not lead through it, or if it
+    is elsewhere, or has other samples, too.
+    """
+    if shard.direct is not None or shard.removed:  # the headers do not say which samples these are
         return None
     try:
         with open(shard.path, "rb", buffering=0) as file:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.checks import whole
 from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
-from fastpipe.format.fields import FIELDS_FOLDER, Field
+from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.folder import Place
+from fastpipe.format.index import Index
 from fastpipe.format.intact import file_hash
-from fastpipe.format.layout import INDEX_FILE
+from fastpipe.format.layout import INDEX_FILE, SOURCES_FILE, version_folder
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
@@ -62,7 +64,7 @@ def verify(
     findings = list(said.findings)
     if said.index is not None and said.info is not None:
         findings += check_index(said.index, said.info)
-        findings += _check_sidecars(folder, said.index.fields.values())
+        findings += _check_sidecars(said.index, said.info["sources"]["file_xxh3_64"])
     index = None if said.index is None else IndexPart.whole(said.index)
     bytes_read = 0
     if quick:
@@ -83,6 +85,9 @@ def verify(
             found = check_shards(said.shards, index, whole_index=whole_index, threads=threads, on_progress=tell)
         findings += found.damages
         bytes_read = found.bytes_read
+    at = version_folder(said.info["version"]) if said.info is not None else ""
+    beside = re.compile(rf"({INDEX_FILE}|{SOURCES_FILE}|{FIELDS_FOLDER}/.*)")
+    findings = [replace(each, file=at + each.file) if beside.fullmatch(each.file) else each for each in findings]
     samples = sum(shard.samples for shard in said.shards)
     seconds = time.monotonic() - started
     return Report(str(path), quick, samples, len(said.shards), bytes_read, seconds, findings)
@@ -103,18 +108,20 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
         return describe(path), path, None
     index = open_data(path)
     assert isinstance(index, RemoteIndex)
-    index.fetch_columns(index.fields)
+    index.fetch_small()
     said = describe(index.folder)
     said.shards = [replace(shard, direct=index.direct(shard.number)) for shard in said.shards]
     return said, index.folder, index
 
 
-def _check_sidecars(dataset: Path, fields: Iterable[Field]) -> Iterator[Damage]:
-    """Hashes each file, in a pass that keeps a few MB."""
-    for name, expected in (each for field in fields for each in field.files.items()):
-        name = f"{FIELDS_FOLDER}/{name}"
+def _check_sidecars(index: Index, sources: str) -> Iterator[Damage]:
+    """Hashes each file, and sources.npy, in a pass that keeps a few MB."""
+    expected_of = {SOURCES_FILE: sources}
+    for field in index.fields.values():
+        expected_of |= {f"{FIELDS_FOLDER}/{name}": digest for name, digest in field.files.items()}
+    for name, expected in expected_of.items():
         try:
-            found = file_hash(dataset / name)
+            found = file_hash(index.files / name)
         except OSError as problem:
             yield Damage(name, f"cannot be read: {problem.strerror or problem}")
             continue

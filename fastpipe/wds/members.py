@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastpipe.format.sample_layout import FPC_MAGIC
 from fastpipe.native import _engine
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.picture_names import PICTURES
+from fastpipe.packing.source.field_names import PICTURES
 
 _JPEG = b"\xff\xd8\xff"
 _DECODED = (_JPEG, FPC_MAGIC)  # by the engine

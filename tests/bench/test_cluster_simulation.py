@@ -1,4 +1,4 @@
-"""Tests of bench/cluster_simulation.py: its formulas against plans of drawn records, and a plan's memory."""
+"""Tests of bench/cluster_simulation.py: its formulas against plans of drawn records, and the driver's memory."""
 
 from __future__ import annotations
 
@@ -11,42 +11,45 @@ import pytest
 from checkout import ROOT
 from soak import times
 
-from bench.cluster_simulation import PHOTO_BYTES, DrawnJob, Pack, drawn_part, shards_of, tables_requests
+from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
+from fastpipe.format.layout import shard_name
 from fastpipe.packing.options import DEFAULT_SHARD_BYTES
+from fastpipe.packing.shard.entry import read_entry
 
-RECORDS = times(400_000, 10_000_000)
-
-
-def test_drawn_photos_have_the_size_that_is_said() -> None:
-    rows = drawn_part(3, 20_000, 100_000, tables=True)
-    assert rows["blob"].mean() == pytest.approx(PHOTO_BYTES, rel=0.02)
-    assert len(np.unique(rows["position"])) == 20_000
+RECORDS = times(10_000_000, 100_000_000)
+MOST_BYTES = 300_000_000  # of the driver, at a billion records
 
 
-def test_parts_in_packing_order_give_a_shard_two_ranges() -> None:
-    shards = list(shards_of(DrawnJob.drawn(50_000, tables=False)))
-    assert sum(shard.samples for shard in shards) == shards[-1].stop == 50_000
-    assert len(shards) == pytest.approx(50_000 * (PHOTO_BYTES + 2_200) / DEFAULT_SHARD_BYTES, rel=0.05)
-    assert max(len(shard.ranges) for shard in shards) <= 3
-    assert sum(len(shard.ranges) for shard in shards) < 2 * len(shards) + 1
+def test_drawn_shards_have_the_samples_and_the_size_that_are_said() -> None:
+    drawn = Drawn(100_000)
+    assert sum(map(drawn.samples, range(drawn.shards))) == 100_000
+    sizes = np.array([drawn.size_bytes(shard) for shard in range(drawn.shards)])
+    assert sizes.mean() == pytest.approx(DEFAULT_SHARD_BYTES, rel=0.05)
+    store = DrawnStore(drawn)
+    entry = read_entry(store, drawn.entry_name(7), store.sizes())
+    assert entry is not None
+    assert [(shard_name(tar.number), tar.samples) for tar in entry.tars] == [("shard-000007.tar", drawn.samples(7))]
+    assert len(entry.records(store)) == drawn.samples(7)
 
 
-def test_tables_have_as_many_ranges_as_the_formula_says() -> None:
-    ranges = sum(len(shard.ranges) for shard in shards_of(DrawnJob.drawn(200_000, tables=True)))
-    assert ranges == pytest.approx(tables_requests(Pack(200_000), 0).ranges, rel=0.06)
+@pytest.mark.parametrize("pack", [Pack(30_000, PHOTO_BYTES), Pack(20_000, 10_000_000)])
+def test_tables_have_as_many_ranges_as_the_formula_says(pack: Pack) -> None:
+    """Of few cells, each of which has a record, and of many more cells than records."""
+    asked = tables_requests(pack)
+    assert asked.footers == pack.runs * pack.shards
+    assert drawn_ranges(pack) == pytest.approx(asked.ranges, rel=0.06)
 
 
-def test_a_merge_saves_requests_and_moves_the_bytes_once_more() -> None:
-    direct, merged = (tables_requests(Pack(10**8), merges) for merges in (0, 1))
-    assert merged.requests < direct.requests / 4
-    assert merged.moved_bytes == 2 * direct.moved_bytes
+def test_cells_fill_up() -> None:
+    assert filled(1000, 1) == pytest.approx(1, rel=1e-3)
+    assert filled(1000, 10**6) == pytest.approx(1000)
+    assert filled(1000, 1000) == pytest.approx(632, abs=1)
 
 
 @pytest.mark.parametrize("tables", [False, True])
-def test_the_memory_of_a_plan(tables: bool) -> None:
-    """Of 10,000,000 records in the long form; the short one has the same limit for each record."""
+def test_the_memory_of_the_driver(tables: bool) -> None:
+    """Of 100,000,000 records in the long form; the short one has the same limit for each record."""
     order = [sys.executable, "-m", "bench.cluster_simulation", "driver", str(RECORDS), *["--tables"] * tables]
     found = json.loads(subprocess.run(order, check=True, capture_output=True, text=True, cwd=ROOT).stdout)
-    assert (found["records"], found["tables"]) == (RECORDS, tables)
-    most = 97 if tables else 2  # under 1 GB at 10,000,000, and under 2 GB at 1,000,000,000
-    assert found["driver_bytes"] < 30_000_000 + most * RECORDS
+    assert (found["records"], found["tables"], found["shards"]) == (RECORDS, tables, Drawn(RECORDS, tables).shards)
+    assert found["driver_bytes"] < 8_000_000 + MOST_BYTES * (1 + tables) * RECORDS // 10**9

@@ -41,7 +41,7 @@ def test_version() -> None:
     assert as_module.stdout == f"fastpipe {fastpipe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["pack", "bench", "inspect", "preview", "doctor", "demo"])
+@pytest.mark.parametrize("command", ["pack", "add", "remove", "bench", "inspect", "preview", "doctor", "demo"])
 def test_help_explains_every_option(command: str) -> None:
     text = succeeded(command, "--help")
     options = re.findall(r"^ +(--[a-z-]+)[^\n]*?(?:  +(\S.*))?$", text, re.MULTILINE)
@@ -50,7 +50,7 @@ def test_help_explains_every_option(command: str) -> None:
     assert text.isascii()
 
 
-@pytest.mark.parametrize("command", ["verify", "unpack"])
+@pytest.mark.parametrize("command", ["verify", "unpack", "log"])
 def test_help_names_photos_only_where_they_need_no_packing(command: str) -> None:
     assert "not packed" not in succeeded(command, "--help")
     assert "not packed" in succeeded("inspect", "--help")

@@ -99,7 +99,7 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
     limits = "--max-pixels 1000000 --max-scans 20 --on-error report --damaged decode"
     packed = tmp_path / "packed"
     content = json.loads(succeeded("pack", source, packed, *options.split(), *limits.split(), "--json"))
-    assert content["pack"] == {
+    assert content["packs"][0]["options"] == {
         "max_size": 40,
         "quality": 70,
         "shard_size": 1048576,
@@ -112,6 +112,8 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
         "tile": 16,
         "damaged": "decode",
         "storage": "jpeg",
+        "source": {},
+        "fields": {},
     }
     assert "--overwrite" in failed(1, "pack", source, packed)
     assert "packed" in succeeded("pack", source, packed, "--overwrite")
@@ -121,8 +123,8 @@ def test_pack_takes_every_option(source: Path, tmp_path: Path) -> None:
 def test_tiles_are_32_pixels_wide_if_not_told_otherwise(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     content = json.loads(succeeded("pack", source, packed, "--json"))
-    assert content["pack"]["tile"] == 32
-    assert json.loads((packed / "dataset.json").read_bytes())["pack"]["tile"] == 32
+    assert content["packs"][0]["options"]["tile"] == 32
+    assert json.loads((packed / "dataset.json").read_bytes())["packs"][0]["options"]["tile"] == 32
     assert "nothing to do" in succeeded("pack", source, packed, "--tile", "32")
     text = failed(1, "pack", source, packed, "--tile", "16")
     assert "tile 32 there, 16 now" in text

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cli_run import failed, fp, succeeded
 from conftest import damage
+from keys import key_of
 from pack_sources import jpeg_bytes
 
 import fastpipe
@@ -72,7 +73,7 @@ def test_json_has_every_finding(textured: Path, copied: Callable[[Path], Path]) 
     assert content["sound"] is False
     assert content["bad_samples"] == [[0, 21]]
     assert len(content["findings"]) == 23
-    assert content["findings"][3]["key"] == "0000000003"
+    assert content["findings"][3]["key"] == key_of(dataset, 3)
     assert "... and 3 more; --json lists all" in fp("verify", dataset).stdout
 
 

@@ -14,26 +14,24 @@ from typing import Any
 import pytest
 from cluster.cluster_tasks import here
 from cluster.ray_cluster import environment
-from cluster.sources import PHOTO_BYTES, SHARD_BYTES
+from cluster.sources import SHARD_BYTES
 
+from fastpipe.packing import on_ray
 from fastpipe.packing.options import pack_options
-from fastpipe.packing.steps import on_ray
-from fastpipe.packing.steps.assemble_step import Assembled, assemble_step
-from fastpipe.packing.steps.convert_step import Converted, convert_step
-from fastpipe.packing.steps.job import Job, Part
-from fastpipe.packing.steps.shard_plan import ShardPlan
+from fastpipe.packing.steps import Done, Job, Part, convert_step, make_step
 
 _SLOW_S = 0.1
 
 
-def convert(log: Path, job: Job, part: Part) -> Converted:
-    _note(log, f"convert {part.name} {part.files}")
-    return convert_step(job, part)
+def convert(log: Path, job: Job, parts: Sequence[Part]) -> Done:
+    for part in parts:
+        _note(log, f"convert {part.name} {part.files}")
+    return convert_step(job, parts)
 
 
-def assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
-    _note(log, f"assemble {shard.number} {shard.stop - shard.start}")
-    return assemble_step(job, shard)
+def make(log: Path, job: Job, part: Part) -> Done:
+    _note(log, f"make {part.name} {part.files}")
+    return make_step(job, part)
 
 
 def _note(log: Path, line: str) -> None:
@@ -44,30 +42,21 @@ def _note(log: Path, line: str) -> None:
 def count_steps(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
     """Each task that begins writes a line: its step, its part, and how many files that has."""
     monkeypatch.setattr(on_ray, "convert_step", partial(convert, log))
-    monkeypatch.setattr(on_ray, "assemble_step", partial(assemble, log))
+    monkeypatch.setattr(on_ray, "make_step", partial(make, log))
     return log
 
 
-def slow_convert(log: Path, job: Job, part: Part) -> Converted:
-    _note(log, f"convert {part.name} {part.files}")
+def slow_make(log: Path, job: Job, part: Part) -> Done:
+    _note(log, f"make {part.name} {part.files}")
     _note(log.with_suffix(".pids"), str(os.getpid()))
     time.sleep(_SLOW_S)
-    return convert_step(job, part)
-
-
-def slow_assemble(log: Path, job: Job, shard: ShardPlan) -> Assembled:
-    _note(log, f"assemble {shard.number} {shard.stop - shard.start}")
-    _note(log.with_suffix(".pids"), str(os.getpid()))
-    time.sleep(_SLOW_S)
-    return assemble_step(job, shard)
+    return make_step(job, part)
 
 
 def slow_pack(source: Path, destination: Path, log: Path, address: str) -> None:
     """A driver whose tasks take a while, so that they can be killed."""
-    on_ray.convert_step = partial(slow_convert, log)  # type: ignore[assignment]
-    on_ray.assemble_step = partial(slow_assemble, log)  # type: ignore[assignment]
-    options = pack_options(shard_size=SHARD_BYTES)
-    on_ray.pack_on_ray(source, destination, options, address=address, part_bytes=2 * PHOTO_BYTES)
+    on_ray.make_step = partial(slow_make, log)  # type: ignore[assignment]
+    on_ray.pack_on_ray(source, destination, pack_options(shard_size=SHARD_BYTES), address=address)
 
 
 def slow_driver(source: Path, destination: Path, log: Path, address: str) -> subprocess.Popen[bytes]:
@@ -78,27 +67,27 @@ def slow_driver(source: Path, destination: Path, log: Path, address: str) -> sub
     return subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.PIPE)
 
 
-def convert_elsewhere(log: Path, job: Job, part: Part) -> Converted:
+def make_elsewhere(log: Path, job: Job, part: Part) -> Done:
     node = here()
     _note(log, node)
     if node == log.read_text().split()[0]:
         raise OSError(28, "No space left on device")
-    return convert_step(job, part)
+    return make_step(job, part)
 
 
-def convert_nowhere(job: Job, part: Part) -> Converted:
+def make_nowhere(job: Job, part: Part) -> Done:
     raise OSError(28, "No space left on device")
 
 
 def refuse_on_first_node(monkeypatch: pytest.MonkeyPatch, log: Path) -> Path:
-    """The node that converts first has a full disk."""
-    monkeypatch.setattr(on_ray, "convert_step", partial(convert_elsewhere, log))
+    """The node that makes a shard first has a full disk."""
+    monkeypatch.setattr(on_ray, "make_step", partial(make_elsewhere, log))
     return log
 
 
 def refuse_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """All disks are full."""
-    monkeypatch.setattr(on_ray, "convert_step", convert_nowhere)
+    monkeypatch.setattr(on_ray, "make_step", make_nowhere)
 
 
 def command(arguments: Sequence[Any], timeout_s: float = 120) -> subprocess.CompletedProcess[str]:

@@ -11,9 +11,7 @@ from typing import Any
 from pack_sources import write_large_folder
 from tables import write_table
 
-PHOTO_BYTES = 30_000
 SHARD_BYTES = 100_000  # three photos
-PART_BYTES = 5 * PHOTO_BYTES
 
 
 def folder(root: Path, images: int = 22) -> Path:

@@ -14,36 +14,32 @@ from typing import Any
 import pytest
 from cli_run import failed, fp
 from cluster import counted
-from cluster.sources import FIELDS, MAKERS, PART_BYTES, PHOTO_BYTES, SHARD_BYTES, folder
+from cluster.sources import FIELDS, MAKERS, SHARD_BYTES, folder
 from pack_sources import digests, files
 from remote.s3 import Bucket
 from rich.console import Console
 
 import fastpipe
 from fastpipe import progress
+from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
+from fastpipe.packing.destination import destination_of
 from fastpipe.packing.job import PackProgress, Summary
+from fastpipe.packing.on_ray import pack_on_ray
 from fastpipe.packing.options import pack_options
-from fastpipe.packing.output.destination import destination_of
-from fastpipe.packing.pack_progress import pack_progress
 from fastpipe.packing.source.files import source_path
-from fastpipe.packing.steps import on_ray
-from fastpipe.packing.steps.job import Part
-from fastpipe.packing.steps.on_ray import pack_on_ray
-from fastpipe.packing.steps.shard_plan import ShardPlan
 
 
 def packed_on_ray(
     source: object,
     destination: object,
     on_progress: Any = lambda _: None,
-    part_bytes: int = PART_BYTES,
     **options: Any,
 ) -> Summary:
-    """With small parts and shards."""
+    """With small shards."""
     how = pack_options(**{"shard_size": SHARD_BYTES, **options})
     places = source_path(str(source), how.source.remote), destination_of(str(destination))
-    return pack_on_ray(*places, how, part_bytes=part_bytes, on_progress=on_progress)
+    return pack_on_ray(*places, how, on_progress=on_progress)
 
 
 @pytest.fixture(scope="module")
@@ -100,35 +96,17 @@ def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
 
 def test_progress_counts_tasks(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
     told: list[PackProgress] = []
-    packed_on_ray(made["folder"], tmp_path / "packed", told.append, part_bytes=PHOTO_BYTES)
-    converting = [now for now in told if now.step == "converting"]
-    assembling = [now for now in told if now.step == "assembling"]
-    assert [now.tasks for now in converting] == list(range(len(converting)))
-    assert converting[-1].files == converting[-1].total_files == 24
-    assert converting[-1].rejected == 2
-    assert assembling[-1].files == 24
-    assert assembling[-1].tasks == assembling[-1].total_tasks == 8
+    packed_on_ray(made["folder"], tmp_path / "packed", told.append)
+    packing = [now for now in told if now.step == "packing"]
+    shards = len(list((tmp_path / "packed").glob("shard-*.tar")))
+    assert [now.tasks for now in packing] == list(range(shards + 1))
+    assert packing[-1].files == packing[-1].total_files == 24
+    assert packing[-1].rejected == 2
+    assert packing[-1].total_tasks == shards
     assert {now.workers for now in told} == {2}
-
-
-def test_shards_are_made_before_the_last_photos_are_converted(
-    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Tasks in this process, one after the other: on a cluster the order depends on when its workers start."""
-
-    def run_tasks(do: Any, items: Any, **_: object) -> Any:
-        for item in items:
-            began.append(item)
-            yield item, do(item)
-
-    began: list[Any] = []
-    monkeypatch.setattr(on_ray, "run_tasks", run_tasks)
-    packed_on_ray(made["folder"], tmp_path / "packed", part_bytes=PHOTO_BYTES)
-    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
-    parts, shards = ([at for at, item in enumerate(began) if isinstance(item, kind)] for kind in (Part, ShardPlan))
-    assert len(shards) == 8
-    assert shards[0] < parts[len(parts) // 4]
-    assert shards[-3] < parts[-1] < shards[-1]
+    told.clear()
+    packed_on_ray(made["parquet"], tmp_path / "tables", told.append, fields=FIELDS["parquet"])
+    assert [now.files for now in told if now.step == "converting"] == [0, 20]
 
 
 def test_a_line_of_progress_has_tasks_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +136,7 @@ def test_what_is_done_is_not_done_again(
 
         return told
 
-    for step, tasks in (("converting", 3), ("assembling", 2)):
+    for step, tasks in (("packing", 2), ("packing", 4)):
         with pytest.raises(StopError):
             packed_on_ray(made["folder"], tmp_path / "packed", stop_at(step, tasks))
         with pytest.raises(fastpipe.DatasetError):
@@ -177,7 +155,7 @@ def test_one_machine_goes_on_where_a_cluster_stopped(ray_cluster: Any, made: dic
         pass
 
     def stop(now: PackProgress) -> None:
-        if (now.step, now.tasks) == ("assembling", 4):
+        if (now.step, now.tasks) == ("packing", 4):
             raise StopError
 
     with pytest.raises(StopError):
@@ -187,7 +165,7 @@ def test_one_machine_goes_on_where_a_cluster_stopped(ray_cluster: Any, made: dic
     assert summary.resumed >= 2
 
 
-def test_sources_that_change_are_converted_again(
+def test_only_the_shard_of_a_source_that_changes_is_made_again(
     ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = shutil.copytree(made["folder"], tmp_path / "source")
@@ -196,28 +174,17 @@ def test_sources_that_change_are_converted_again(
         pass
 
     def stop(now: PackProgress) -> None:
-        if now.step == "assembling":
+        if now.step == "packing" and now.tasks == now.total_tasks:
             raise StopError
 
-    log = counted.count_steps(monkeypatch, tmp_path / "log")
     with pytest.raises(StopError):
         packed_on_ray(source, tmp_path / "packed", stop)
-    before = parts_converted(log)
-    # Those of finished shards may be gone already: whoever needs them again converts them again.
-    there = {file.stem for file in (tmp_path / "packed" / ".pack" / "spool").glob("*.spool")}
     (source / "class-0" / "02.jpg").write_bytes((source / "class-1" / "01.jpg").read_bytes())
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
-    log.unlink()
+    log = counted.count_steps(monkeypatch, tmp_path / "log")
     packed_on_ray(source, tmp_path / "packed")
     assert digests(tmp_path / "packed") == digests(tmp_path / "local")
-    again = parts_converted(log)
-    assert len(again - before) == 1  # the part with the file that changed
-    assert there
-    assert not again & there
-
-
-def parts_converted(log: Path) -> set[str]:
-    return {line.split()[1] for line in log.read_text().splitlines() if line.startswith("convert")}
+    assert len(log.read_text().splitlines()) == 1
 
 
 def test_another_dataset_stays_as_it_is(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
@@ -234,7 +201,7 @@ def test_a_driver_with_other_libraries_is_refused(
     ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write its own versions into dataset.json."""
-    monkeypatch.setattr("fastpipe.packing.steps.job.versions", lambda **_: {"pillow": "1"})
+    monkeypatch.setattr("fastpipe.packing.steps.versions", lambda **_: {"pillow": "1"})
     with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
         packed_on_ray(made["folder"], tmp_path / "packed")
 
@@ -257,16 +224,16 @@ def test_a_damaged_spool_is_named(ray_cluster: Any, made: dict[str, Path], tmp_p
             raise StopError
 
     with pytest.raises(StopError):
-        packed_on_ray(made["folder"], tmp_path / "packed", stop)
-    spool = sorted((tmp_path / "packed" / ".pack" / "spool").glob("*.spool"))[-1]  # its shard cannot be there yet
+        packed_on_ray(made["parquet"], tmp_path / "packed", stop, fields=FIELDS["parquet"])
+    (spool,) = (each for each in (tmp_path / "packed" / ".pack" / "spool").glob("run-*") if not each.suffix)
     data = bytearray(spool.read_bytes())
-    data[-1000] ^= 1
+    data[1000] ^= 1
     spool.write_bytes(data)
-    with pytest.raises(PackError, match=rf"{spool.name} has changed since it was written"):
-        packed_on_ray(made["folder"], tmp_path / "packed")
+    with pytest.raises(PackError, match=rf"{spool.name} .*has changed since it was written"):
+        packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
     spool.unlink()
-    packed_on_ray(made["folder"], tmp_path / "packed")
-    assert digests(tmp_path / "packed") == digests(local(made["folder"]))
+    packed_on_ray(made["parquet"], tmp_path / "packed", fields=FIELDS["parquet"])
+    assert digests(tmp_path / "packed") == digests(local(made["parquet"]))
 
 
 def test_a_disk_that_refuses_is_tried_on_the_other_node(
@@ -277,7 +244,7 @@ def test_a_disk_that_refuses_is_tried_on_the_other_node(
     assert digests(tmp_path / "packed") == digests(local(made["folder"]))
     assert len(set(log.read_text().split())) == 2
     counted.refuse_everywhere(monkeypatch)
-    with pytest.raises(ClusterError, match=r"task convert 00000\d has failed 5 times .* log /.*No space left"):
+    with pytest.raises(ClusterError, match=r"task make shard-\S+ has failed 5 times .* log /.*No space left"):
         packed_on_ray(made["folder"], tmp_path / "other")
 
 
@@ -298,11 +265,9 @@ def test_options_that_do_not_go_together(made: dict[str, Path], tmp_path: Path) 
 
 
 def test_the_api_and_the_command_run_on_the_cluster(ray_cluster: Any, made: dict[str, Path], tmp_path: Path) -> None:
-    """With the usual size of parts: all is one."""
     fastpipe.pack(made["folder"], tmp_path / "api", shard_size=SHARD_BYTES, executor="ray")
     options = "--shard-size", SHARD_BYTES, "--on", "ray", "--address", ray_cluster.address, "--json"
     ran = fp("pack", made["folder"], tmp_path / "command", *options)
     assert ran.exit_code == 0, ran.stderr
     assert json.loads(ran.stdout)["samples"] == 22
     assert digests(tmp_path / "api") == digests(tmp_path / "command") == digests(local(made["folder"]))
-    assert on_ray.PART_BYTES == 256_000_000

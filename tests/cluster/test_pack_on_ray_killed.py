@@ -29,7 +29,7 @@ def workers(log: Path) -> list[psutil.Process]:
             name = process.cmdline()[:1]
         except psutil.Error:
             continue
-        if process.pid in begun and name and name[0].startswith(("ray::convert", "ray::assemble")):
+        if process.pid in begun and name and name[0].startswith("ray::make"):
             found.append(process)
     return found
 
@@ -69,8 +69,8 @@ def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, 
     once = {(step, name): int(files) for step, name, files in begun}
     repeated = sum(int(files) for _, _, files in begun) - sum(once.values())
     share = repeated / sum(once.values())
-    # A kill costs a task of at most four photos, and that of a driver costs those that run.
-    assert 0 < repeated <= 4 * (killed + times(2, 8) * drivers)
+    # A kill costs a shard, of some eight photos at most, and that of a driver costs those that run.
+    assert 0 < repeated <= 8 * (killed + times(2, 8) * drivers)
     if long_form():
         assert share <= 0.1, share
     tried("workers of a pack on Ray ended by SIGKILL", killed, f"same bytes; {share:.1%} of the work done twice")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faults.injector import Fault
+from keys import key_of
 from PIL import Image
 from soak import Tried, long_form, times
 
@@ -94,7 +95,9 @@ def test_every_stage_has_its_words(flat: Path) -> None:
         with pytest.raises(EngineError) as caught:
             dog.look(600)
         lines = str(caught.value).splitlines()
-        assert lines[0].startswith(f"no batch for 600 s: stuck {stage} sample 3 (key 0000000003) at byte {offset} of ")
+        assert lines[0].startswith(
+            f"no batch for 600 s: stuck {stage} sample 3 (key {key_of(index, 3)}) at byte {offset} of "
+        )
         assert says in lines[0]
         assert [line.split(":")[0].strip() for line in lines[1:]] == ["thread 0", "thread 1", "thread 2", "machine"]
         assert lines[1].endswith("idle")

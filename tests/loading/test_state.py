@@ -94,7 +94,7 @@ def test_a_state_is_small_and_plain(flat: Path) -> None:
         state = loader.state_dict()
     assert len(json.dumps(state)) < 500
     assert json.loads(json.dumps(state)) == state
-    assert (state["version"], state["epoch"], state["batches"]) == (2, 0, 1)
+    assert (state["version"], state["epoch"], state["batches"]) == (3, 0, 1)
 
 
 def test_only_batches_handed_out_count(flat: Path) -> None:
@@ -225,7 +225,7 @@ def test_another_dataset_is_refused_and_both_are_named(flat: Path, textured: Pat
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 1}, "version 1, this fastpipe reads 2"),
+        ({"version": 1}, "version 1, this fastpipe reads 3"),
         ({"batches": 9}, "batches: expected 0 to 8, got 9"),
         ({"batches": -1}, "batches: expected 0 to 8, got -1"),
         ({"epoch": "one"}, "epoch: expected a whole number"),
@@ -242,7 +242,7 @@ def test_a_garbled_state_is_refused(flat: Path, change: dict[str, Any], says: st
             loader.load_state_dict({**loader.state_dict(), **change})
 
 
-@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, {"version": 2}, "text", [1, 2]])
+@pytest.mark.parametrize("state", [None, {}, {"epoch": 1}, {"version": 3}, "text", [1, 2]])
 def test_what_is_no_state_is_refused(flat: Path, state: object) -> None:
     with loader_of(flat) as loader:
         with pytest.raises(ConfigError, match=r"expected a dictionary from state_dict\(\), got"):

@@ -12,11 +12,11 @@ import pytest
 from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 
 from fastpipe.errors import PackError
-from fastpipe.packing import unchanged
+from fastpipe.packing import job
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.output import journal
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard import journal
 
 
 def states(folder: Path) -> dict[str, tuple[int, int]]:
@@ -109,7 +109,7 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(tmp_path:
     assert digests(packed) == content
     looked_at: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unchanged, "in_any_order", lambda *_: looked_at.append(source))
+        patch.setattr(job, "unchanged_since", lambda *_: looked_at.append(source))
         assert pack(source, packed).already_packed
     assert not looked_at, "the second time nobody has to look"
 
@@ -140,7 +140,7 @@ def test_fewer_shards_than_before(tmp_path: Path) -> None:
     assert {"rejected.jsonl", "shard-000001.tar"} <= set(os.listdir(packed))
     (source / "class-0" / "bad").unlink()
     pack(source, packed, PackOptions(overwrite=True))
-    assert sorted(os.listdir(packed)) == ["dataset.json", "index.npy", "shard-000000.tar"]
+    assert sorted(os.listdir(packed)) == ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "index", "json"])

@@ -14,7 +14,7 @@ from fastpipe.packing import pipeline
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.source.kinds import Source
+from fastpipe.packing.source.listing import Source
 
 
 @pytest.fixture

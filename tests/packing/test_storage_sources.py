@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from listed import by_path, class_folders, names_of, shard_bytes, write_lines
-from pack_sources import digests, files, jpeg_bytes, saved
+from pack_sources import digests, jpeg_bytes, saved
 from tables import jpegs, write_table
 
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing import job, spooled
-from fastpipe.packing.options import PackOptions, pack_options
-from fastpipe.packing.spool import spool
+from fastpipe.packing import exchange
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -26,7 +23,7 @@ from fastpipe.verify.verification import verify
 @pytest.fixture
 def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several spool files of a small source."""
-    monkeypatch.setattr(spool, "RUN_BYTES", 6000)
+    monkeypatch.setattr(exchange, "_SPOOLED_BYTES", 6000)
 
 
 @pytest.fixture
@@ -63,26 +60,6 @@ def test_tables(table: Path, tmp_path: Path, small_runs: None) -> None:
     assert verify(tmp_path / "coefficients").sound
 
 
-def test_a_folder_gives_the_same_bytes_by_way_of_a_spool(
-    tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = class_folders(tmp_path / "source")
-    (source / "ant" / "other.png").write_bytes(saved("PNG"))
-    how = pack_options(shard_size=100_000, storage="coefficients")
-    job.pack(source, tmp_path / "direct", how)
-    written = []
-    write = spool.write_spool_file
-    monkeypatch.setattr(spool, "write_spool_file", lambda *given: (written.append(given[0]), write(*given)))
-    monkeypatch.setattr(job, "in_order", _through_a_spool)
-    job.pack(source, tmp_path / "spooled", how)
-    assert len(written) > 3
-    assert files(tmp_path / "spooled") == files(tmp_path / "direct")
-
-
-def _through_a_spool(listing: Any, sources: Any, options: Any, workers: int, folder: Path, start: int, on: Any) -> Any:
-    return spooled.spooled(listing, sources, start, options, workers, folder, on)
-
-
 def test_a_spool_of_the_other_storage_is_not_used(
     table: Path, tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +70,7 @@ def test_a_spool_of_the_other_storage_is_not_used(
 
     whole = fastpipe.pack(table, tmp_path / "whole", storage="coefficients")
     with monkeypatch.context() as patched:
-        patched.setattr(spooled, "read_ahead", stop)
+        patched.setattr(exchange, "read_ahead", stop)
         with pytest.raises(PackError, match="stopped"):
             fastpipe.pack(table, tmp_path / "packed", storage="jpeg")
     assert list((tmp_path / "packed" / ".pack").rglob("*")), "the spool is there"
@@ -188,18 +165,7 @@ def test_no_field_is_called_fpc(tmp_path: Path) -> None:
 def test_the_spool_needs_more_room(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = table.stat().st_size
     free = type("Usage", (), {"free": round(1.2 * size)})
-    monkeypatch.setattr(spooled.shutil, "disk_usage", lambda _: free)
+    monkeypatch.setattr(exchange.shutil, "disk_usage", lambda _: free)
     fastpipe.pack(table, tmp_path / "jpeg")
     with pytest.raises(PackError, match="are free there"):
         fastpipe.pack(table, tmp_path / "coefficients", storage="coefficients")
-
-
-def test_the_record_of_a_spool_keeps_both_sizes(tmp_path: Path) -> None:
-    from fastpipe.packing.picture.convert import convert
-    from fastpipe.packing.spool.record import Record, outcome_of, record_of
-
-    packed = convert(jpeg_bytes(), PackOptions(pack_options(storage="coefficients").encode).encode)
-    record, blob = record_of((1, "a"), 0, 10, packed, [])
-    again = outcome_of(Record.of_line(record.line()), blob, "file")
-    assert again == packed
-    assert json.loads(record.line().split(b"\t")[0])[6] == len(packed.jpeg) != packed.jpeg_bytes > 0

@@ -41,6 +41,7 @@ PUBLIC = {
     "View",
     "Writer",
     "__version__",
+    "add",
     "balanced",
     "diagnose",
     "loader",
@@ -48,6 +49,7 @@ PUBLIC = {
     "open",
     "pack",
     "preview",
+    "remove",
     "wds",
 }
 
@@ -63,7 +65,7 @@ def threads():
 
 before = threads()
 import fastpipe
-for name in set(fastpipe.__all__) - {"Writer", "pack"}:  # these need OpenCV and Pillow
+for name in set(fastpipe.__all__) - {"Writer", "add", "pack", "remove"}:  # these need OpenCV and Pillow
     getattr(fastpipe, name)
 print("threads", *before, *threads())
 heavy = {"cv2", "kornia", "pandas", "PIL", "prometheus_client", "rich", "turbojpeg", "typer", "webdataset"}
@@ -81,7 +83,7 @@ began = time.process_time()
 import numpy, torch
 started = time.process_time()
 import fastpipe
-for name in set(fastpipe.__all__) - {"Writer", "pack"}:  # these need OpenCV and Pillow
+for name in set(fastpipe.__all__) - {"Writer", "add", "pack", "remove"}:  # these need OpenCV and Pillow
     getattr(fastpipe, name)
 print((time.process_time() - started) / (started - began))
 """

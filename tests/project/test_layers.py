@@ -25,6 +25,7 @@ LAYERS: dict[str, str] = {
     "format": "fastpipe.native",
     "plan": "",
     "remote": "fastpipe.native obstore huggingface_hub",
+    "store": "",
     "engine": "fastpipe.native",
     "packing/source": "pyarrow",
     "packing/picture": "fastpipe.native cv2 turbojpeg PIL",
@@ -38,8 +39,7 @@ LAYERS: dict[str, str] = {
     "show": "cv2 torch",
     "diagnosis": "torch",
     "packing/fields": "fastpipe.native",
-    "packing/output": "",
-    "packing/spool": "",
+    "packing/shard": "",
     "packing": "",
     "wds": "fastpipe.native torch webdataset",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
@@ -176,8 +176,8 @@ def test_includes_go_down() -> None:
         ),
         (
             "fastpipe.packing.source.kinds",
-            "from fastpipe.packing.output import files",
-            "imports fastpipe.packing.output",
+            "from fastpipe.packing.shard import tar",
+            "imports fastpipe.packing.shard",
         ),
         ("fastpipe.packing.job", "from ..cli import main", "imports fastpipe.cli"),
         ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
@@ -188,7 +188,7 @@ def test_includes_go_down() -> None:
         ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
         ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),
         ("fastpipe.packing.job", "import pyarrow.parquet", "pyarrow may be imported only by packing/source"),
-        ("fastpipe.packing.spool.spool", "from fastpipe.packing.job import pack", "imports fastpipe.packing.job"),
+        ("fastpipe.packing.shard.plan", "from fastpipe.packing.job import pack", "imports fastpipe.packing.job"),
     ],
 )
 def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) -> None:

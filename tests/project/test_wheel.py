@@ -24,7 +24,7 @@ from packaging.utils import parse_wheel_filename
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.packing.picture.turbo_library import BUNDLED
+from fastpipe.packing.picture.jpeg import BUNDLED
 
 pytestmark = [
     pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="manylinux wheels are built on Linux with glibc"),

@@ -19,6 +19,7 @@ import torch
 import warm
 from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, packed_jpeg, run_script
 from jpegs import full_decode
+from keys import key_of
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Subset
 
@@ -205,7 +206,7 @@ def test_a_sample_error_survives_other_processes(flat: Path, copied: Copy) -> No
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (str(again), again.sample, again.reason) == (str(caught.value), 2, caught.value.reason)
     loader = DataLoader(fastpipe.Dataset(path), batch_size=None, num_workers=1, timeout=60)
-    with pytest.raises(SampleError, match=r"sample 2 \(key 0000000002\) cannot be decoded"):
+    with pytest.raises(SampleError, match=rf"sample 2 \(key {key_of(path, 2)}\) cannot be decoded"):
         list(loader)
 
 

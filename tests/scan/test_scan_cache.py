@@ -250,7 +250,7 @@ def test_another_pillow_looks_again_at_what_is_no_jpeg(
 ) -> None:
     root = write_mixed(tmp_path / "photos", {**odd_pictures(), **bad_files()})
     before = fastpipe.open(root)
-    monkeypatch.setattr("fastpipe.packing.picture.versions.versions", lambda: {"pillow": "other"})
+    monkeypatch.setattr("fastpipe.packing.picture.jpeg.versions", lambda: {"pillow": "other"})
     after = fastpipe.open(root)
     assert len(reads[1]) == before.counts["converted"] + before.counts["rejected"]
     assert after.fingerprint == before.fingerprint

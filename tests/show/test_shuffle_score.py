@@ -117,7 +117,7 @@ def test_no_shuffle_is_an_option_of_pack(sorted_source: Path, tmp_path: Path) ->
     succeeded("pack", sorted_source, tmp_path / "packed", "--no-shuffle")
     index = fastpipe.open(tmp_path / "packed")
     assert (np.diff(index.records["label"]) >= 0).all()
-    assert index.info["pack"]["shuffle"] is False
+    assert index.info["packs"][0]["options"]["shuffle"] is False
     assert "nothing to do" in succeeded("pack", sorted_source, tmp_path / "packed", "--no-shuffle")
     assert "--overwrite" in failed(1, "pack", sorted_source, tmp_path / "packed")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import damage, packed_jpeg
+from keys import key_of
 from PIL import Image
 from soak import Tried, times
 
@@ -168,12 +169,13 @@ def test_labels_headers_and_notes_are_checked(tiny: Path, copied: Copy) -> None:
     records = Index(dataset).records
     offset, size = int(records["offset"][2]), int(records["size"][2])
     note = offset + -(-size // 512) * 512 + 512 + 1
+    key = key_of(dataset, 2)
     for byte, words in (
-        (offset - 1024, "the label in 0000000002.cls differs from the index"),
-        (offset - 1000, "padding of 0000000002.cls"),
-        (offset - 1536, "tar header of 0000000002.cls"),
-        (offset - 512 + 124, "tar header of 0000000002.jpg"),
-        (note - 512, "0000000002.json, after the JPEG, has changed"),
+        (offset - 1024, f"the label in {key}.cls differs from the index"),
+        (offset - 1000, f"padding of {key}.cls"),
+        (offset - 1536, f"tar header of {key}.cls"),
+        (offset - 512 + 124, f"tar header of {key}.jpg"),
+        (note - 512, f"{key}.json, after the JPEG, has changed"),
     ):
         flip(shard, byte)
         first, *rest = verify(dataset).findings
@@ -246,7 +248,11 @@ def test_shards_that_are_gone_or_of_another_size(many_shards: Path, copied: Copy
     assert (gone.sample, gone.samples) == (int(starts[1]), shards[1].samples)
     assert "No such file" in gone.problem
     cut = quick.findings[1]
-    assert (cut.sample, cut.samples) == (int(starts[4]) - 1, 1)
+    ends = (
+        Index(dataset).records["offset"][starts[3] : starts[4]] + Index(dataset).records["size"][starts[3] : starts[4]]
+    )
+    lost_there = int((ends > shards[3].size_bytes // 2).sum())
+    assert (cut.sample, cut.samples) == (int(starts[4]) - lost_there, lost_there)
     assert quick.findings[3].problem == "is not a regular file"
     assert quick.findings[2].got == f"{shards[5].size_bytes + 1:,} bytes"
 
@@ -333,9 +339,11 @@ def test_a_missing_index_of_a_relative_path(tiny: Path, copied: Copy, monkeypatc
 
 def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = copied(many_shards)
-    damage(dataset, 11)
-    shard, _, bad = Index(dataset).where(10)
-    assert Index(dataset).where(11)[0] == shard  # its neighbour is checked all the same
+    number = next(number for number, each in enumerate(Index(dataset).shards) if each.samples > 1)
+    sample = int(Index(dataset).shard_starts[number])
+    damage(dataset, sample + 1)
+    shard, _, bad = Index(dataset).where(sample)
+    assert Index(dataset).where(sample + 1)[0] == shard  # its neighbour is checked all the same
 
     def pread(file: int, size: int, at: int) -> bytes:
         if os.path.samestat(os.fstat(file), os.stat(shard)) and at <= bad < at + size:
@@ -345,20 +353,21 @@ def test_what_a_disk_refuses_is_narrowed_down(many_shards: Path, copied: Copy, m
     real = os.pread
     monkeypatch.setattr(os, "pread", pread)
     report = verify(dataset)
-    assert list(report.bad_samples()) == [(10, 11)]
-    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, 10]
+    assert list(report.bad_samples()) == [(sample, sample + 1)]
+    assert [found.sample for found in report.findings if "Input/output error" in found.problem] == [None, sample]
     assert [
         found.sample for found in report.findings if "the JPEG has changed since it was packed" in found.problem
-    ] == [11]
+    ] == [sample + 1]
     assert {found.file for found in report.findings} == {Path(shard).name}
 
 
 def test_rows_and_shard_damaged_at_once(many_shards: Path, copied: Copy) -> None:
     dataset = copied(many_shards)
-    set_row(dataset, 2, offset=2**40)
+    sample = int(Index(dataset).shard_starts[1])
+    set_row(dataset, sample, offset=2**40)
     flip(dataset / shard_name(1), 3)  # in the first header: neither the rows nor the headers lead through
     report = verify(dataset)
-    assert (INDEX_FILE, 2) in places(report)
+    assert (INDEX_FILE, sample) in places(report)
     ruined = Index(many_shards).shards[1].samples
     assert [(found.file, found.samples) for found in report.findings][-1] == (shard_name(1), ruined)
 

@@ -1,15 +1,15 @@
-"""Samples in order -> the numbers that all values of a field share, such as the width of "floats"."""
+"""Values of samples -> what all values of a field share, such as the width of "floats"; others are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from fastpipe.errors import ImageError
+from fastpipe.errors import ImageError, PackError
 from fastpipe.format.fields import Field, check_name
 from fastpipe.format.sample_layout import Stored
+from fastpipe.packing.fields.values import of_field
 
 _NUMBERED, _NAMED = "numbers", "names"
 
@@ -21,52 +21,114 @@ class Agreed:
     Attributes:
         width, points: as in `Field`.
         labelled: whether boxes have labels.
-        classes: number of classes: one more than the greatest number.
+        named: whether classes are given by names.
+        classes: number of classes that are numbers: one more than the greatest.
         names: of the classes, in the order in which they came.
     """
 
     width: int | None = None
     points: int | None = None
     labelled: bool | None = None
+    named: bool | None = None
     classes: int = 0
     names: list[str] = field(default_factory=list)
 
 
 class Agreement:
-    """The fields of a dataset that is being packed.
+    """The fields of samples that are packed together: of a shard, or of a dataset.
 
-    Class names get their numbers in the order in which they come, so the same samples give the same numbers.
+    KEY.json has class names as they came. Columns have numbers: in a shard's piece of a column those of this shard,
+    which publishing turns into those of the dataset.
 
     Args:
-        fields: name -> kind.
-        agreed: what an earlier run had come to; it stays as it is.
+        kinds: name -> kind.
+        agreed: what is known before the first sample; names of classes in it are left out.
     """
 
-    def __init__(self, fields: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
-        self.kinds = {check_name(name): kind for name, kind in fields.items()}
-        self._agreed = {name: Agreed(**deepcopy((agreed or {}).get(name, {}))) for name in fields}
-        self._numbers = {
-            name: {each: number for number, each in enumerate(one.names)} for name, one in self._agreed.items()
-        }
+    def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
+        self.kinds = {check_name(name): kind for name, kind in kinds.items()}
+        known = agreed or {}
+        self._agreed = {name: Agreed(**{**known.get(name, {}), "classes": 0, "names": []}) for name in self.kinds}
+        self._numbers: dict[str, dict[str, int]] = {name: {} for name in self.kinds}
 
     @classmethod
     def of(cls, fields: Collection[Field]) -> Agreement:
         """What the samples of a packed dataset agree on."""
         agreed = {
-            field.name: {
-                "width": field.width or None,
-                "points": field.points or None,
-                "labelled": field.labelled,
-                "classes": 0 if field.names else field.classes,
-                "names": list(field.names),
+            one.name: {
+                "width": one.width or None,
+                "points": one.points or None,
+                "labelled": one.labelled if one.kind == "boxes" else None,
+                "named": bool(one.names) if one.classes else None,
             }
-            for field in fields
+            for one in fields
         }
-        return cls({field.name: field.kind for field in fields}, agreed)
+        return cls({one.name: one.kind for one in fields}, agreed)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that values must not differ in."""
+        needed = {"floats": "width", "keypoints": "points", "boxes": "labelled", "classes": "named"}
+        return all(
+            getattr(self._agreed[name], needed[kind]) is not None for name, kind in self.kinds.items() if kind in needed
+        )
 
     def state(self) -> dict[str, Any]:
-        """For an Agreement of a later run."""
+        """As JSON can hold it."""
         return {name: asdict(agreed) for name, agreed in self._agreed.items()}
+
+    def admit(self, values: Sequence[Stored]) -> list[Stored]:
+        """Takes the values of one sample, or none of them.
+
+        Returns:
+            Them as columns have them: with numbers in place of class names.
+
+        Raises:
+            ImageError: a value differs from those before it; the message is the reason.
+        """
+        later: dict[str, Agreed] = {}
+        for (name, kind), value in zip(self.kinds.items(), values, strict=True):
+            with of_field(name):
+                later[name] = _next(kind, value.note, self._agreed[name])
+        self._agreed.update(later)
+        return [
+            Stored(self._numbered(name, value.note)) if kind == "classes" and self._agreed[name].named else value
+            for (name, kind), value in zip(self.kinds.items(), values, strict=True)
+        ]
+
+    def _numbered(self, field_name: str, names: Iterable[str] | None) -> list[int]:
+        numbers, known = self._numbers[field_name], self._agreed[field_name].names
+        for each in names or ():
+            if each not in numbers:
+                numbers[each] = len(known)
+                known.append(each)
+        return [numbers[each] for each in names or ()]
+
+    def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
+        """Takes what another agreement has come to.
+
+        Returns:
+            For each field with class names: the number here of each number there.
+
+        Raises:
+            PackError: they differ.
+        """
+        found: dict[str, list[int]] = {}
+        for name, said in state.items():
+            here, there = self._agreed[name], Agreed(**said)
+            for what in ("width", "points", "labelled", "named"):
+                ours, theirs = getattr(here, what), getattr(there, what)
+                if None not in (ours, theirs) and ours != theirs:
+                    raise PackError(
+                        f"field {name}: {what} is {theirs} in {where} and {ours} in shards before it, and the first "
+                        "samples of the source have no value that would say which is right. Give the field another "
+                        f"kind, such as --field {name}=COLUMN:json, or leave it out"
+                    )
+                setattr(here, what, theirs if ours is None else ours)
+            here.classes = max(here.classes, there.classes)
+            if there.named:
+                found[name] = self._numbered(name, there.names)
+        return found
 
     def fields(self) -> list[Field]:
         """As dataset.json describes them, without hashes of files."""
@@ -83,87 +145,28 @@ class Agreement:
             for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True)
         ]
 
-    def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Takes the values of one sample, or none of them.
 
-        Args:
-            values: one a field.
-
-        Returns:
-            Them, with numbers in place of class names.
-
-        Raises:
-            ImageError: a value differs from those before it; the message is the reason.
-        """
-        gists = [gist(kind, value.note) for kind, value in zip(self.kinds.values(), values, strict=True)]
-        numbers = self.agree(gists)
-        return [value if of is None else Stored(of) for value, of in zip(values, numbers, strict=True)]
-
-    def agree(self, gists: Sequence[Any]) -> list[list[int] | None]:
-        """The same where only the gists of the values are known.
-
-        Returns:
-            For each field the numbers of the class names; None: the value stays as it is.
-        """
-        later: dict[str, Agreed] = {}
-        for (name, kind), said in zip(self.kinds.items(), gists, strict=True):
-            try:
-                later[name] = _next(kind, said, self._agreed[name])
-            except ImageError as problem:
-                raise ImageError(f"field {name}: {problem}") from None
-        self._agreed.update(later)
-        return [self._numbered(*each) for each in zip(self.kinds.items(), gists, strict=True)]
-
-    def _numbered(self, named: tuple[str, str], said: Any) -> list[int] | None:
-        name, kind = named
-        if kind != "classes" or not isinstance(said, list):
-            return None
-        numbers, names = self._numbers[name], self._agreed[name].names
-        for each in said:
-            if each not in numbers:
-                numbers[each] = len(names)
-                names.append(each)
-        return [numbers[each] for each in said]
-
-
-def gist(kind: str, note: Any) -> Any:
-    """The part of a value that all samples must agree on, as JSON can hold it; None: it says nothing.
-
-    Returns:
-        Of "floats" how many numbers, of "keypoints" how many points an object, of "boxes" whether they have labels, of
-        "classes" the names, or one more than the greatest number.
-    """
+def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
+    """What is agreed after one more value; the names of classes are added later."""
     if not note:
-        return None
-    if kind == "floats":
-        return len(note)
-    if kind == "keypoints":
-        return len(note[0])
-    if kind == "boxes":
-        return "labels" in note if note["boxes"] else None
-    if kind == "classes":
-        return note if isinstance(note[0], str) else 1 + max(note)
-    return None
-
-
-def _next(kind: str, said: Any, agreed: Agreed) -> Agreed:
-    """What is agreed after one more value, of which this is the gist; the names of classes are added later."""
-    if said is None:
         return agreed
     if kind == "floats":
-        return replace(agreed, width=_same("numbers", said, agreed.width))
+        return replace(agreed, width=_same("numbers", len(note), agreed.width))
     if kind == "keypoints":
-        return replace(agreed, points=_same("points an object", said, agreed.points))
-    if kind == "boxes":
-        if agreed.labelled not in (None, said):
+        return replace(agreed, points=_same("points an object", len(note[0]), agreed.points))
+    if kind == "boxes" and note["boxes"]:
+        labelled = "labels" in note
+        if agreed.labelled not in (None, labelled):
             has, had = ("no labels", "labels") if agreed.labelled else ("labels", "no labels")
             raise ImageError(f"expected boxes with {had}, as in the samples before; got {has}")
-        return replace(agreed, labelled=said)
-    named = isinstance(said, list)
-    if (agreed.classes and named) or (agreed.names and not named):
-        words = (_NAMED, _NUMBERED) if agreed.names else (_NUMBERED, _NAMED)
+        return replace(agreed, labelled=labelled)
+    if kind != "classes":
+        return agreed
+    named = isinstance(note[0], str)
+    if agreed.named not in (None, named):
+        words = (_NAMED, _NUMBERED) if agreed.named else (_NUMBERED, _NAMED)
         raise ImageError(f"expected classes as {words[0]}, as in the samples before; got {words[1]}")
-    return agreed if named else replace(agreed, classes=max(agreed.classes, said))
+    return replace(agreed, named=named, classes=agreed.classes if named else max(agreed.classes, 1 + max(note)))
 
 
 def _same(what: str, found: int, before: int | None) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,15 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MOST_CLASSES
+
+
+@contextlib.contextmanager
+def of_field(name: str) -> Iterator[None]:
+    """Names the field whose value cannot be."""
+    try:
+        yield
+    except ImageError as problem:
+        raise ImageError(f"field {name}: {problem}") from None
 
 
 class Boxes(NamedTuple):

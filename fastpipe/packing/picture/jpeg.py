@@ -1,18 +1,54 @@
-"""Turns pixels into a baseline JPEG, through libjpeg-turbo (PyTurboJPEG)."""
+"""Pixels -> a baseline JPEG, by libjpeg-turbo (PyTurboJPEG): a wheel's own, else the system's; and its version."""
 
 from __future__ import annotations
 
+import functools
 import threading
-from typing import Any
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import turbojpeg
+import xxhash
 from numpy.typing import NDArray
+from turbojpeg import TurboJPEG
 
-from fastpipe.errors import ConfigError, ImageError
-from fastpipe.packing.picture.turbo_library import open_turbojpeg
+from fastpipe.errors import ConfigError, ImageError, PackError
+from fastpipe.native import _engine
 
-__all__ = ["MAX_SIDE", "SUBSAMPLINGS", "encode_jpeg"]
+# `scripts/build_wheel.py` puts it there; a build from source has none. Its soname is its own, so that it neither takes
+# the place of a libturbojpeg that something else in the process has loaded, nor is taken for that.
+BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.so.0"
+
+Codec = TypeVar("Codec", bound=TurboJPEG)
+
+
+def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
+    """Load libturbojpeg and make a codec of it.
+
+    Returns:
+        The codec; its library is BUNDLED where that exists, else the one that the system finds.
+
+    Raises:
+        PackError: there is none, or it cannot be loaded.
+    """
+    bundled = BUNDLED.exists()
+    try:
+        opened: Codec = codec(str(BUNDLED) if bundled else None)
+    except (RuntimeError, OSError, AttributeError, KeyError) as error:
+        if bundled:
+            raise PackError(
+                f"expected the libturbojpeg that came with fastpipe at {BUNDLED}, which cannot be loaded; "
+                f"install fastpipe again, with pip's --force-reinstall: {error}"
+            ) from error
+        raise PackError(
+            "libturbojpeg is missing or cannot be loaded; install it with "
+            "apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) "
+            f"or brew install jpeg-turbo (Homebrew): {error}"
+        ) from error
+    return opened
+
 
 SUBSAMPLINGS = {
     "444": turbojpeg.TJSAMP_444,
@@ -76,3 +112,35 @@ def encode_jpeg(image_rgb: NDArray[np.uint8], *, quality: int, subsampling: str)
     except OSError as problem:
         raise ImageError(f"libjpeg-turbo cannot encode {width}x{height} pixels: {problem}") from problem
     return encoded
+
+
+def versions(*, masks: bool = False) -> dict[str, str]:
+    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
+
+    Args:
+        masks: also libdeflate, which compresses them.
+    """
+    return {**_versions(), "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else _versions()
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": _encoder()}
+    for name in ("pillow", "pillow-heif", "opencv-python-headless"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def _encoder() -> str:
+    """The hash of what libturbojpeg makes of a fixed picture, for it tells no version."""
+    picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
+    try:
+        encoded = encode_jpeg(picture, quality=95, subsampling="444") + encode_jpeg(
+            picture, quality=90, subsampling="420"
+        )
+    except PackError:  # JPEGs can be packed without it
+        return "missing"
+    return xxhash.xxh3_64_hexdigest(encoded)

@@ -6,10 +6,50 @@ Sources of the layout: ITU-T T.81, B.1.1 (segments); ICC.1:2010, B.4 (profiles i
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.exif import EXIF_PREFIX, ORIENTATION_TAG, exif_orientation
+
+EXIF_PREFIX = b"Exif\x00\x00"
+ORIENTATION_TAG = 274
+
+# The specification says SHORT; some cameras wrote BYTE or LONG and viewers read those too.
+_READERS = {1: "B", 3: "H", 4: "I"}
+
+
+def exif_orientation(block: bytes) -> int:
+    """The orientation that a viewer must apply, of an EXIF block with or without EXIF_PREFIX.
+
+    1..8 as in EXIF; 1 where the tag is absent, or the block is too damaged to hold one.
+    """
+    block = block.removeprefix(EXIF_PREFIX)
+    for at, order, kind, count in _orientations(block):
+        if kind not in _READERS or count != 1:
+            return 1
+        value: int = struct.unpack_from(order + _READERS[kind], block, at)[0]
+        return value if 1 <= value <= 8 else 1
+    return 1
+
+
+def _orientations(block: bytes) -> Iterator[tuple[int, str, int, int]]:
+    """Where the first directory of a TIFF has the tag: offset of its value, byte order, type, and number of values.
+
+    Only that directory is read, each entry once, and no pointer is followed to another: cyclic or overlapping
+    directories cost nothing.
+    """
+    order = {b"II*\x00": "<", b"MM\x00*": ">"}.get(block[:4])
+    if order is None or len(block) < 8:
+        return
+    (start,) = struct.unpack_from(order + "I", block, 4)
+    if start + 2 > len(block):
+        return
+    (entries,) = struct.unpack_from(order + "H", block, start)
+    for entry in range(start + 2, min(start + 2 + 12 * entries, len(block) - 11), 12):
+        tag, kind, count = struct.unpack_from(order + "HHI", block, entry)
+        if tag == ORIENTATION_TAG:
+            yield entry + 8, order, kind, count
+
 
 Segment = tuple[int, bytes]  # marker byte (0xE0 to 0xEF, 0xFE) and payload
 
@@ -129,17 +169,7 @@ def _encoders_own(marker: int, payload: bytes) -> bool:
 
 def _set_upright(exif: bytes) -> bytes:
     """The Exif payload with its orientation, if it has one, set to 1 (as it is)."""
-    start = len(EXIF_PREFIX)
-    order = ">" if exif[start : start + 2] == b"MM" else "<"
     changed = bytearray(exif)
-    try:
-        (directory,) = struct.unpack_from(order + "I", exif, start + 4)
-        (entries,) = struct.unpack_from(order + "H", exif, start + directory)
-        for entry in range(entries):
-            at = start + directory + 2 + 12 * entry
-            tag, kind = struct.unpack_from(order + "HH", exif, at)
-            if tag == ORIENTATION_TAG:
-                struct.pack_into(order + {1: "B", 3: "H"}.get(kind, "I"), changed, at + 8, 1)
-    except struct.error:  # a directory that ends early has no orientation that a reader could see
-        pass
+    for at, order, kind, _ in _orientations(exif.removeprefix(EXIF_PREFIX)):
+        struct.pack_into(order + _READERS.get(kind, "I"), changed, len(EXIF_PREFIX) + at, 1)
     return bytes(changed)

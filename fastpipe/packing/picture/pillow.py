@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import io
 import struct
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.exif import exif_orientation
+from fastpipe.packing.picture.jpeg_segments import exif_orientation
 from fastpipe.packing.picture.png import PngChunks, read_png
 
 __all__ = ["OpenedImage", "TooManyPixelsError", "open_image", "refuse_more_pixels"]
@@ -37,6 +38,20 @@ _RAW = 1
 _WHITE_IS_ZERO, _YCBCR = 0, 6
 _SEPARATE_PLANES = 2
 _UNSIGNED, _UNDEFINED = 1, 4
+_PLUGINS = {
+    "JPEG": ("PIL.JpegImagePlugin", "JpegImageFile"),
+    "PNG": ("PIL.PngImagePlugin", "PngImageFile"),
+    "WebP": ("PIL.WebPImagePlugin", "WebPImageFile"),
+    "TIFF": ("PIL.TiffImagePlugin", "TiffImageFile"),
+    "BMP": ("PIL.BmpImagePlugin", "BmpImageFile"),
+    "GIF": ("PIL.GifImagePlugin", "GifImageFile"),
+    "AVIF": ("PIL.AvifImagePlugin", "AvifImageFile"),
+    "JPEG 2000": ("PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile"),
+    "PPM": ("PIL.PpmImagePlugin", "PpmImageFile"),
+    "TGA": ("PIL.TgaImagePlugin", "TgaImageFile"),
+    "ICO": ("PIL.IcoImagePlugin", "IcoFile"),
+    "HEIC": ("pillow_heif", "HeifImageFile"),
+}
 # Strips may share bytes (blank tiles stored once), but not so much that a small file costs hours.
 _MOST_SHARING = 4
 _SMALL_TILE_PIXELS = 2**22
@@ -124,11 +139,6 @@ class OpenedImage:
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
     """Read the header of an image file.
 
-    Args:
-        data: the whole file.
-        name: its format.
-        max_pixels: most pixels (width * height) that are decoded.
-
     Raises:
         ImageError: over the limit, damaged, or of a kind that is not supported.
     """
@@ -173,45 +183,14 @@ def array_of(image: Any) -> NDArray[Any]:
 
 
 def _plugin(name: str) -> Any:
-    if name == "HEIC":
-        try:
-            from pillow_heif import HeifImageFile
-        except ImportError as missing:
-            raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
-        return HeifImageFile
-    return _plugins()[name]
-
-
-@functools.cache
-def _plugins() -> dict[str, Any]:
-    """Imported with the first image that is no JPEG."""
-    from PIL import (
-        AvifImagePlugin,
-        BmpImagePlugin,
-        GifImagePlugin,
-        IcoImagePlugin,
-        Jpeg2KImagePlugin,
-        JpegImagePlugin,
-        PngImagePlugin,
-        PpmImagePlugin,
-        TgaImagePlugin,
-        TiffImagePlugin,
-        WebPImagePlugin,
-    )
-
-    return {
-        "JPEG": JpegImagePlugin.JpegImageFile,
-        "PNG": PngImagePlugin.PngImageFile,
-        "WebP": WebPImagePlugin.WebPImageFile,
-        "TIFF": TiffImagePlugin.TiffImageFile,
-        "BMP": BmpImagePlugin.BmpImageFile,
-        "GIF": GifImagePlugin.GifImageFile,
-        "AVIF": AvifImagePlugin.AvifImageFile,
-        "JPEG 2000": Jpeg2KImagePlugin.Jpeg2KImageFile,
-        "PPM": PpmImagePlugin.PpmImageFile,
-        "TGA": TgaImagePlugin.TgaImageFile,
-        "ICO": IcoImagePlugin.IcoFile,
-    }
+    """Imported with the first image of its format."""
+    module, plugin = _PLUGINS[name]
+    try:
+        return getattr(importlib.import_module(module), plugin)
+    except ImportError as missing:
+        if name != "HEIC":
+            raise
+        raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
 
 
 @contextlib.contextmanager

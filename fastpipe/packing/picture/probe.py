@@ -54,9 +54,6 @@ _BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"RIFF", b"II*\0", b"MM\0*", b"II+\0", b"MM
 def image_format(data: bytes) -> str:
     """Recognise an image file by its content.
 
-    Args:
-        data: the whole file.
-
     Returns:
         The name of a format that packing reads: one of those in EXPECTED, or COEFFICIENTS.
 

@@ -14,7 +14,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.json_arrays import entries
-from fastpipe.packing.source.notes import Notes
+from fastpipe.packing.source.listing import Notes
 
 _MOST_ENTRIES = 1000
 
@@ -208,10 +208,6 @@ class Annotated:
 
 def read_annotations(paths: Sequence[SourcePath], wanted: Collection[str]) -> Annotated:
     """Reads COCO's files about the same images.
-
-    Args:
-        paths: the files.
-        wanted: of an annotation; all else is forgotten.
 
     Raises:
         PackError: a file is damaged, or two do not agree.

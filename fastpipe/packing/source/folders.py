@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from fastpipe.errors import PackError
 from fastpipe.format.layout import NO_LABEL
-from fastpipe.packing.source.files import SourcePath, status
+from fastpipe.packing.source.files import SourcePath, state_at
 from fastpipe.packing.source.listing import Listing, Source
 
 
 def list_folder(root: SourcePath, classes: list[str], stray: list[str]) -> Listing:
     """Lists `root/class/**/file`, in no order. Symbolic links are followed, cycles are not.
-
-    Args:
-        root: the folder.
-        classes: names of its folders, sorted.
-        stray: of what else is in it.
 
     Raises:
         PackError: a folder cannot be listed.
@@ -29,13 +23,7 @@ def list_folder(root: SourcePath, classes: list[str], stray: list[str]) -> Listi
 
 
 def list_flat_folder(root: SourcePath, names: list[str], stray: list[str]) -> Listing:
-    """Lists the files of a folder without folders: images without classes.
-
-    Args:
-        root: the folder.
-        names: of its files.
-        stray: of what else is in it.
-    """
+    """Lists the files of a folder without folders: images without classes."""
     return Listing(root, [], [_source(root, name, NO_LABEL) for name in names], stray)
 
 
@@ -68,10 +56,10 @@ def _files(root: SourcePath, name: str) -> Iterator[str]:
 
 def _source(root: SourcePath, path: str, label: int) -> Source:
     try:
-        info = status(root, path)
+        state = state_at(root, path)
     except OSError as problem:
         return Source(path, label, 0, 0, 0, f"cannot be read: {problem.strerror}")
-    if not stat.S_ISREG(info.st_mode):
-        why = "not a regular file (a pipe, socket or device)"
-        return Source(path, label, 0, info.st_mtime_ns, info.st_ctime_ns, why)
-    return Source(path, label, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    times = state.mtime_ns, state.ctime_ns
+    if not state.is_regular:
+        return Source(path, label, 0, *times, "not a regular file (a pipe, socket or device)")
+    return Source(path, label, state.size_bytes, *times)

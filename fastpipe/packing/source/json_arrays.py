@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import SourcePath, open_binary
+from fastpipe.packing.source.files import SourcePath, open_unchanged
 
 MOST_ENTRY_CHARACTERS = 16 << 20
 _PIECE_BYTES = 1 << 20
@@ -26,21 +26,12 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
         PackError: the file cannot be read, or is no such JSON.
     """
     try:
-        with open_binary(path) as file:
-            before = path.stat()
+        with open_unchanged(path) as file:
             yield from _Text(file).entries()
-            after = path.stat()
-    except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
         raise PackError(
             f"{readable(str(path))} is damaged or no JSON object with lists, as COCO has them: {problem}"
         ) from problem
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise PackError(
-            f"{readable(str(path))} has changed while it was read; wait until nothing changes it, then run the same "
-            "command again"
-        )
 
 
 class _Text:

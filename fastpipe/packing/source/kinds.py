@@ -1,4 +1,4 @@
-"""SRC of a pack -> the list of its images, in packing order; and the bytes of each."""
+"""SRC of a pack -> the list of its images, in packing order."""
 
 from __future__ import annotations
 
@@ -13,26 +13,21 @@ from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
 from fastpipe.packing.source.coco import list_coco
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.folders import list_flat_folder, list_folder
-from fastpipe.packing.source.listing import Listing, Source, put_in_order
+from fastpipe.packing.source.listing import Listing, packing_order
 from fastpipe.packing.source.manifest import CsvFile, JsonLines
 from fastpipe.packing.source.manifest_rows import list_manifest
 from fastpipe.packing.source.metadata import list_metadata
 from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.reading import read_as_listed, read_member
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables
 from fastpipe.packing.source.tars import list_archives, list_dataset
-from fastpipe.packing.source.voc import list_voc
-from fastpipe.packing.source.yolo import list_yolo
-
-__all__ = ["Listing", "Source", "could_be_source", "list_sources", "read_source"]
+from fastpipe.packing.source.voc_yolo import list_voc, list_yolo
 
 _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
     "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
 _NOT_BY_URL = {
-    "dataset": "a packed dataset, or an unfinished one",
     "voc": "a folder of Pascal VOC",
     "yolo": "a folder of YOLO",
 }
@@ -60,7 +55,7 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
     listing = _list(root, how or SourceOptions())
-    put_in_order(listing.sources, seed, shuffle=shuffle)
+    listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
     if not isinstance(listing.root, Path):
         listing.root.forget()
         taken_ns = 0
@@ -85,8 +80,8 @@ def _list(root: SourcePath, how: SourceOptions) -> Listing:
             f"{root} is {_NOT_BY_URL[found.format]}, which fastpipe does not read by URL: copy it to a folder"
         )
     match found.format:
-        case "dataset" if isinstance(root, Path):
-            return list_dataset(root)
+        case "dataset":
+            return list_dataset(root, how.remote)
         case "metadata":
             return list_metadata(path, how)
         case "csv":
@@ -149,15 +144,3 @@ def could_be_source(path: Path) -> bool:
         return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
     except OSError:
         return False
-
-
-def read_source(root: SourcePath, source: Source) -> bytes:
-    """The whole content of a source file, which must be as it was listed.
-
-    Raises:
-        OSError: it cannot be read.
-        PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
-    """
-    if source.archive is None:
-        return read_as_listed(root, source.file_path, source.size_bytes, source.mtime_ns)
-    return read_member(root / source.archive, source)

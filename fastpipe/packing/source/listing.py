@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import os
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +14,63 @@ from typing import NamedTuple
 
 import xxhash
 
+from fastpipe.errors import PackError
+from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.notes import Notes
+
+_BUFFER_BYTES = 1 << 20
+
+
+class Notes:
+    """Pieces, one behind the other, in a file of the folder for temporary files. It ends with this object."""
+
+    def __init__(self) -> None:
+        try:
+            with tempfile.TemporaryFile(buffering=0) as file:
+                self._handle = os.dup(file.fileno())
+        except OSError as problem:
+            raise _cannot_keep(problem) from problem
+        weakref.finalize(self, os.close, self._handle)
+        self._buffer = bytearray()
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> int:
+        """Appends a piece; gives its offset.
+
+        Raises:
+            PackError: the disk refuses.
+        """
+        offset = self._size_bytes
+        self._buffer += data
+        self._size_bytes += len(data)
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self.flush()
+        return offset
+
+    def flush(self) -> None:
+        """Writes down what was added; before anything is read.
+
+        Raises:
+            PackError: the disk refuses.
+        """
+        try:
+            while self._buffer:
+                written = os.write(self._handle, self._buffer)
+                del self._buffer[:written]
+        except OSError as problem:
+            raise _cannot_keep(problem) from problem
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """A piece; safe in threads."""
+        return read_at(self._handle, size_bytes, offset_bytes)
+
+
+def _cannot_keep(problem: OSError) -> PackError:
+    return PackError(
+        f"cannot keep the values of the source's rows in {tempfile.gettempdir()}: {problem.strerror}. The environment "
+        "variable TMPDIR names another folder"
+    )
+
 
 Part = tuple[int, int]  # offset and size in bytes, in a tar
 
@@ -42,7 +100,7 @@ class Source:
         label: position of its class in the list of classes; NO_LABEL: it has none.
         size_bytes: as the file system or the tar has it.
         mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
-            that the sample is made of. Behind a URL, the mtime names the ETag: see `remote.objects.Facts`.
+            that the sample is made of. Behind a URL, the mtime names the ETag: see `FileState`.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
@@ -121,9 +179,26 @@ class Listing:
         return {field.name: field.kind for field in self.fields}
 
     @property
+    def files(self) -> int:
+        """How many there are."""
+        return len(self.sources)
+
+    @property
     def size_bytes(self) -> int:
         """Of all files."""
         return sum(source.size_bytes for source in self.sources)
+
+    def weight(self, source: Source) -> int:
+        """What a source counts where sources are cut into shards: its bytes."""
+        return source.size_bytes or 1
+
+    def samples(self, most: int) -> list[Source]:
+        """A fixed few of the sources: those of the smallest hashes of their paths."""
+
+        def place(source: Source) -> tuple[int, str]:
+            return xxhash.xxh3_64_intdigest(os.fsencode(source.path)), source.path
+
+        return heapq.nsmallest(most, self.sources, key=place)
 
     def resolved_root(self) -> str:
         """The root, whatever the working folder and links to it are."""
@@ -165,11 +240,6 @@ class Listing:
         By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
         """
         return max((source.ctime_ns for source in self.sources), default=0)
-
-
-def put_in_order(sources: list[Source], seed: int, *, shuffle: bool) -> None:
-    """Sorts sources into packing order, in place; see `packing_order`."""
-    sources.sort(key=packing_order(seed, shuffle=shuffle))
 
 
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import SourcePath, open_binary
+from fastpipe.packing.source.files import SourcePath, open_unchanged
 
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
@@ -31,23 +31,33 @@ class Record(NamedTuple):
     problem: str | None = None
 
 
-class CsvFile:
-    """A CSV or TSV file: a header row, UTF-8, values in quotes where they hold separators or line ends (RFC 4180).
-
-    Spaces behind a separator do not count: people write `path, label`. Those in quotes do.
+class Manifest(ABC):
+    """Records, which can be read several times.
 
     Attributes:
         path: of the file.
         typed: False: its values are texts.
     """
 
-    typed = False
+    typed = True
 
     def __init__(self, path: SourcePath) -> None:
         self.path = path
 
+    @abstractmethod
+    def __iter__(self) -> Iterator[Record]: ...
+
+
+class CsvFile(Manifest):
+    """A CSV or TSV file: a header row, UTF-8, values in quotes where they hold separators or line ends (RFC 4180).
+
+    Spaces behind a separator do not count: people write `path, label`. Those in quotes do.
+    """
+
+    typed = False
+
     def __iter__(self) -> Iterator[Record]:
-        with _opened(self.path) as file:
+        with open_unchanged(self.path) as file:
             tabs = self.path.suffix.lower() in _TABS
             lines, delimiter = self._lines(file), "\t" if tabs else ","
             reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -69,21 +79,11 @@ class CsvFile:
             yield line.decode("utf-8", "surrogateescape")
 
 
-class JsonLines:
-    """A JSONL file: an object a line, UTF-8; NaN counts as null.
-
-    Attributes:
-        path: of the file.
-        typed: True: its values are those of JSON.
-    """
-
-    typed = True
-
-    def __init__(self, path: SourcePath) -> None:
-        self.path = path
+class JsonLines(Manifest):
+    """A JSONL file: an object a line, UTF-8; NaN counts as null."""
 
     def __iter__(self) -> Iterator[Record]:
-        with _opened(self.path) as file:
+        with open_unchanged(self.path) as file:
             for number, line in enumerate(_lines(file), 1):
                 if line is None:
                     yield Record(number, None, f"expected at most {MOST_LINE_BYTES:,} bytes in a line")
@@ -105,23 +105,6 @@ class JsonLines:
 def _constant(name: str) -> float | None:
     """NaN, which is not JSON but often written, stands for a missing value."""
     return None if name == "NaN" else float(name)
-
-
-@contextmanager
-def _opened(path: SourcePath) -> Iterator[BinaryIO]:
-    """An open file, which must not change while it is read."""
-    try:
-        with open_binary(path) as file:
-            before = path.stat()
-            yield file
-            after = path.stat()
-    except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise PackError(
-            f"{readable(str(path))} has changed while it was read; wait until nothing changes it, then run the same "
-            "command again"
-        )
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -4,35 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.column_kinds import Seen, field_value, is_no_label
-from fastpipe.packing.source.column_names import FILE_NAME, label_column, named_as_image, own_fields
+from fastpipe.packing.source.field_names import FILE_NAME, MOST_FIELDS, label_column, named_as_image, own_fields
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
-from fastpipe.packing.source.manifest import MOST_COLUMNS, Record
+from fastpipe.packing.source.manifest import MOST_COLUMNS, Manifest
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
-from fastpipe.packing.source.tar_fields import MOST_FIELDS
 
 _EXPECTED_IMAGE = "path, file_name or image"
-
-
-class Manifest(Protocol):
-    """Records, which can be read several times.
-
-    Attributes:
-        path: of the file.
-        typed: False: its values are texts.
-    """
-
-    path: SourcePath
-
-    @property
-    def typed(self) -> bool: ...
-
-    def __iter__(self) -> Iterator[Record]: ...
 
 
 @dataclass

@@ -9,8 +9,8 @@ from pathlib import Path
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
-from fastpipe.packing.source.manifest import CsvFile, JsonLines, Record
-from fastpipe.packing.source.manifest_rows import Manifest, list_manifest
+from fastpipe.packing.source.manifest import CsvFile, JsonLines, Manifest, Record
+from fastpipe.packing.source.manifest_rows import list_manifest
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.table_splits import PARQUET
 from fastpipe.packing.source.tables import table_opener
@@ -18,22 +18,11 @@ from fastpipe.packing.source.tables import table_opener
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 
 
-class ParquetRows:
-    """A Parquet file of values and paths, read as a stream. Times and decimals are texts; NaN is a missing value.
-
-    Args:
-        path: of the file.
-        how: the columns that count.
-
-    Attributes:
-        path: of the file.
-        typed: True: its values have types.
-    """
-
-    typed = True
+class ParquetRows(Manifest):
+    """A Parquet file of values and paths, read as a stream. Times and decimals are texts; NaN is a missing value."""
 
     def __init__(self, path: SourcePath, how: SourceOptions) -> None:
-        self.path = path
+        super().__init__(path)
         self._how = how
 
     def __iter__(self) -> Iterator[Record]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.file_state import FileState
 from fastpipe.format.read_at import read_at
 from fastpipe.packing.source.files import FLAGS, SourcePath
 from fastpipe.packing.source.listing import Listing, Source
@@ -36,20 +36,20 @@ def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) 
     So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
     sources is true of what was packed. (Not ctime: backups and indexers change that of files that stay the same.)
 
-    Args:
-        root: the source folder.
-        path: of the file in it.
-        size_bytes, mtime_ns: as the file was listed.
-
     Raises:
         OSError: it cannot be read.
         PackError: it has changed, or is gone.
     """
+    return _range_as_listed(root, path, 0, size_bytes, size_bytes, mtime_ns)
+
+
+def _range_as_listed(root: SourcePath, path: str, start: int, stop: int, size_bytes: int, mtime_ns: int) -> bytes:
+    """Bytes `start` to `stop` of a file that had `size_bytes`."""
     if not isinstance(root, Path):
-        return _read_behind_url(root / path, 0, size_bytes, size_bytes, mtime_ns)
+        return _read_behind_url(root / path, start, stop, size_bytes, mtime_ns)
 
     def changed(now: str) -> PackError:
-        if root.is_dir():
+        if root.is_dir() or not path:  # the source is a tar
             file = readable(str(root / path))
             what = f"{file} has changed while packing: it had {size_bytes:,} bytes when it was listed, and {now}"
         else:
@@ -75,48 +75,32 @@ def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) 
         raise changed(f"has disappeared ({problem.strerror})") from problem
     try:
         check(os.fstat(handle))
-        data = read_at(handle, size_bytes, 0)
+        data = read_at(handle, stop - start, start)
         check(os.fstat(handle))
     finally:
         os.close(handle)
-    if len(data) != size_bytes:
-        raise changed(f"now ends after {len(data):,}")
+    if len(data) != stop - start:
+        raise changed(f"now ends after {start + len(data):,}")
     return data
 
 
-def read_member(tar: SourcePath, member: Source) -> bytes:
-    """The bytes of a tar's member. The tar must have the size and time it was listed with, before reading and after.
+def read_source(root: SourcePath, source: Source) -> bytes:
+    """The whole content of a source file, or of a tar's member; see `read_as_listed`.
 
     Raises:
-        PackError: the tar cannot be read, or has changed.
+        OSError: a file that is a source by itself cannot be read.
+        PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
     """
-    if not isinstance(tar, Path):
-        stop = member.offset_bytes + member.size_bytes
-        return _read_behind_url(tar, member.offset_bytes, stop, member.archive_bytes, member.mtime_ns)
-
-    def unchanged() -> bool:
-        now = os.fstat(handle)
-        return (now.st_size, now.st_mtime_ns) == (member.archive_bytes, member.mtime_ns)
-
+    if source.archive is None:
+        return read_as_listed(root, source.file_path, source.size_bytes, source.mtime_ns)
+    stop = source.offset_bytes + source.size_bytes
     try:
-        handle = os.open(tar, FLAGS)
-        try:
-            data = read_at(handle, member.size_bytes, member.offset_bytes) if unchanged() else b""
-            sound = unchanged() and len(data) == member.size_bytes
-        finally:
-            os.close(handle)
+        return _range_as_listed(root, source.archive, source.offset_bytes, stop, source.archive_bytes, source.mtime_ns)
     except OSError as problem:
         raise PackError(
-            f"cannot read {readable(str(tar))}: {problem.strerror}. Finished shards are kept. Remove the cause, then "
-            "run the same command again: it continues there"
+            f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "
+            "the cause, then run the same command again: it continues there"
         ) from problem
-    if not sound:
-        raise PackError(
-            f"{readable(str(tar))} has changed since it was listed, so its members may be at other offsets. Finished "
-            "shards are kept. Wait until nothing changes the source, then run the same command again: it continues "
-            "with the tars as they are then"
-        )
-    return data
 
 
 def changed(path: SourcePath) -> PackError:
@@ -148,9 +132,7 @@ def read_start(root: SourcePath, source: Source, size_bytes: int) -> bytes:
 
 
 def _read_behind_url(path: RemotePath, start: int, stop: int, whole_bytes: int, mtime_ns: int) -> bytes:
-    from fastpipe.remote.objects import Facts
-
-    return path.read_as_listed(start, stop, Facts(whole_bytes, mtime_ns, 0))
+    return path.read_as_listed(start, stop, FileState(whole_bytes, mtime_ns, 0))
 
 
 class Arriving:
@@ -158,29 +140,21 @@ class Arriving:
 
     Args:
         listing: that the sources are of. One on this machine needs nothing of this.
-        sources: some or all of them.
     """
 
-    def __init__(self, listing: Listing, sources: Sequence[Source]) -> None:
+    def __init__(self, listing: Listing) -> None:
         self._root = None if isinstance(listing.root, Path) else listing.root
-        self._sources = sources
-        self._begun: dict[range, list[object]] = {}
-        self._lock = threading.Lock()
+        self._begun: dict[int, list[object]] = {}
 
-    def begin(self, run: range) -> None:
+    def begin(self, run: Sequence[Source]) -> None:
         """Begins to fetch sources."""
-        if self._root is None:
-            return
-        begun = self._root.expect([_span(self._sources[at]) for at in run if self._sources[at].problem is None])
-        with self._lock:
-            self._begun[run] = begun
+        if self._root is not None:
+            self._begun[id(run)] = self._root.expect([_span(source) for source in run if source.problem is None])
 
-    def end(self, run: range) -> None:
+    def end(self, run: Sequence[Source]) -> None:
         """Drops what is left of them."""
         if self._root is not None:
-            with self._lock:
-                begun = self._begun.pop(run)
-            self._root.objects.forget(begun)
+            self._root.objects.forget(self._begun.pop(id(run)))
 
 
 def _span(source: Source) -> tuple[str, int, int]:

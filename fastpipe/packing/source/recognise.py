@@ -13,15 +13,16 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset, is_foreign
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
-from fastpipe.packing.source import voc, yolo
 from fastpipe.packing.source.coco import coco_files
-from fastpipe.packing.source.column_names import IMAGE_COLUMNS
+from fastpipe.packing.source.field_names import IMAGE_COLUMNS
 from fastpipe.packing.source.files import SourcePath, folders_and_files, names_in, open_binary
 from fastpipe.packing.source.metadata import metadata_in
 from fastpipe.packing.source.options import SourceOptions
+from fastpipe.packing.source.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS
 
 MANIFESTS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 SUFFIXES = {**MANIFESTS, ".json": "coco", ".parquet": "parquet", ".arrow": "arrow"}
+_FOLDERS = {"voc": VOC_FOLDERS, "yolo": YOLO_FOLDERS}
 _HEADER_BYTES = 1 << 16
 # What a user may say about a kind of source.
 _TABLE = ("image_column", "label_column", "fields", "image_root", "split")
@@ -58,10 +59,6 @@ class Recognised:
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
     """Finds out what a source is, and which of its files count.
-
-    Args:
-        root: a file or a folder, which exists.
-        how: what the user says about it.
 
     Raises:
         PackError: it is not certain, or does not go with an option; or it cannot be listed.
@@ -117,7 +114,7 @@ def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
         return found(kinds[0], _manifest(root, files, kinds[0], how.split))
     if kinds == ["coco"]:
         return found("coco", *_coco(root, files, how.split))
-    wanted = {"voc": voc.FOLDERS, "yolo": yolo.FOLDERS}.get(kinds[0], ())
+    wanted = _FOLDERS.get(kinds[0], ())
     if not set(wanted) <= set(folders):
         raise PackError(f"--format {kinds[0]}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
     return found(kinds[0])
@@ -147,10 +144,7 @@ def _kinds(root: SourcePath, folders: Sequence[str], files: Sequence[str], how: 
         found.append("parquet")
     if coco_files(root) or ("annotations" in folders and coco_files(root / "annotations")):
         found.append("coco")
-    if set(voc.FOLDERS) <= set(folders):
-        found.append("voc")
-    if set(yolo.FOLDERS) <= set(folders):
-        found.append("yolo")
+    found += [kind for kind, wanted in _FOLDERS.items() if set(wanted) <= set(folders)]
     if found:
         return found
     manifests = [name for name in files if _lists_images(root / name)]

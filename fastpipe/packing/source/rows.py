@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import xxhash
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.packing.source.files import SourcePath, status
-from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
-from fastpipe.packing.source.notes import Notes
+from fastpipe.packing.source.files import SourcePath, state_at
+from fastpipe.packing.source.listing import Listing, Note, Notes, Source, SourceField
 from fastpipe.remote.urls import SCHEME
 
 _MOST_PATH_BYTES = 4096
@@ -141,7 +140,7 @@ class _Sources:
         self._notes = notes
         self._place = place
         self._taken: dict[str, int] = {}  # name -> how many rows have wanted it
-        self._states: dict[str, _State] = {}  # of files behind a URL: asked for many at a time
+        self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
 
     def look_ahead(self, rows: Sequence[Row]) -> None:
         """Finds out the states of the files that these rows name, if each by itself would take long."""
@@ -151,7 +150,7 @@ class _Sources:
         said = [path for row in rows for path in (row.path, *map(row.values.get, files)) if isinstance(path, str)]
         names = list(dict.fromkeys(relative_path(path, self._root) for path in said if _is_name(path)))
         found = self._root.look_up(names)
-        self._states = {name: _State(*facts) for name, facts in zip(names, found, strict=True) if facts is not None}
+        self._states = {name: state for name, state in zip(names, found, strict=True) if state is not None}
 
     def add(self, row: Row) -> None:
         """One more row."""
@@ -175,7 +174,7 @@ class _Sources:
         file = path if name != path else None
         self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
 
-    def _state(self, path: str) -> _State | str:
+    def _state(self, path: str) -> FileState | str:
         if isinstance(self._root, Path):
             return _state(self._root, path, self._place)
         return self._states.get(path, _no_such_file(path, self._place))
@@ -201,7 +200,7 @@ class _Sources:
             ValueError: there is no such file, or a value cannot be kept.
         """
         values: dict[str, Any] = {}
-        times: dict[str, _State] = {}
+        times: dict[str, FileState] = {}
         for each in self._fields:
             value = row.values.get(each.name)
             if each.kind in _FILES and value is not None and not isinstance(value, dict):
@@ -236,27 +235,19 @@ def _is_name(path: str) -> bool:
     return b"\0" not in data and 0 < len(data) <= _MOST_PATH_BYTES
 
 
-class _State(NamedTuple):
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-
 def _no_such_file(path: str, place: str) -> str:
     return f"a URL that is not in {place}" if SCHEME.match(path) else f"no such file in {place}"
 
 
-def _state(root: SourcePath, path: str, place: str) -> _State | str:
+def _state(root: SourcePath, path: str, place: str) -> FileState | str:
     """Size and times of a file, or why it cannot be read."""
     try:
-        info = status(root, path)
+        found = state_at(root, path)
     except FileNotFoundError:
         return _no_such_file(path, place)
     except OSError as problem:
         return f"cannot be read: {problem.strerror}"
-    if not stat.S_ISREG(info.st_mode):
-        return "not a regular file (a folder, pipe, socket or device)"
-    return _State(info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+    return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
 
 
 class _Labels:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from fastpipe.errors import PackError
-from fastpipe.packing.source.column_names import label_column, named_as_image, own_fields
+from fastpipe.packing.source.field_names import label_column, named_as_image, own_fields
 from fastpipe.packing.source.listing import SourceField
 from fastpipe.packing.source.options import SourceOptions
 
@@ -62,11 +62,6 @@ class TableColumns(NamedTuple):
 
 def choose_columns(schema: pa.Schema, how: SourceOptions, file: str) -> TableColumns:
     """Finds the columns that are asked for, or that are certain.
-
-    Args:
-        schema: of the table.
-        how: what the user says.
-        file: names the table in messages.
 
     Raises:
         PackError: a column is missing, or there is a choice that only the user can make.

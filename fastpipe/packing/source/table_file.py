@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 import pyarrow as pa
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.file_state import FileState, state_of
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.reading import changed
 
@@ -35,19 +36,8 @@ class Group(NamedTuple):
     size_bytes: int
 
 
-class State(NamedTuple):
-    """Of a file: size, and times in nanoseconds since 1970. Behind a URL, the mtime names the ETag."""
-
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-
-
 class TableFile(ABC):
     """An open file with a table.
-
-    Args:
-        path: of the file.
 
     Attributes:
         schema: its columns.
@@ -58,17 +48,18 @@ class TableFile(ABC):
     """
 
     kind: str
+    group: str  # what a group of rows is called
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
         self.path = path
         try:
-            self._opened_as: State | None = None
+            self._opened_as: FileState | None = None
             if isinstance(path, Path):
                 self._file: pa.NativeFile = _on_this_machine(path)
             else:
                 remote = path.open()
-                self._opened_as = State(*remote.state)
+                self._opened_as = remote.state
                 self._file = pa.PythonFile(remote, mode="r")
             self.is_remote = self._opened_as is not None
         except OSError as problem:
@@ -93,22 +84,20 @@ class TableFile(ABC):
     def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a group, in order, a few at a time."""
 
-    def state(self) -> State:
+    def state(self) -> FileState:
         """Of the open file, as it is now."""
         if self._opened_as is not None:
             return self._opened_as
-        now = os.fstat(self._file.fileno())
-        return State(now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+        return state_of(os.fstat(self._file.fileno()))
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
         if not isinstance(self.path, Path):
             return False
         try:
-            now = os.stat(self.path)
+            return state_of(os.stat(self.path))[:2] != self._first[:2]
         except FileNotFoundError:
             return True
-        return (now.st_size, now.st_mtime_ns) != self._first[:2]
 
     @contextlib.contextmanager
     def reading(self, part: str) -> Iterator[None]:
@@ -135,6 +124,9 @@ class TableFile(ABC):
             f"{readable(str(self.path))}, {part}: {what}. The file is damaged or incomplete: get it again, or leave it "
             "out. Finished shards are kept"
         )
+
+    def _named(self, number: int) -> str:
+        return f"{self.group} {number}"
 
     def __enter__(self) -> Self:
         return self

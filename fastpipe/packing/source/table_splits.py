@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.visible import files_below
+from fastpipe.packing.source.files import SourcePath, files_below
 
 PARQUET, ARROW = "parquet", "arrow"
 _STATE, _SPLITS = "state.json", "dataset_dict.json"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
@@ -18,15 +19,16 @@ from fastpipe.packing.source.table_splits import ARROW, Tables, find_tables
 
 if TYPE_CHECKING:
     from fastpipe.packing.source.table_columns import TableColumns
-    from fastpipe.packing.source.table_file import Group, State, TableFile
+    from fastpipe.packing.source.table_file import Group, TableFile
 
 _LEAST_DIGITS = 6
+_FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 
 
 class Table(NamedTuple):
     """A file of a source, as it was listed."""
 
-    state: State
+    state: FileState
     groups: tuple[Group, ...]
 
 
@@ -47,6 +49,24 @@ class TableListing(Listing):
     open: Callable[[SourcePath], TableFile] = None  # type: ignore[assignment]  # fields with defaults come before
     tables: Mapping[str, Table] = None  # type: ignore[assignment]
     columns: TableColumns = None  # type: ignore[assignment]
+
+    def weight(self, source: Source) -> int:
+        """See Listing: one, for the bytes of rows are not known before they are read."""
+        return 1
+
+    def samples(self, most: int) -> list[Source]:
+        """Rows at the start of a few files: those of one group are read together."""
+        first: dict[str, list[Source]] = {}
+        for source in sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes)):
+            ours = first.setdefault(source.archive or "", [])
+            if len(ours) < most:
+                ours.append(source)
+        files = list(first.values())
+        files = files[:: -(-len(files) // _FILES_SAMPLED)]
+        each = -(-_ROWS_SAMPLED // len(files))
+        return [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]][
+            :most
+        ]
 
     def digest(self) -> str:
         """Names the content: the rows with their labels, and the size of each file."""
@@ -146,10 +166,10 @@ def table_opener(kind: str) -> Callable[[SourcePath], TableFile]:
     """
     try:
         if kind == ARROW:
-            from fastpipe.packing.source.arrow import ArrowTable
+            from fastpipe.packing.source.parquet_arrow import ArrowTable
 
             return ArrowTable
-        from fastpipe.packing.source.parquet import ParquetTable
+        from fastpipe.packing.source.parquet_arrow import ParquetTable
 
         return ParquetTable
     except ImportError as problem:

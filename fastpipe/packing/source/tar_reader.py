@@ -8,7 +8,6 @@ sizes of what has no bytes, two names for one member, names and sizes in global 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -67,10 +66,9 @@ class TarFile:
             self._file = opened(path)
         except OSError as problem:
             raise PackError(f"{readable(str(path))} cannot be opened: {problem.strerror}") from problem
-        info = self._file.status()
-        self.size_bytes, self.mtime_ns, self.ctime_ns = info.st_size, info.st_mtime_ns, info.st_ctime_ns
+        self.size_bytes, self.mtime_ns, self.ctime_ns, is_regular = self._file.state
         self._window, self._window_at = b"", 0
-        if not stat.S_ISREG(info.st_mode):
+        if not is_regular:
             self.close()
             raise PackError(
                 f"{readable(str(path))} is not a regular file; expected a tar file, because fastpipe reads no streams"

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
 from fastpipe.format.sample_layout import read_ours
+from fastpipe.packing.source.field_names import NOTE, PICTURES
 from fastpipe.packing.source.listing import Part, Source
-from fastpipe.packing.source.picture_names import PICTURES
-from fastpipe.packing.source.tar_fields import NOTE
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
 
 LABEL = "cls"
@@ -84,12 +83,6 @@ def split_key(name: str) -> tuple[str, str] | None:
 def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> bool:
     """Adds all members as files, under their own names, as of an image folder.
 
-    Args:
-        tar: open.
-        members: of it.
-        archive: its path, relative to the source.
-        gathered: what is added to.
-
     Returns:
         Whether it came to the end: False at the first label, for then the tars are a WebDataset.
     """
@@ -110,15 +103,7 @@ def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered
 
 
 def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered, rules: Rules) -> None:
-    """Adds the samples of a WebDataset: members of one key, one behind the other.
-
-    Args:
-        tar: open.
-        members: of it.
-        archive: its path, relative to the source.
-        gathered: what is added to.
-        rules: for samples.
-    """
+    """Adds the samples of a WebDataset: members of one key, one behind the other."""
     sample, seen = _Sample(""), set[str]()
     for member, path in _usable(tar, members, archive, gathered):
         if member.is_folder:

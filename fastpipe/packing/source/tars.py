@@ -6,19 +6,31 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
+from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
+from fastpipe.packing.source.field_names import (
+    MOST_FIELDS,
+    NOTE,
+    PICTURES,
+    fields_asked,
+    fields_of,
+    fields_of_dataset,
+    parts_of,
+)
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import FieldColumn
-from fastpipe.packing.source.picture_names import PICTURES
-from fastpipe.packing.source.tar_fields import MOST_FIELDS, NOTE, fields_asked, fields_of, fields_of_dataset, parts_of
 from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
+
+if TYPE_CHECKING:
+    from fastpipe.remote.options import RemoteOptions
 
 
 def list_archives(
@@ -61,16 +73,27 @@ def list_archives(
     return listing
 
 
-def list_dataset(root: Path) -> Listing:
+def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
     """Lists the samples of a packed dataset, from its shards. It has their classes' names.
+
+    Args:
+        root: its folder, or its URL.
+        remote: how a URL is read.
 
     Raises:
         PackError: dataset.json or a shard is not as it was packed.
         DatasetError: the dataset is unfinished or damaged.
     """
-    index = Index(root)
+    if isinstance(root, Path):
+        index, size_of = Index(root), None
+    else:
+        from fastpipe.remote.dataset import RemoteIndex  # most sources are on this machine
+        from fastpipe.remote.options import RemoteOptions
+
+        url = root
+        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).stat().st_size
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
-    problem = damage(index)
+    problem = damage(index, size_of)
     if checksum is not None and checksum[0] != checksum[1]:
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
@@ -78,7 +101,24 @@ def list_dataset(root: Path) -> Listing:
     rules = Rules(len(index.classes), with_fields=bool(index.fields))
     fields = fields_of_dataset(index.fields.values())
     gathered = _gathered(root, [shard.name for shard in index.shards], rules)
+    if any("removed" in shard for shard in index.info["shards"]):
+        _drop_removed(gathered, index)
     return _list_samples(root, gathered, [], index.classes, fields)
+
+
+def _drop_removed(gathered: Gathered, index: Index) -> None:
+    """Leaves out samples of the shards that this version of the dataset does not have."""
+    names = [shard.name for shard in index.shards]
+    records = index.records
+    there = set(zip(records["shard"].tolist(), records["offset"].tolist(), strict=True))
+    numbers = {name: number for number, name in enumerate(names)}
+    kept = [
+        at
+        for at, each in enumerate(gathered.sources)
+        if each.problem is not None or (numbers[each.archive or ""], each.offset_bytes) in there
+    ]
+    gathered.members = {new: gathered.members[at] for new, at in enumerate(kept) if at in gathered.members}
+    gathered.sources[:] = [gathered.sources[at] for at in kept]
 
 
 def _noted(tar: TarFile, members: list[Member]) -> Iterator[Member]:

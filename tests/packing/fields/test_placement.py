@@ -17,8 +17,7 @@ from PIL import Image, ImageOps
 
 import fastpipe
 from fastpipe.format.index import Index
-from fastpipe.packing.fields.placement import Placement
-from fastpipe.packing.fields.stored import short
+from fastpipe.packing.fields.stored import Placement, short
 from fastpipe.packing.picture.pixels import apply_orientation
 
 W, H = 70, 45

@@ -165,7 +165,7 @@ def test_they_are_counted(tmp_path: Path) -> None:
     packed = json.loads(succeeded("pack", source, tmp_path / "decode", "--damaged", "decode", "--json"))
     assert (packed["samples"], packed["counts"]["rejected"]) == (5, 0)
     assert packed["counts"]["reencoded"] == {"damaged JPEG": 1}
-    assert packed["pack"]["damaged"] == "decode"
+    assert packed["packs"][0]["options"]["damaged"] == "decode"
 
 
 def test_all_else_is_packed_without_a_change() -> None:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastpipe.errors import ImageError
-from fastpipe.packing.picture.exif import exif_orientation
-from fastpipe.packing.picture.jpeg_segments import kept_segments, read_header
+from fastpipe.packing.picture.jpeg_segments import exif_orientation, kept_segments, read_header
 from fastpipe.packing.picture.png import read_png
 from fastpipe.packing.picture.probe import EXPECTED, image_format
 

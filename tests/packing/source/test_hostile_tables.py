@@ -24,7 +24,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job import pack
 from fastpipe.packing.options import PackOptions
-from fastpipe.packing.source.parquet import ParquetTable
+from fastpipe.packing.source.parquet_arrow import ParquetTable
 from fastpipe.packing.source.table_file import Group
 
 
@@ -38,7 +38,7 @@ def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:
     else:
         told = ""
         found = summary.info["samples"] + len(summary.tally.rejected)
-        assert found == summary.info["source"]["files"]
+        assert found == summary.info["packs"][0]["source"]["files"]
     assert not told or file.name in told or str(source) in told
     return told
 

@@ -178,7 +178,7 @@ def test_a_damaged_parquet_file_is_a_named_error(tmp_path: Path, at: int) -> Non
 
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder(tmp_path / "photos", "parquet")
-    monkeypatch.delitem(sys.modules, "fastpipe.packing.source.parquet", raising=False)
+    monkeypatch.delitem(sys.modules, "fastpipe.packing.source.parquet_arrow", raising=False)
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(PackError, match=r"pip install 'fastpipe\[parquet\]'"):

@@ -1,0 +1,146 @@
+"""A pack on a Ray cluster: the steps as tasks, and their progress. Note [steps of a pack]"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from fastpipe.cluster.session import session
+from fastpipe.cluster.tasks import run_tasks
+from fastpipe.format.folder import Place
+from fastpipe.packing.destination import check_apart, opened
+from fastpipe.packing.job import PackProgress, Progress, Summary
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.steps import Job, Listed, Part, check, convert_step, list_step, make_step, read_parts
+from fastpipe.packing.steps_end import begin, publish, remove_spool
+
+_MEMORY = 256 << 20  # of a worker
+_CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written
+
+
+def pack_on_ray(
+    source: SourcePath,
+    destination: Place,
+    options: PackOptions,
+    *,
+    address: str | None = None,
+    on_progress: Progress = lambda _: None,
+) -> Summary:
+    """Packs as `job.pack` does, to the same bytes, in tasks of a Ray cluster.
+
+    Run it again after an interruption and it goes on: what is there stays.
+
+    Args:
+        source, destination: that all workers can reach by the same name.
+        options: how. `workers` counts only where this starts Ray on this machine.
+        address: of the cluster; see `session`.
+        on_progress: called in this thread when a task has ended.
+
+    Raises:
+        ConfigError: an option is wrong, or Ray is not installed.
+        PackError: the source or destination cannot be used.
+        ClusterError: the cluster cannot be reached, or its machines fail a task.
+    """
+    started = time.monotonic()
+    check_apart(source, destination, options.spool)
+    job = Job.of(source, destination, options)
+    with (
+        session(address, workers=options.workers) as cluster,
+        opened(destination, options, shared_spool=True) as journal,
+    ):
+        tasks = _Tasks(job, journal, cluster.cpus, on_progress)
+        listed = tasks.listed()
+        done = begin(job, journal, listed)
+        if done is not None:
+            seconds = time.monotonic() - started
+            return Summary(done, Tally(), 0, seconds, listed.stray, listed.dropped, already_packed=True)
+        tasks.run()
+        info, tally = publish(job, journal, listed, lambda: tasks.tell("publishing"))
+        remove_spool(job)
+    return Summary(
+        info,
+        tally,
+        tasks.read,
+        time.monotonic() - started,
+        listed.stray,
+        listed.dropped,
+        tasks.resumed,
+        uploaded_bytes=journal.store.uploaded_bytes,
+    )
+
+
+class _Tasks:
+    """The steps of a pack as tasks.
+
+    Args:
+        job: the pack.
+        journal: of its destination.
+        workers: how many can run at a time.
+        on_progress: gets the progress.
+
+    Attributes:
+        read: sources that were read.
+        resumed: shards that were there.
+    """
+
+    def __init__(self, job: Job, journal: Journal, workers: int, on_progress: Progress) -> None:
+        self._job, self._journal, self._workers, self._on_progress = job, journal, workers, on_progress
+        self._files = self._bytes = 0  # all of them
+        self._done = self._done_bytes = self._rejected = 0
+        self.read = self.resumed = 0
+
+    def listed(self) -> Listed:
+        """Lists the sources, in a task: the list may be larger than this machine's memory."""
+        ((_, listed),) = run_tasks(partial(list_step, self._job), [0], name=lambda _: "list")
+        self._files, self._bytes = listed.files, listed.size_bytes
+        return check(self._job, listed)  # dataset.json, which is written here, says what made the shards
+
+    def run(self) -> None:
+        """Converts what is not converted, and makes the shards that are not there."""
+        entries, spooled = self._journal.entries(), self._job.spool().sizes()
+
+        def shards() -> Iterator[Part]:
+            return (part for part in read_parts(self._job, "make") if part.name not in entries)
+
+        def rows() -> Iterator[list[Part]]:
+            left = (part for part in read_parts(self._job, "convert") if part.name not in spooled)
+            return (list(ours) for _, ours in itertools.groupby(left, key=lambda part: part.group))
+
+        left = sum(1 for _ in shards())
+        self.resumed = sum(1 for _ in read_parts(self._job, "make")) - left
+        if left:
+            self._step("converting", rows, partial(convert_step, self._job), lambda parts: parts, _CONVERTED)
+        self._step("packing", shards, partial(make_step, self._job), lambda part: [part], 0)
+
+    def _step(self, name: str, items: Callable[[], Iterator[Any]], do: Any, parts_of: Any, held: int) -> None:
+        """Runs a task for each item. They are read again each time they are needed: there may be a million."""
+        tasks = files = size_bytes = largest = 0
+        for item in items():
+            tasks += 1
+            for part in parts_of(item):
+                files, size_bytes = files + part.files, size_bytes + part.size_bytes
+                largest = max(largest, part.size_bytes)
+        if not tasks:
+            return
+        self._done, self._done_bytes = self._files - files, max(self._bytes - size_bytes, 0)
+        self.read = max(self.read, files)
+        self.tell(name, 0, tasks)
+        memory = _MEMORY + held * largest
+        ended = run_tasks(do, items(), name=lambda item: "{0.step} {0.name}".format(parts_of(item)[0]), memory=memory)
+        for count, (item, made) in enumerate(ended, start=1):
+            for part in parts_of(item):
+                self._done, self._done_bytes = self._done + part.files, self._done_bytes + part.size_bytes
+            self._rejected += made.rejected
+            self.tell(name, count, tasks)
+
+    def tell(self, step: str, tasks: int = 0, total_tasks: int = 0) -> None:
+        """Tells how far the pack is."""
+        uploaded = self._journal.store.uploaded_bytes
+        so_far = self._done, self._files, self._done_bytes, self._bytes, self._rejected, step, uploaded
+        self._on_progress(PackProgress(*so_far, tasks, total_tasks, self._workers))

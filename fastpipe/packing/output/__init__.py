@@ -1,1 +1,0 @@
-"""Packed images -> shards, index and dataset.json in the destination; each file is complete or does not exist."""

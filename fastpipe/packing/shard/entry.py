@@ -1,0 +1,140 @@
+"""What is known of a finished shard <-> one file of the journal.
+
+Note [entry]
+A line of JSON; behind it the shard's index records, and its pieces of the fields' columns. So a shard is done when one
+file is there, and publishing reads all shards' records, and then all pieces of each column, as ranges of these files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.shard.tar import Tar
+from fastpipe.store.store import Store
+
+SOURCES = "", "sources"  # the part of sources.npy, as if it were that of a column of a field without a name
+_HEAD_BYTES = 4096  # read at once: the line of most entries
+_CHUNK_BYTES = 1 << 20
+
+
+def entry_name(number: int, state: str) -> str:
+    """The file in the work folder that says that a shard is finished, of sources in this state."""
+    return f"shard-{number:06d}-{state}.done"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A shard that is done; or several: a run of sources that gives more than twice --shard-size is continued.
+
+    Attributes:
+        name: of its file in the work folder.
+        tars: the files, in order.
+        tally: of its sources.
+        agreed: `Agreement.state` after it.
+        parts: (field, part) and size in bytes of its pieces of columns.
+        body_at: where the records begin in the file.
+    """
+
+    name: str
+    tars: tuple[Tar, ...]
+    tally: Tally
+    agreed: dict[str, Any] = field(default_factory=dict)
+    parts: tuple[tuple[str, str, int], ...] = ()
+    body_at: int = 0
+
+    @property
+    def samples(self) -> int:
+        """In all tars."""
+        return sum(tar.samples for tar in self.tars)
+
+    def line(self) -> bytes:
+        """The first line of its file."""
+        said = {name: value for name, value in asdict(self).items() if name not in ("name", "body_at")}
+        return json.dumps(said).encode() + b"\n"
+
+    def records(self, store: Store) -> NDArray[np.void]:
+        """(samples,) of INDEX_DTYPE; `shard` counts the entry's tars from 0."""
+        size_bytes = self.samples * INDEX_DTYPE.itemsize
+        data = store.read(f"{WORK_FOLDER}/{self.name}", self.body_at, self.body_at + size_bytes)
+        return np.frombuffer(data, INDEX_DTYPE).copy()
+
+    def part_bytes(self, of: str, part: str) -> int:
+        """The size of the piece of a column."""
+        return next(size_bytes for name, which, size_bytes in self.parts if (name, which) == (of, part))
+
+    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]:
+        """Functions that read the piece of a column, chunk by chunk."""
+        at = self.body_at + self.samples * INDEX_DTYPE.itemsize
+        for name, which, size_bytes in self.parts:
+            if (name, which) == (of, part):
+                for start in range(at, at + size_bytes, _CHUNK_BYTES):
+                    stop = min(start + _CHUNK_BYTES, at + size_bytes)
+                    yield partial(store.read, f"{WORK_FOLDER}/{self.name}", start, stop)
+            at += size_bytes
+
+
+class Entries:
+    """Entries that have shards, held in little memory, for there may be a million; see Pieces.
+
+    Args:
+        entries: any.
+
+    Attributes:
+        tally: of all of them.
+    """
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.tally = Tally()
+        self._kept: list[bytes] = []
+        for entry in entries:
+            self.tally.add(entry.tally)
+            if entry.tars:
+                kept = entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
+                self._kept.append(json.dumps(kept).encode())
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Entry]:
+        for kept in self._kept:
+            name, tars, agreed, parts, body_at = json.loads(kept)
+            yield Entry(name, tuple(Tar(*tar) for tar in tars), Tally(), agreed, tuple(map(tuple, parts)), body_at)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._kept.clear()
+
+
+def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | None:
+    """The shard of an entry; None: it is not there as it was finished.
+
+    Args:
+        store: of the dataset.
+        name: of the entry's file.
+        there: the sizes of the dataset's shards, by name.
+    """
+    try:
+        path = f"{WORK_FOLDER}/{name}"
+        head = store.read(path, 0, _HEAD_BYTES)
+        if b"\n" not in head:
+            head = store.read(path)
+        line = head[: head.index(b"\n") + 1]
+        said = json.loads(line)
+        tally = Tally(**said["tally"])
+        tally.rejected = [(where, reason) for where, reason in tally.rejected]
+        tars = tuple(Tar(*tar) for tar in said["tars"])
+        parts = tuple((of, part, size_bytes) for of, part, size_bytes in said["parts"])
+        entry = Entry(name, tars, tally, said["agreed"], parts, len(line))
+        whole = all(there.get(shard_name(tar.number)) == tar.size_bytes for tar in tars)
+        return entry if whole else None
+    except Exception:  # whatever is wrong with this file, the shard is made again
+        return None

@@ -1,0 +1,197 @@
+"""The work folder of a pack: its plan, and an entry for each finished shard; so an interrupted pack goes on.
+
+Note [publishing]
+A shard is written under a temporary name and synced, and gets its name; then its entry appears in DST/.pack, which
+names the state of its sources in its own name. So a final name never holds an unfinished file, and shards are made in
+any order, by anyone, again and again: the same sources give the same bytes. When all are there, index.npy, the columns
+of fields, rejected.jsonl and, last, dataset.json follow; then the work folder goes. A folder without dataset.json is
+unfinished.
+
+A dataset that is replaced stays until there is something to take its place: then its dataset.json goes first, so there
+is no moment at which old and new shards are a dataset.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import shutil
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fastpipe.errors import PackError
+from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.format.layout import (
+    DATASET_FILE,
+    INDEX_FILE,
+    REJECTED_FILE,
+    SOURCES_FILE,
+    WORK_FOLDER,
+    shard_name,
+    shard_number,
+)
+from fastpipe.packing.picture.jpeg import versions
+from fastpipe.packing.shard.entry import Entry, read_entry
+from fastpipe.store.files import PARTIAL
+from fastpipe.store.lock import LOCK_FILE, WorkFolder
+from fastpipe.store.store import Store
+
+PLAN_FILE = f"{WORK_FOLDER}/plan.json"
+SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
+
+
+class Journal:
+    """The work of one pack into a store; locked where it is used in a `with`.
+
+    Args:
+        store: of the dataset.
+        kinds: name -> kind of the fields.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._work: WorkFolder | None = None
+
+    def __enter__(self) -> Journal:
+        self._work = WorkFolder(self.store.scratch, self.store.place)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Lets go of the lock, and removes the work folder if there is no work in it."""
+        assert self._work is not None  # it was entered
+        for left in self.store.scratch.glob(f"*{PARTIAL}"):
+            with contextlib.suppress(OSError):
+                left.unlink()
+        self._work.release()
+        self.store.close()
+
+    def description(self) -> dict[str, Any] | None:
+        """The content of the dataset.json that is there; None: there is none, or it is none of ours.
+
+        Raises:
+            PackError: it does not come.
+        """
+        return _json_of(self.store, DATASET_FILE)
+
+    def plan(self) -> dict[str, Any] | None:
+        """What the unfinished pack is about; None: there is none."""
+        return _json_of(self.store, PLAN_FILE)
+
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Writes down what this pack is about. What an earlier one has made stays as long as it fits.
+
+        Raises:
+            PackError: another pack has begun there meanwhile.
+        """
+        try:
+            old: bytes | None = self.store.read(PLAN_FILE)
+        except FileNotFoundError:
+            old = None
+        data = json.dumps(plan, sort_keys=True).encode()
+        if data != old and not self.store.swap(PLAN_FILE, data, old):
+            raise _another(self.store, PLAN_FILE)
+
+    def begin_growth(self, plan: dict[str, Any]) -> bool:
+        """Writes down what is done to the dataset that is there; whether nobody had.
+
+        In a folder the lock keeps others out, so a plan that is there is of a program that has ended.
+
+        Raises:
+            PackError: another program has begun, or a pack is unfinished.
+        """
+        data = json.dumps(plan, sort_keys=True).encode()
+        for _ in range(2):
+            if self.store.swap(PLAN_FILE, data, None):
+                return True
+            there = self.plan()
+            if there is None:  # it has just ended
+                continue
+            if there == plan:
+                return False
+            if isinstance(self.store.place, Path) and "grows" in there:
+                self.give_up()
+                continue
+            raise PackError(
+                f"{self.store.place} is in use: {there.get('command', 'fastpipe pack')} has begun there, and has not "
+                "ended. Wait for it, or run it again if it was interrupted. To give it up, remove "
+                f"{self.store.place / PLAN_FILE}"
+            )
+        raise _another(self.store, PLAN_FILE)
+
+    def give_up(self) -> None:
+        """Removes the plan; shards that are finished stay for the next run."""
+        self.store.remove([PLAN_FILE])
+
+    def make_way(self) -> None:
+        """Removes the dataset that this pack replaces, if there is one; dataset.json first."""
+        if self.description() is not None:
+            self.store.remove([DATASET_FILE])
+            self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
+            for number in itertools.count(1):
+                folders = f"v{number}/{FIELDS_FOLDER}", f"v{number}"
+                names = [f"{folder}/{name}" for folder in folders for name in self.store.sizes(folder)]
+                if not names and number > 1:
+                    break
+                for folder in folders:
+                    self.store.remove([name for name in names if name.rpartition("/")[0] == folder])
+
+    def entries(self) -> set[str]:
+        """The names of all entries; whether their shards are as they were is not looked at."""
+        return {name for name in self.store.sizes(WORK_FOLDER) if name.endswith(".done")}
+
+    def finished(self, names: Iterable[str]) -> Iterator[Entry | None]:
+        """The shards of some entries, in order; None: it is not there, whole."""
+        entries, there = self.entries(), self.store.sizes()
+        return self.store.each(lambda name: read_entry(self.store, name, there) if name in entries else None, names)
+
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Looks whether all shards are there: other programs may write to a bucket, too.
+
+        Raises:
+            PackError: one is not. Its entry is removed, so that the next run makes it again.
+        """
+        there = self.store.sizes()
+        tars = ((entry, tar) for entry in entries for tar in entry.tars)
+        names = (shard_name(tar.number) for entry in entries for tar in entry.tars)
+        for (entry, tar), note in zip(tars, self.store.each(self.store.note, names), strict=True):
+            if there.get(shard_name(tar.number)) != tar.size_bytes or note not in ("", tar.xxh3_64):
+                self.store.remove([f"{WORK_FOLDER}/{entry.name}"])
+                raise _another(self.store, shard_name(tar.number))
+
+    def clean(self, entries: Iterable[Entry], base: int = 0) -> None:
+        """Removes shards, of this number and above, that belong to none of these entries, and all other entries."""
+        ours = {tar.number for entry in entries for tar in entry.tars}
+        stale = [name for name in self.store.sizes() if (at := shard_number(name)) >= base and at not in ours]
+        self.store.remove(stale)
+        del ours
+        names = {entry.name for entry in entries}
+        self.store.remove([f"{WORK_FOLDER}/{name}" for name in self.entries() if name not in names])
+
+    def clear(self) -> None:
+        """Empties the work folder, but for the lock."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.store.scratch / "spool")
+        for folder in (SPOOL_FOLDER, WORK_FOLDER):
+            self.store.remove(f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE)
+
+
+def _another(store: Store, name: str) -> PackError:
+    return PackError(
+        f"{store.place}/{name} is not what this pack has written there: another program writes to {store.place}. Wait "
+        "until it ends, then run the same command again, or choose another folder"
+    )
+
+
+def made_with(kinds: Collection[str]) -> dict[str, Any]:
+    """The versions of the libraries that decide bytes."""
+    return versions(masks="mask" in kinds)
+
+
+def _json_of(store: Store, name: str) -> dict[str, Any] | None:
+    try:
+        said = json.loads(store.read(name))
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None

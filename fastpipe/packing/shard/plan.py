@@ -1,0 +1,151 @@
+"""A listing, and a few of its sources converted -> which sources each shard has.
+
+Note [plan]
+Which sources a shard has is decided when they are listed. Shuffled, a source's hash decides: shard h // step has the
+hashes from h to h + step. In order, its place decides: the bytes listed before it, divided by `step`. So a shard is a
+function of its own sources, and one that comes, goes or changes touches its own shard; in order, at most the edges of
+others.
+
+`step` is chosen so that shards are written with about shard_size bytes. A fixed few of the sources, those of the
+smallest hashes of their paths, are converted for it: they show how many bytes are written for one that is listed.
+`step` is rounded to five bits, which is 3 % at most, so that a source more or less hardly ever changes it. The same few
+say what values of fields have in common, such as the width of "floats".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fastpipe.errors import ImageError
+from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.shard.stored_sample import note_of, stored_bytes
+from fastpipe.packing.source.listing import Listing, Source
+
+_HASHES = 1 << 64
+_FEW = 128  # sources that are converted
+_FEW_BYTES = 64 << 20  # and at most so many bytes of them, but at least
+_LEAST = 8
+_MOST_PROBED = 4096  # where a field has no value in the first ones
+_BITS = 5
+_MOST_GROWTH = 4  # of sources that are so few that nobody looks
+
+Outcomes = Callable[[Sequence[Source]], Iterable[tuple[Source, Packed | str]]]
+
+
+class Plan(NamedTuple):
+    """What all shards of a pack have in common. Note [plan]
+
+    Attributes:
+        step: hashes a shard; or, in order, listed bytes a shard.
+        agreed: `Agreement.state` after the few sources.
+        base: number of the first shard: of a dataset that grows, greater than those before.
+        kinds: of a dataset that grows, name -> kind of its fields, in its order.
+    """
+
+    step: int
+    agreed: dict[str, Any]
+    base: int = 0
+    kinds: dict[str, str] | None = None
+
+    def recorded(self) -> dict[str, int]:
+        """For dataset.json."""
+        return {"step": self.step, "base": self.base}
+
+
+class Run(NamedTuple):
+    """The sources of a shard: positions among those of a listing, which is in packing order.
+
+    Attributes:
+        number: of the shard, from 0; there may be gaps.
+        start, stop: the positions.
+    """
+
+    number: int
+    start: int
+    stop: int
+
+
+def plan_shards(listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool) -> Plan:
+    """Decides how the sources are cut; see Note [plan].
+
+    Args:
+        listing: of all sources.
+        shard_size: bytes of a shard, about.
+        convert: converts some of the sources; closing the iterator stops it.
+        shuffle: see `packing_order`.
+    """
+    agreement = Agreement(listing.kinds)
+    if listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
+        return Plan(_HASHES, agreement.state())
+    listed = stored = 0
+    for source, outcome in _few(listing, convert, agreement):
+        if isinstance(outcome, str):
+            continue
+        listed += listing.weight(source)
+        note = note_of(outcome, source.path, listing.kinds)
+        stored += stored_bytes(outcome, len(note))
+        try:
+            agreement.admit(outcome.values)
+        except ImageError:
+            continue
+    per_shard = shard_size * listed / stored if stored else shard_size
+    if shuffle:
+        per_shard *= _HASHES / sum(map(listing.weight, listing.sources))
+    return Plan(_rounded(max(1, int(per_shard))), agreement.state())
+
+
+def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Run]:
+    """Cuts the sources, which are in packing order, into shards; see Note [plan]."""
+    numbers = _numbers(listing, step, seed, shuffle=shuffle)
+    found, start = [], 0
+    for number, ours in groupby(numbers):
+        stop = start + sum(1 for _ in ours)
+        found.append(Run(number, start, stop))
+        start = stop
+    return found
+
+
+def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
+    """A number that is greater than that of any shard."""
+    total = _HASHES if shuffle else sum(map(listing.weight, listing.sources))
+    return total // step + 1
+
+
+def _numbers(listing: Listing, step: int, seed: int, *, shuffle: bool) -> Iterator[int]:
+    if shuffle:
+        for source in listing.sources:
+            yield xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed) // step
+        return
+    before = 0
+    for source in listing.sources:
+        yield before // step
+        before += listing.weight(source)
+
+
+def _few(listing: Listing, convert: Outcomes, agreement: Agreement) -> Iterator[tuple[Source, Packed | str]]:
+    """The sources that are converted for the plan, and what became of them."""
+    few = listing.samples(_MOST_PROBED)
+    size_bytes = 0
+    first: list[Source] = []
+    for source in few[:_FEW]:
+        if size_bytes > _FEW_BYTES and len(first) >= _LEAST:
+            break
+        first.append(source)
+        size_bytes += source.size_bytes
+    yield from convert(first)
+    if not first:
+        return
+    rest = iter(few[len(first) : _MOST_PROBED])
+    while not agreement.complete and (more := list(islice(rest, _LEAST))):
+        yield from convert(more)
+
+
+def _rounded(number: int) -> int:
+    shift = max(number.bit_length() - _BITS, 0)
+    return (number + (1 << shift >> 1)) >> shift << shift

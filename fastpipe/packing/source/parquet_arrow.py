@@ -1,0 +1,169 @@
+"""A Parquet file, or a stream of Arrow as `datasets.save_to_disk` writes it -> its groups of rows, and their rows.
+
+Format of the stream: Arrow columnar format, "IPC streaming format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fastpipe.format.file_state import FileState
+from fastpipe.packing.source.table_file import Group, TableFile
+
+# A row group may be a whole file, so it is read in pieces: these are held in memory.
+_BUFFER_BYTES = 1 << 20
+_BATCH_BYTES = 4 << 20
+# At most, for repeated values count once in the size that a file states.
+_BATCH_ROWS = 32
+_SCAN_ROWS = 1 << 16
+# A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
+_BELIEVED_ROWS = 1_000_000
+_BYTES_PER_ROW = 8
+_FOOTERS_BYTES = 64 << 20
+
+
+class _Footers:
+    """Footers of files behind URLs, which are opened several times: to look at them, to list them, and to pack them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, FileState], pq.FileMetaData] = {}
+        self._left_bytes = _FOOTERS_BYTES
+
+    def get(self, table: TableFile) -> pq.FileMetaData | None:
+        """That of a file, if it is known."""
+        return self._kept.get((str(table.path), table.state()))
+
+    def keep(self, table: TableFile, footer: pq.FileMetaData) -> None:
+        """Keeps one, as long as there is room."""
+        key = str(table.path), table.state()
+        if table.is_remote and key not in self._kept and footer.serialized_size <= self._left_bytes:
+            self._left_bytes -= footer.serialized_size
+            self._kept[key] = footer
+
+
+_FOOTERS = _Footers()
+
+
+class ParquetTable(TableFile):
+    """See TableFile."""
+
+    kind, group = "Parquet", "row group"
+
+    def _open(self) -> None:
+        self._parquet = pq.ParquetFile(
+            self._file,
+            metadata=_FOOTERS.get(self),
+            buffer_size=_BUFFER_BYTES,
+            pre_buffer=False,
+            page_checksum_verification=True,
+        )
+        _FOOTERS.keep(self, self._parquet.metadata)
+        self.schema = self._parquet.schema_arrow
+
+    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+        first = 0
+        for number in range(self._parquet.metadata.num_row_groups):
+            with self.reading(self._named(number)):
+                group = self._group(number, first)
+                values = [] if column is None else self._column(group, column)
+            yield group, values
+            first += group.rows
+        if first != self._parquet.metadata.num_rows:
+            raise self.damaged("its footer", f"it has {self._parquet.metadata.num_rows:,} rows, its groups {first:,}")
+
+    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        per_row = max(group.size_bytes // max(group.rows, 1), 1)
+        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
+        read = 0
+        with self.reading(self._named(group.number)):
+            batches = self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
+        while True:
+            with self.reading(self._named(group.number)):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            read += batch.num_rows
+            yield batch
+        if read != group.rows:
+            raise self.damaged(self._named(group.number), f"it has {read:,} rows, the footer says {group.rows:,}")
+
+    def _group(self, number: int, first_row: int) -> Group:
+        facts = self._parquet.metadata.row_group(number)
+        chunks = [facts.column(at) for at in range(facts.num_columns)]
+        stored = sum(chunk.total_compressed_size for chunk in chunks)
+        sizes = [chunk.total_uncompressed_size for chunk in chunks]
+        size_bytes = self._first.size_bytes
+        if facts.num_rows < 0 or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
+            raise self.damaged(
+                self._named(number), f"the footer says {facts.num_rows:,} rows in {stored:,} bytes of {size_bytes:,}"
+            )
+        rows = first_row + facts.num_rows
+        if rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW:
+            raise self.damaged(self._named(number), f"{rows:,} rows with images cannot be in {size_bytes:,} bytes")
+        return Group(number, first_row, facts.num_rows, 0, sum(sizes))
+
+    def _column(self, group: Group, column: str) -> list[pa.Array]:
+        found = self._parquet.iter_batches(_SCAN_ROWS, [group.number], [column], use_threads=False)
+        values = [batch.column(0) for batch in found]
+        if (rows := sum(map(len, values))) != group.rows:
+            raise self.damaged(self._named(group.number), f"{rows:,} values in column {column!r}, {group.rows:,} rows")
+        return values
+
+
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_FILE_MAGIC = b"ARROW1"
+
+
+class ArrowTable(TableFile):
+    """See TableFile. Files are read, not mapped: a mapped file that becomes shorter would end the process."""
+
+    kind, group = "Arrow", "record batch"
+
+    def _open(self) -> None:
+        if self._file.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
+            raise ValueError(
+                "it is an Arrow file with a footer (Feather); expected a stream, as save_to_disk writes it"
+            )
+        end = self._first.size_bytes - len(_END)
+        self._file.seek(max(end, 0))
+        if self._file.read(len(_END)) != _END:
+            raise ValueError("it does not end as an Arrow stream does")
+        self._file.seek(0)
+        self.schema = pa.ipc.read_schema(self._file)
+        self._first_batch = self._file.tell()
+        self._end = end
+
+    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+        number = first = 0
+        offset = self._first_batch
+        while offset != self._end:
+            with self.reading(self._named(number)):
+                batch = self._batch(offset)
+                after = self._file.tell()
+            if not offset < after <= self._end:
+                raise self.damaged(self._named(number), "it goes beyond the end")
+            yield (
+                Group(number, first, batch.num_rows, offset, after - offset),
+                [] if column is None else [batch.column(column)],
+            )
+            number, first, offset = number + 1, first + batch.num_rows, after
+
+    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with self.reading(self._named(group.number)):
+            batch = self._batch(group.offset_bytes)
+        if batch.num_rows != group.rows:
+            raise self.damaged(self._named(group.number), f"it has {batch.num_rows:,} rows, and had {group.rows:,}")
+        for first in range(0, batch.num_rows, _BATCH_ROWS):
+            yield batch.select(columns).slice(first, _BATCH_ROWS)
+
+    def _batch(self, offset: int) -> pa.RecordBatch:
+        self._file.seek(offset)
+        message = pa.ipc.read_message(self._file)
+        if message.type != "record batch":
+            raise ValueError(f"expected a record batch, got a {message.type}; columns with dictionaries are not read")
+        batch = pa.ipc.read_record_batch(message, self.schema)
+        batch.validate(full=True)  # offsets of hostile files may lead anywhere
+        return batch

@@ -1,1 +1,0 @@
-"""Converted samples in any order -> sorted files on disk -> the same samples in packing order."""

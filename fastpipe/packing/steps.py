@@ -1,0 +1,368 @@
+"""A pack in steps that run anywhere: what each is told, and what the first one writes down for the others.
+
+Note [steps of a pack]
+*List* writes down the sources of each shard. *Convert* is for tables only: it converts a run of rows, see
+Note [exchange]. *Make* makes a shard of its sources. *Publish* strings the shards together and writes dataset.json.
+Each step is a pure function of the job and the number of its part: its bytes do not depend on who runs it, when and how
+often. A file is whole or not there, so what is there need not be made again. These are the functions that make a shard
+in threads, too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from fastpipe.errors import PackError
+from fastpipe.format.folder import Place
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.exchange import Rows, convert_rows, exchanged, runs_of_rows
+from fastpipe.packing.job import Work
+from fastpipe.packing.options import PackOptions
+from fastpipe.packing.outcomes import few_outcomes, spool_of
+from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.picture.jpeg import versions
+from fastpipe.packing.run_file import is_whole
+from fastpipe.packing.shard.entry import read_entry
+from fastpipe.packing.shard.journal import SPOOL_FOLDER
+from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.plan import Plan, Run
+from fastpipe.packing.shard.publish import Origin, origin_of
+from fastpipe.packing.source.files import SourcePath, source_path
+from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.listed import Piece, piece_of, sources_in
+from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.tables import TableListing
+from fastpipe.store.opening import open_store
+from fastpipe.store.store import Store
+
+_LISTED = "listed.json"
+_PARTS = "parts.txt"
+_WRITERS = 16
+_SPOOL_FORMAT = 2  # another one when the spool's files change: nothing of the old ones is taken
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the steps of a pack are told.
+
+    Attributes:
+        source: path or URL; a path is absolute, for workers may have other working folders.
+        destination: of the dataset; the same.
+        options: how.
+    """
+
+    source: str
+    destination: Place
+    options: PackOptions
+
+    @classmethod
+    def of(cls, source: SourcePath, destination: Place, options: PackOptions) -> Job:
+        """A job of paths as a user gives them."""
+        if isinstance(destination, Path):
+            destination = Path(os.path.abspath(destination))
+        how = options.source
+        if how.image_root is not None and "://" not in how.image_root:
+            options = replace(options, source=replace(how, image_root=os.path.abspath(how.image_root)))
+        return cls(os.path.abspath(source) if isinstance(source, Path) else str(source), destination, options)
+
+    def source_path(self) -> SourcePath:
+        """The source."""
+        return source_path(self.source, self.options.source.remote)
+
+    def spool(self) -> Store:
+        """The spool: in a folder of its own where the user says, or beside the dataset."""
+        remote = self.options.source.remote
+        if self.options.spool is None:
+            return _shared(self.destination / SPOOL_FOLDER, remote)
+        target = str(self.destination)
+        last = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
+        return _shared(self.options.spool / f"{last}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}", remote)
+
+    def store(self) -> Store:
+        """Of the dataset."""
+        return open_store(self.destination, self.options.source.remote)
+
+    def made_with(self, kinds: dict[str, str]) -> str:
+        """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
+        said = _SPOOL_FORMAT, self.options.shaping(kinds), versions(masks="mask" in kinds.values())
+        return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
+
+
+def _shared(place: Place, remote: Any) -> Store:
+    """A store whose files are made in it, and not beside it."""
+    if isinstance(place, Path) and place.is_symlink():
+        raise PackError(f"{place} is a link; expected a folder, because packing writes only into its destination")
+    return open_store(place, remote, place if isinstance(place, Path) else None)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A listing without its sources: what the steps need of it, as a file can hold it.
+
+    Attributes:
+        root, classes, stray, dropped, taken_ns: as in Listing.
+        kind: of tables "parquet" or "arrow", else "".
+        columns: of tables: see TableColumns.
+        of_fields: the fields, as in SourceField.
+        files, size_bytes: of all sources.
+        content, state: `Listing.digest` and `Listing.digest_with_times`.
+        changed_ns: `Listing.last_change_ns`.
+        made_with: see Job.
+        plan: see Plan.
+        stride: see Making.
+    """
+
+    root: str
+    kind: str
+    columns: list[Any] | None
+    classes: list[str]
+    stray: list[str]
+    dropped: dict[str, int]
+    taken_ns: int
+    of_fields: list[list[Any]]
+    files: int
+    size_bytes: int
+    content: str
+    state: str
+    changed_ns: int
+    made_with: str
+    plan: list[Any]
+    stride: int
+
+    @property
+    def fields(self) -> tuple[SourceField, ...]:
+        """The fields."""
+        return tuple(
+            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs))
+            for name, kind, in_note, names, pairs in self.of_fields
+        )
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Name -> kind of the fields."""
+        return {name: kind for name, kind, *_ in self.of_fields}
+
+    def origin(self) -> Origin:
+        """For dataset.json."""
+        source = {"files": self.files, "xxh3_128": self.content}
+        time_ns = max(self.taken_ns, self.changed_ns)
+        return Origin(self.classes, source, time_ns, self.state, self.fields, Plan(*self.plan).recorded())
+
+
+class Part(NamedTuple):
+    """A part of a step: rows to convert, or a shard to make.
+
+    Attributes:
+        step: "convert" or "make".
+        name: of its file in the spool without ".sources"; of a shard, that of its entry; of rows, that of their run.
+        files, size_bytes: of its sources.
+        group: runs of one group are converted together.
+    """
+
+    step: str
+    name: str
+    files: int
+    size_bytes: int
+    group: int = 0
+
+    def line(self) -> bytes:
+        """As the list of parts has it."""
+        return f"{self.step} {self.name} {self.files} {self.size_bytes} {self.group}\n".encode()
+
+
+class Done(NamedTuple):
+    """What became of a part."""
+
+    files: int
+    rejected: int
+
+
+def list_step(job: Job, _: object = None) -> Listed:
+    """Lists the sources, and writes down those of each part. Note [steps of a pack]"""
+    options = job.options
+    listing = list_sources(job.source_path(), options.seed, shuffle=options.shuffle, how=options.source)
+    workers = options.workers or granted_cpus()
+    plan, stride, named = Work.planned(listing, options, workers)
+    spool = job.spool()
+    if isinstance(options.spool, Path):
+        options.spool.mkdir(parents=True, exist_ok=True)
+    spool.remove([_LISTED])
+    there = spool.sizes()
+    parts: list[Part] = []
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        writing = []
+
+        def put(part: Part, piece: Piece) -> None:
+            parts.append(part)
+            if f"{part.name}.sources" not in there:
+                writing.append(writers.submit(spool.write, f"{part.name}.sources", piece_of(listing, piece)))
+            if len(writing) > 4 * _WRITERS:
+                writing.pop(0).result()
+
+        if isinstance(listing, TableListing):
+            for rows in runs_of_rows(listing, spool_of(listing, options)):
+                share = listing.size_bytes * len(rows.positions) // len(listing.sources)
+                put(Part("convert", rows.name, len(rows.positions), share, rows.group), Piece(0, rows.positions))
+        for name, run in named.items():
+            positions = range(run.start, run.stop)
+            size_bytes = sum(listing.sources[at].size_bytes for at in positions)
+            put(Part("make", name, len(positions), size_bytes), Piece(run.number, positions))
+        for each in writing:
+            each.result()
+    spool.write(_PARTS, b"".join(part.line() for part in parts))
+    listed = _listed(listing, job, plan, stride)
+    spool.write(_LISTED, json.dumps(asdict(listed)).encode())
+    return listed
+
+
+def _listed(listing: Listing, job: Job, plan: Plan, stride: int) -> Listed:
+    columns: list[Any] | None = None
+    kind = ""
+    if isinstance(listing, TableListing):
+        kind, columns = listing.open.kind.lower(), list(listing.columns)  # type: ignore[attr-defined]
+    origin = origin_of(listing, plan)
+    return Listed(
+        listing.resolved_root(),
+        kind,
+        columns,
+        listing.classes,
+        listing.stray,
+        dict(listing.dropped),
+        listing.taken_ns,
+        [list(field) for field in listing.fields],
+        len(listing.sources),
+        listing.size_bytes,
+        origin.source["xxh3_128"],
+        origin.state,
+        listing.last_change_ns(),
+        job.made_with(listing.kinds),
+        list(plan),
+        stride,
+    )
+
+
+def read_listed(job: Job) -> Listed:
+    """The facts that the step "list" wrote, for a job with the same options and libraries.
+
+    Raises:
+        PackError: it has not run, or for another job.
+    """
+    said = json.loads(_read_step(job.spool(), _LISTED))
+    try:
+        listed = Listed(**said)
+    except TypeError as problem:
+        raise PackError(
+            f"{platform.node()}: {_LISTED} in the spool is of another version of fastpipe ({problem}). Install the "
+            "same version on all machines, and begin with --step list"
+        ) from problem
+    return check(job, listed)
+
+
+def check(job: Job, listed: Listed) -> Listed:
+    """The same, if it was listed for such a job, with these libraries.
+
+    Raises:
+        PackError: it was not.
+    """
+    if listed.made_with == job.made_with(listed.kinds):
+        return listed
+    raise PackError(
+        f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
+        f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
+        "options, install the same versions on all machines, and begin with --step list"
+    )
+
+
+def read_parts(job: Job, step: str) -> Iterator[Part]:
+    """The parts of a step; errors as of `read_listed`."""
+    for line in io.BytesIO(_read_step(job.spool(), _PARTS)):
+        of, name, files, size_bytes, group = line.decode().split()
+        if of == step:
+            yield Part(of, name, int(files), int(size_bytes), int(group))
+
+
+def _read_step(spool: Store, name: str) -> bytes:
+    try:
+        return spool.read(name)
+    except FileNotFoundError as problem:
+        raise PackError(
+            f"{platform.node()}: the spool has no {name} ({problem.filename}): run --step list first, with the same "
+            "SRC, DST and options. All machines have to see DST, or the folder of --spool, by the same path"
+        ) from problem
+
+
+def convert_step(job: Job, parts: Sequence[Part], workers: int = 1) -> Done:
+    """Converts runs of rows of one group in so many threads. Note [exchange]
+
+    Raises:
+        PackError: the system is at fault; or a file has changed since it was listed; or a sample cannot be packed, and
+            the options say to stop.
+    """
+    listed, spool = read_listed(job), job.spool()
+    there = spool.sizes()
+    left = [part for part in parts if not is_whole(spool, part.name, there)]
+    if not left:
+        return Done(0, 0)
+    rejected = 0
+
+    def told(_: Source, outcome: Packed | str) -> None:
+        nonlocal rejected
+        rejected += isinstance(outcome, str)
+
+    pieces = [sources_in(spool.read(f"{part.name}.sources"), listed, job.options.source.remote) for part in left]
+    sources = [source for listing, _ in pieces for source in listing.sources]
+    first = pieces[0][0]
+    assert isinstance(first, TableListing)  # no other source has such parts
+    tables: dict[str, Any] = {}
+    for listing, _ in pieces:
+        assert isinstance(listing, TableListing)
+        for name, table in listing.tables.items():
+            known = tables.get(name)
+            groups = table.groups if known is None else tuple(dict.fromkeys((*known.groups, *table.groups)))
+            tables[name] = table._replace(groups=groups)
+    rows, at = [], 0
+    for part in left:
+        rows.append(Rows(part.name, range(at, at + part.files), part.group))
+        at += part.files
+    of = replace(first, sources=sources, tables=tables)
+    convert_rows(of, rows, job.options, workers, spool, told)
+    return Done(len(sources), rejected)
+
+
+def make_step(job: Job, part: Part, workers: int = 1) -> Done:
+    """Makes a shard, if it is not there. Note [steps of a pack]
+
+    Raises:
+        PackError: the disk refuses, or a source has changed since it was listed.
+    """
+    listed, spool, store = read_listed(job), job.spool(), job.store()
+    options = job.options
+    try:
+        if read_entry(store, part.name, store.sizes()) is not None:
+            return Done(0, 0)
+        listing, piece = sources_in(spool.read(f"{part.name}.sources"), listed, options.source.remote)
+        run = Run(piece.number, 0, len(listing.sources))
+        if listed.kind:
+            names = [each.name for each in read_parts(job, "convert")]
+            outcomes = exchanged(listing.sources, [run], options, names, spool)
+        else:
+            outcomes = few_outcomes(listing, listing.sources, options, workers)
+        plan = Plan(*listed.plan)
+        how = making(store, listing, plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
+        with closing(outcomes):
+            (entry,) = make_shards(how, [(part.name, run)], outcomes)
+        return Done(len(listing.sources), len(entry.tally.rejected))
+    finally:
+        store.close()

@@ -1,0 +1,85 @@
+"""The begin and the end of a pack in steps: the plan of the destination, and the finished shards -> a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fastpipe.errors import PackError
+from fastpipe.format.layout import DATASET_FILE
+from fastpipe.packing.destination import Wanted, plan_run
+from fastpipe.packing.job import publish as publish_entries
+from fastpipe.packing.shard.entry import Entry
+from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.steps import Job, Listed, read_parts
+
+
+def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
+    """Decides what there is to do; see `plan_run`.
+
+    Returns:
+        The content of dataset.json, if the dataset is there and whole.
+    """
+
+    def unchanged(_: dict[str, Any]) -> bool:
+        place = journal.store.place
+        if isinstance(place, Path):
+            return listed.changed_ns <= (place / DATASET_FILE).stat().st_mtime_ns
+        return journal.store.note(DATASET_FILE) == listed.state
+
+    options = job.options
+    wanted = Wanted(listed.root, listed.content, listed.state, options.shaping(listed.kinds), listed.kinds, unchanged)
+    try:
+        done = plan_run(journal, wanted, overwrite=options.overwrite, fail_fast=options.fail_fast)
+    except PackError:
+        if journal.plan() is None:  # nothing of ours is left where a pack may not write
+            remove_spool(job)
+            journal.clear()
+        raise
+    if done is not None:
+        remove_spool(job)
+        journal.clear()  # a pack that was killed at its very end leaves its work behind
+        return done
+    journal.make_way()
+    spool = job.spool()
+    ours = {each for step in ("convert", "make") for part in read_parts(job, step) for each in _files_of(part.name)}
+    spool.remove([name for name in spool.sizes() if name.startswith(("run-", "shard-")) and name not in ours])
+    return None
+
+
+def _files_of(name: str) -> tuple[str, str]:
+    return name, f"{name}.sources"
+
+
+def publish(
+    job: Job, journal: Journal, listed: Listed, told: Callable[[], None] = lambda: None
+) -> tuple[dict[str, Any], Tally]:
+    """Makes a dataset of the finished shards.
+
+    Returns:
+        The content of dataset.json, and what became of the sources.
+
+    Raises:
+        PackError: a shard is missing.
+    """
+
+    def whole() -> Iterator[Entry]:
+        for number, entry in enumerate(journal.finished(part.name for part in read_parts(job, "make"))):
+            if entry is None:
+                raise PackError(
+                    f"shard {number} of {sum(1 for _ in read_parts(job, 'make'))} is not finished. Run --step make for "
+                    "all parts again, then --step publish; shards that are there are not made again"
+                )
+            yield entry
+
+    return publish_entries(journal, whole(), listed.origin(), job.options, listed, told)
+
+
+def remove_spool(job: Job) -> None:
+    """Removes the spool, wherever it is."""
+    spool = job.spool()
+    spool.remove(list(spool.sizes()))  # the folder is its own
+    if isinstance(spool.place, Path) and job.options.spool is not None and spool.place.is_dir():
+        spool.place.rmdir()

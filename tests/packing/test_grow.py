@@ -1,0 +1,487 @@
+"""A dataset that grows and shrinks: `fastpipe add`, `remove`, `log`, and its versions as loaders see them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_run import failed, succeeded
+from faults.forks import Forks
+from faults.injector import Fault
+from faults.packs import CHANGING, Packs
+from growing import at_once, photo, photos
+from pack_sources import digests, jpeg_bytes
+from soak import times
+from torch.utils.data import DataLoader
+
+import fastpipe
+from fastpipe.errors import ConfigError, DatasetError, PackError
+from fastpipe.format.fields import FIELDS_FOLDER
+from fastpipe.packing import grow
+from fastpipe.verify.repair import repair
+from fastpipe.verify.verification import verify
+
+SMALL = 100_000  # --shard-size
+
+
+def epoch(data: Any, *fields: str, **options: Any) -> dict[str, tuple[Any, ...]]:
+    """Key -> label and fields of each sample that a loader gives, each once."""
+    names = ["image", "key", "label", *fields]
+    with fastpipe.loader(data, 7, fields=names, drop_last=False, size=32, num_workers=2, **options) as loader:
+        found = [
+            (key, (label, *values))
+            for batch in loader
+            for key, label, *values in zip(
+                batch["key"], batch["label"].tolist(), *(batch[name] for name in fields), strict=True
+            )
+        ]
+    assert len(dict(found)) == len(found), "a sample came twice"
+    return dict(found)
+
+
+def pack(source: Path, destination: Path, **options: Any) -> Path:
+    fastpipe.pack(source, destination, shard_size=SMALL, workers=2, **options)
+    return destination
+
+
+@pytest.fixture(scope="module")
+def thirty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source and what was packed of it, to be copied."""
+    root = tmp_path_factory.mktemp("thirty")
+    pack(photos(root / "src", 30), root / "dst")
+    return root
+
+
+@pytest.fixture
+def work(thirty: Path, tmp_path: Path) -> Path:
+    """The same, to be changed: source and dataset keep their times."""
+    for name in ("src", "dst"):
+        shutil.copytree(thirty / name, tmp_path / name)
+    now = max(file.stat().st_ctime_ns for file in (tmp_path / "src").rglob("*"))
+    os.utime(tmp_path / "dst/dataset.json", ns=(now, now))
+    return tmp_path
+
+
+def test_adding_writes_the_new_samples_alone(tmp_path: Path) -> None:
+    source = photos(tmp_path / "src", 2000, classes=10)
+    packed = pack(source, tmp_path / "dst")
+    before = digests(packed)
+    photos(source, 50, first=2000, classes=10)
+    grown = fastpipe.add(source, packed)
+    assert (grown.added, grown.known, grown.removed) == (50, 2000, 0)
+    after = digests(packed)
+    assert {name: after[name] for name in before if name != "dataset.json"} == {
+        name: digest for name, digest in before.items() if name != "dataset.json"
+    }
+    new = {name: (packed / name).stat().st_size for name in after if after[name] != before.get(name)}
+    alone = fastpipe.pack(photos(tmp_path / "fifty", 50, first=2000, classes=10), tmp_path / "alone")
+    shards = sum(shard["size_bytes"] for shard in alone.info["shards"])
+    of_shards = sum(size for name, size in new.items() if name.startswith("shard-"))
+    assert of_shards <= shards + 10_240  # the end of one more tar
+    for name, each in (("index.npy", 52), ("sources.npy", 12)):
+        assert new[f"v2/{name}"] == (packed / name).stat().st_size + 50 * each
+    others = {"dataset.json", "v1/dataset.json", "v2/dataset.json", "v2/index.npy", "v2/sources.npy"}
+    assert {name for name in new if not name.startswith("shard-")} == others
+    assert len(epoch(packed)) == 2050
+    assert verify(packed).sound
+
+
+def test_nothing_is_added_twice(work: Path) -> None:
+    before = digests(work / "dst")
+    assert succeeded("add", work / "src", work / "dst").startswith("30 files are there already. Still version 1 of ")
+    assert digests(work / "dst") == before
+    photos(work / "src", 5, first=30)
+    assert fastpipe.add(work / "src", work / "dst").added == 5
+    again = fastpipe.add(work / "src", work / "dst")
+    assert (again.added, again.known, again.info["version"]) == (0, 35, 2)
+    photos(work / "src", 5, first=35)
+    assert fastpipe.add(work / "src", work / "dst").info["version"] == 3
+    assert epoch(work / "dst") == epoch(pack(work / "src", work / "anew"))
+
+
+def test_another_source_may_be_added(work: Path) -> None:
+    other = photos(work / "other", 12, first=100, classes=2)
+    fastpipe.add(other, work / "dst")
+    index = fastpipe.open(work / "dst")
+    assert (len(index), [pack["source"]["files"] for pack in index.info["packs"]]) == (42, [30, 12])
+
+
+def test_new_classes_come_behind_the_old_ones(work: Path) -> None:
+    before = epoch(work / "dst")
+    for name in ("aaa", "c1", "zzz"):
+        photo(work / "src" / name / "new.jpg", hash(name) % 1000)
+    fastpipe.add(work / "src", work / "dst")
+    index = fastpipe.open(work / "dst")
+    assert index.classes == ["c0", "c1", "c2", "aaa", "zzz"]
+    assert index.class_counts == [10, 11, 10, 1, 1]
+    after = epoch(work / "dst")
+    assert {key: after[key] for key in before} == before
+    assert [after[f"{name}/new.jpg"] for name in ("aaa", "c1", "zzz")] == [(3,), (1,), (4,)]
+    assert verify(work / "dst").sound
+
+
+def change(work: Path, number: int) -> str:
+    """Gives a source another content; its key."""
+    file = work / "src" / f"c{number % 3}" / f"{number:05d}.jpg"
+    file.write_bytes(jpeg_bytes((48, 36), seed=5000 + number))
+    return str(file.relative_to(work / "src"))
+
+
+def test_changed_sources(work: Path) -> None:
+    keys = [change(work, number) for number in (3, 4)]
+    photos(work / "src", 1, first=30)
+    before = digests(work / "dst")
+    said = failed(1, "add", work / "src", work / "dst")
+    assert "2 files of" in said
+    assert all(key in said for key in keys)
+    assert "--changed replace" in said
+    assert digests(work / "dst") == before
+    skipped = fastpipe.add(work / "src", work / "dst", changed="skip")
+    assert (skipped.added, skipped.removed, skipped.skipped, skipped.known) == (1, 0, 2, 28)
+    replaced = fastpipe.add(work / "src", work / "dst", changed="replace")
+    assert (replaced.added, replaced.removed, len(fastpipe.open(work / "dst"))) == (2, 2, 31)
+    sizes = {key: tuple(image.shape) for key, (_, image) in epoch_sizes(work / "dst").items()}
+    assert {key for key, size in sizes.items() if size == (3, 36, 48)} == set(keys)
+    assert fastpipe.add(work / "src", work / "dst").known == 31
+    assert verify(work / "dst").sound
+
+
+def epoch_sizes(data: Path) -> dict[str, tuple[int, Any]]:
+    """Key -> label and whole image."""
+    found = fastpipe.Dataset(data, fields=["key", "label", "image"])
+    return {one["key"]: (one["label"], one["image"]) for one in (found[at] for at in range(len(found)))}
+
+
+def test_a_source_of_the_same_size_that_is_newer_is_compared(work: Path) -> None:
+    touched, other = work / "src/c0/00000.jpg", work / "src/c1/00001.jpg"
+    os.utime(touched)  # a new time, the same bytes
+    data = other.read_bytes()
+    pictures = (jpeg_bytes((40, 30), seed=seed) for seed in range(1000, 3000))
+    other.write_bytes(next(each for each in pictures if len(each) == len(data) and each != data))
+    with pytest.raises(PackError, match=r"^1 files of .*: c1/00001.jpg\. Pass"):
+        fastpipe.add(work / "src", work / "dst")
+
+
+def test_copies_are_left_out_by_content(work: Path) -> None:
+    more = photos(work / "more", 2, first=201)
+    shutil.copy(work / "src/c0/00000.jpg", more / "c0/of a sample.jpg")
+    shutil.copy(more / "c0/00201.jpg", more / "c1/of a new one.jpg")
+    photo(more / "c2/new.jpg", 203)
+    shutil.copytree(work / "dst", work / "by path")
+    assert fastpipe.add(more, work / "by path").added == 5
+    grown = fastpipe.add(more, work / "dst", by="content")
+    assert (grown.added, grown.copies) == (3, 2)
+    assert fastpipe.add(more, work / "dst", by="content").copies == 2
+
+
+def test_sources_that_cannot_be_packed_are_tried_again(work: Path) -> None:
+    bad = work / "src/c0/bad.jpg"
+    bad.write_bytes(b"no picture")
+    grown = fastpipe.add(work / "src", work / "dst")
+    assert (grown.added, [path for path, _ in grown.rejected], grown.info["version"]) == (0, ["c0/bad.jpg"], 1)
+    photos(work / "src", 1, first=30)
+    fastpipe.add(work / "src", work / "dst")
+    assert json.loads((work / "dst/v2/rejected.jsonl").read_text())["path"] == "c0/bad.jpg"
+    photo(bad, 400)
+    assert fastpipe.add(work / "src", work / "dst").added == 1
+    assert not (work / "dst/v3/rejected.jsonl").exists()
+    bad.with_name("worse.jpg").write_bytes(b"")
+    with pytest.raises(PackError, match=r"worse\.jpg cannot be packed"):
+        fastpipe.add(work / "src", work / "dst", on_error="fail")
+    assert fastpipe.open(work / "dst").version == 3
+    assert not (work / "dst/.pack/plan.json").exists()
+
+
+def rows(folder: Path, numbers: range, *, names: bool = True, order: int = 1) -> Path:
+    """Photos with metadata of many kinds."""
+    folder.mkdir(exist_ok=True)
+    lines = []
+    for number in numbers:
+        photo(folder / f"{number:03d}.jpg", number)
+        values = {
+            "score": number / 100,
+            "count": number,
+            "caption": f"photo {number}" * (number % 3),
+            "embedding": [number, number + 0.5],
+            "tags": [f"tag{number % 4}", f"tags{number % 5}"] if names else [number % 4],
+            "boxes": {"bbox": [[1.0, 2.0, 5.0, 6.0]] * (number % 3), "categories": [number % 2] * (number % 3)},
+            "extra": {"n": number},
+        }
+        lines.append({"file_name": f"{number:03d}.jpg", **dict(list(values.items())[::order])})
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+FIELDS = {
+    "score": "score:floats",
+    "count": "count:int",
+    "caption": "caption:text",
+    "embedding": "embedding:floats",
+    "tags": "tags:classes",
+    "extra": "extra:json",
+}
+
+
+def columns(data: Path) -> dict[str, Any]:
+    """Key -> the values of all fields."""
+    found = fastpipe.Dataset(data, fields=["key", "image", *FIELDS])
+    classes = fastpipe.open(data).fields["tags"].names
+
+    def value(name: str, one: Any) -> Any:
+        return sorted(classes[at] for at in one.nonzero()) if name == "tags" else np.asarray(one).tolist()
+
+    samples = (found[at] for at in range(len(found)))
+    return {one["key"]: {name: value(name, one[name]) for name in FIELDS} for one in samples}
+
+
+def test_fields_of_every_kind_grow_and_shrink(tmp_path: Path) -> None:
+    all_rows = pack(rows(tmp_path / "all", range(40)), tmp_path / "whole", fields=FIELDS)
+    pack(rows(tmp_path / "src", range(15)), tmp_path / "dst", fields=FIELDS)
+    rows(tmp_path / "src", range(40), order=-1)
+    reversed_fields = dict(list(FIELDS.items())[::-1])
+    assert fastpipe.add(tmp_path / "src", tmp_path / "dst", fields=reversed_fields).added == 25
+    expected = columns(all_rows)
+    assert columns(tmp_path / "dst") == expected
+    assert verify(tmp_path / "dst").sound
+    grown = fastpipe.remove(tmp_path / "dst", where=["score >= 0.2", "count < 30"])
+    assert grown.removed == 10
+    kept = {key: values for key, values in expected.items() if not 20 <= values["count"] < 30}
+    assert columns(tmp_path / "dst") == kept
+    assert verify(tmp_path / "dst").sound
+    fastpipe.pack(tmp_path / "dst", tmp_path / "packed again", shard_size=SMALL)
+    again = {values["count"]: values for values in columns(tmp_path / "packed again").values()}
+    assert again == {values["count"]: values for values in kept.values()}
+
+
+def test_fields_that_do_not_fit(tmp_path: Path) -> None:
+    pack(rows(tmp_path / "src", range(5)), tmp_path / "dst", fields=FIELDS)
+    rows(tmp_path / "src", range(8))
+    before = digests(tmp_path / "dst")
+    for fields, said in (
+        ({**FIELDS, "more": "count"}, "field more: .* has no such field, and .* has the kind int"),
+        ({name: FIELDS[name] for name in FIELDS if name != "extra"}, "field extra: .* and .* has no such field"),
+        ({**FIELDS, "caption": "caption:json"}, "field caption: .* has the kind text, and .* has the kind json"),
+    ):
+        with pytest.raises(PackError, match=said):
+            fastpipe.add(tmp_path / "src", tmp_path / "dst", fields=fields)
+    grown = fastpipe.add(tmp_path / "src", tmp_path / "dst", fields={**FIELDS, "embedding": "score:floats"})
+    assert grown.added == 0  # few files: nobody looks before they are packed
+    assert "field embedding: expected 2 numbers, as in the samples before; got 1" in grown.rejected[0][1]
+    assert digests(tmp_path / "dst") == before
+
+
+def test_removing(work: Path) -> None:
+    before = epoch(work / "dst")
+    keys = sorted(before)[:4]
+    (work / "keys.txt").write_text("\n".join(keys) + "\n")
+    shards = {name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")}
+    assert "4 samples removed. Now version 2 " in succeeded("remove", work / "dst", "--keys", work / "keys.txt")
+    left = {key: label for key, label in before.items() if key not in keys}
+    assert epoch(work / "dst") == left
+    assert fastpipe.remove(work / "dst", classes="c1").removed == sum(label == (1,) for label in left.values())
+    left = {key: label for key, label in left.items() if label != (1,)}
+    assert epoch(work / "dst") == left
+    index = fastpipe.open(work / "dst")
+    assert (index.classes, index.class_counts[1]) == (["c0", "c1", "c2"], 0)
+    assert fastpipe.remove(work / "dst", where="class == c2").removed == 10
+    assert epoch(work / "dst") == {key: label for key, label in left.items() if label == (0,)}
+    assert {name: digest for name, digest in digests(work / "dst").items() if name.startswith("shard-")} == shards
+    assert verify(work / "dst").sound
+    unpacked = work / "unpacked"
+    succeeded("unpack", work / "dst", unpacked, "--format", "webdataset")
+    assert sorted(epoch(pack(unpacked, work / "of unpacked"))) == sorted(epoch(work / "of unpacked"))
+    assert len(fastpipe.open(work / "of unpacked")) == len(fastpipe.open(work / "dst"))
+    new = pack(work / "dst", work / "new")
+    assert len(epoch(new)) == len(fastpipe.open(work / "dst"))
+    assert sum(file.stat().st_size for file in new.glob("*.tar")) < sum(
+        file.stat().st_size for file in (work / "dst").glob("*.tar")
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "expected --keys, --class or --where"),
+        ({"keys": ["c0/00000.jpg", "gone.jpg"]}, "1 of 2 keys are not in .*'gone.jpg'"),
+        ({"classes": "dog"}, "class 'dog': .*its classes are c0, c1, c2"),
+        ({"where": "score < 1"}, "no such column; expected one of label, width, height, class"),
+        ({"where": "width"}, "expected COLUMN OPERATOR VALUE"),
+        ({"where": "width < wide"}, "expected a number"),
+        ({"where": "class < c1"}, "classes have no order"),
+        ({"keys": "c0/00000.jpg"}, "expected a list of keys"),
+    ],
+)
+def test_what_cannot_be_removed(thirty: Path, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        fastpipe.remove(thirty / "dst", **options)
+    assert fastpipe.open(thirty / "dst").version == 1
+
+
+def test_removing_everything_or_nothing(work: Path) -> None:
+    with pytest.raises(PackError, match="removes all 30 samples"):
+        fastpipe.remove(work / "dst", where="width > 0")
+    assert fastpipe.remove(work / "dst", where="width > 1000").removed == 0
+    assert fastpipe.open(work / "dst").version == 1
+
+
+def grown_dataset(work: Path) -> Path:
+    """A dataset of three versions."""
+    photos(work / "src", 5, first=30)
+    fastpipe.add(work / "src", work / "dst")
+    fastpipe.remove(work / "dst", classes=["c2"])
+    return work / "dst"
+
+
+def test_log_and_versions(work: Path) -> None:
+    one = epoch(work / "dst")
+    packed = grown_dataset(work)
+    found = json.loads(succeeded("log", packed, "--json"))
+    assert [(each["version"], each["samples"], each["added"], each["removed"]) for each in found] == [
+        (1, 30, 30, 0),
+        (2, 35, 5, 0),
+        (3, 24, 0, 11),
+    ]
+    assert found[2]["command"] == f"fastpipe remove {packed} --class c2"
+    assert [each["time_ns"] for each in found] == sorted(each["time_ns"] for each in found)
+    assert "fastpipe add" in succeeded("log", packed)
+    assert [len(fastpipe.open(packed, version=number)) for number in (1, 2, 3)] == [30, 35, 24]
+    assert epoch(fastpipe.open(packed, version=1)) == one
+    assert fastpipe.open(packed, version=1).info["version"] == 1
+    for number in (0, 4):
+        with pytest.raises((ConfigError, DatasetError), match="version"):
+            fastpipe.open(packed, version=number)
+    with pytest.raises(ConfigError, match="no versions"):
+        fastpipe.open(work / "src", version=1)
+
+
+def test_a_state_says_its_version(work: Path) -> None:
+    with fastpipe.loader(work / "dst", 4, size=32) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    packed = grown_dataset(work)
+    with fastpipe.loader(packed, 4, size=32) as loader, pytest.raises(ConfigError) as caught:
+        loader.load_state_dict(state)
+    assert f"fastpipe.open('{packed}', version=1)" in str(caught.value)
+    with fastpipe.loader(fastpipe.open(packed, version=1), 4, size=32) as loader:
+        loader.load_state_dict(state)
+        assert sum(1 for _ in loader) == 6
+
+
+def test_a_loader_sees_the_old_version_or_the_new_one(work: Path) -> None:
+    old = fastpipe.Dataset(work / "dst", fields=["key", "image"])
+    with fastpipe.loader(work / "dst", 5, fields=["image", "key"], drop_last=False, size=32) as loader:
+        batches = iter(loader)
+        keys = list(next(batches)["key"])
+        grown_dataset(work)
+        keys += [key for batch in batches for key in batch["key"]]
+        assert len(set(keys)) == 30
+        assert len({key for batch in loader for key in batch["key"]}) == 30
+        assert loader.state_dict()["dataset_versions"] == [1]
+    workers = DataLoader(old, 8, num_workers=1, multiprocessing_context="spawn", collate_fn=len)
+    assert sum(workers) == 30  # a worker opens it anew
+
+
+def test_no_sample_comes_into_a_pack_again(work: Path) -> None:
+    grown_dataset(work)
+    with pytest.raises(PackError, match="has version 3: see fastpipe log"):
+        pack(work / "src", work / "dst")
+    fresh = pack(work / "src", work / "fresh")
+    pack(work / "src", work / "dst", overwrite=True)
+    assert digests(work / "dst") == digests(fresh)
+
+
+def test_a_grown_dataset_is_repaired_from_its_sources(work: Path) -> None:
+    other = photos(work / "other", 12, first=100, classes=2)
+    fastpipe.add(other, work / "dst")
+    photos(work / "src", 5, first=30)
+    fastpipe.add(work / "src", work / "dst")
+    whole = digests(work / "dst")
+    shards = sorted((work / "dst").glob("shard-*.tar"))
+    first, second, third = shards[0], *shards[-2:]
+    for source, shard in ((other, second), (work / "src", third)):
+        data = bytearray(shard.read_bytes())
+        data[3000] ^= 1
+        shard.write_bytes(data)
+        (work / "dst/v3/index.npy").unlink()
+        assert repair(work / "dst", source, verify(work / "dst")) == [shard.name, "v3/index.npy"]
+        assert digests(work / "dst") == whole
+    assert first.exists()
+
+
+def test_a_damaged_version_does_not_grow(work: Path) -> None:
+    file = work / "dst/index.npy"
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    photos(work / "src", 1, first=30)
+    with pytest.raises(PackError, match=r"index\.npy has changed since it was written"):
+        fastpipe.add(work / "src", work / "dst")
+
+
+def test_where_there_is_no_dataset(work: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError):
+        fastpipe.add(work / "src", tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    with pytest.raises(DatasetError, match="not packed"):
+        grow.versions(work / "src")
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[Forks]:
+    from faults.forks import forks
+
+    with forks() as program:
+        yield program
+
+
+def test_an_add_that_is_killed_leaves_one_version_or_the_other(programs: Forks, work: Path) -> None:
+    photos(work / "src", 6, first=30)
+    (work / "src/c0/bad.jpg").write_bytes(b"bad")
+    shutil.copytree(work / "dst", work / "copy")
+    old = set(epoch(work / "dst"))
+    command = ("add", work / "src", work / "dst", "--workers", 2)
+    packs = Packs(programs, command, work / "dst", {}, work / "copy")
+    log = work / "calls.log"
+    packs.fresh()
+    assert packs.run(Fault(work / "dst", CHANGING, log=log)).code == 0
+    new = set(epoch(work / "dst"))
+    assert len(new) == 36
+    calls = len(log.read_text().splitlines())
+    seen = set()
+    some = np.random.default_rng(27).permutation(calls)[: times(10, 200)].tolist()
+    for at in {*some, *range(calls - 6, calls)}:  # dataset.json comes near the end
+        packs.fresh()
+        assert packs.run(Fault(work / "dst", CHANGING, at=at)).code == -9
+        index = fastpipe.open(work / "dst")
+        seen.add(index.version)
+        assert len(index) == {1: 30, 2: 36}[index.version]
+        assert verify(work / "dst").sound
+        succeeded(*command)
+        assert set(epoch(work / "dst")) == new
+        assert not (work / "dst/.pack").exists()
+    assert old < new
+    assert seen == {1, 2}
+
+
+def test_two_adds_at_once_lose_nothing(work: Path) -> None:
+    sources = [photos(work / f"more{number}", 8, first=100 * (number + 1)) for number in range(2)]
+    results = at_once(*(lambda source=source: fastpipe.add(source, work / "dst") for source in sources))
+    done = [result for result in results if isinstance(result, grow.Grown)]
+    assert done
+    for result in results:
+        if not isinstance(result, grow.Grown):
+            assert "another pack is writing" in str(result) or "another program" in str(result)
+    assert len(epoch(work / "dst")) == 30 + 8 * len(done)
+    assert verify(work / "dst").sound
+
+
+def test_labels_in_columns(work: Path) -> None:
+    fastpipe.remove(work / "dst", where=["label == 0", "height <= 30"])
+    assert fastpipe.open(work / "dst").class_counts == [0, 10, 10]
+    assert not (work / "dst/v2" / FIELDS_FOLDER).exists()
