@@ -85,7 +85,7 @@ def test_what_failed_says_what_to_do(tmp_path: Path, source: Path, packed: Path)
     assert "fastpipe pack SRC" in failed(1, "bench", tmp_path / "nowhere")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_bytes(b"")
-    assert "choose a new or empty folder" in failed(1, "pack", source, tmp_path / "full")
+    assert "Choose a new or empty folder" in failed(1, "pack", source, tmp_path / "full")
     assert "cannot write" in failed(1, "inspect", packed, "--sheet", tmp_path / "no" / "folder.png")
 
 

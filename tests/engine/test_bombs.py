@@ -125,7 +125,7 @@ def test_the_limit_of_pixels_is_an_option(flat: Path) -> None:
     assert len(fastpipe.Dataset(flat, max_pixels=most)[largest]) == 2
     limited = fastpipe.Dataset(flat, max_pixels=most - 1)
     for samples in (limited, pickle.loads(pickle.dumps(limited))):  # noqa: S301 - as a DataLoader's worker does
-        with pytest.raises(DatasetError, match=rf"sample {largest} \(key 0*{largest} of .*\) has"):
+        with pytest.raises(DatasetError, match=rf"sample {largest} \(key \d+-\d+ of .*\) has"):
             samples[largest]
     for value in (0, -1, 2.5, True, 65535 * 65535 + 1):
         for make in (fastpipe.loader, fastpipe.Dataset):

@@ -167,7 +167,7 @@ def test_a_pack_that_was_stopped_goes_on(source: Path, packs: dict[str, Path], t
         pass
 
     def stop(progress: PackProgress) -> None:
-        if len(list((tmp_path / "packed").glob("shard-*.tar"))) == 2:
+        if len(list((tmp_path / "packed" / ".pack").glob("*.done"))) >= 2:
             raise StopError
 
     with pytest.raises(StopError):

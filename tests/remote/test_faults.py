@@ -289,7 +289,7 @@ def test_a_small_file_that_is_garbled_on_its_way(
 
 def test_a_dataset_of_another_format_version(remote_packed: Path, tmp_path: Path) -> None:
     """Not a field that this version alone has."""
-    (tmp_path / "dataset.json").write_text('{"format": "fastpipe-dataset", "version": 1, "fingerprint": "0"}')
+    (tmp_path / "dataset.json").write_text('{"format": "fastpipe-dataset", "format_version": 1, "fingerprint": "0"}')
     with RangeServer(tmp_path) as server, pytest.raises(DatasetError, match="json has format version 1; this fastpipe"):
         fastpipe.open(server.url, cache_dir=tmp_path / "cache")
 

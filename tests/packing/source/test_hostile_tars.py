@@ -130,6 +130,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, labelled: bool, tried: Tried)
         "index.npy",
         "rejected.jsonl",
         "shard-000000.tar",
+        "sources.npy",
     ]
     told = (tmp_path / "deep" / "packed" / "rejected.jsonl").read_text("utf-8")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", told)

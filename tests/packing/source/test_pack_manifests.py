@@ -419,10 +419,11 @@ def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         patched.setattr("fastpipe.packing.job.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fastpipe.pack(masked, tmp_path / "packed", **options)
+    finished = len(list((tmp_path / "packed" / ".pack").glob("*.done")))
     edit(masked)
     summary = fastpipe.pack(masked, tmp_path / "packed", **options)
     # One row less, of so few, changes the size of shards; else only the shard of the row that changed is made again.
-    assert edit is one_row_less or summary.resumed == len(summary.info["shards"]) - 1
+    assert edit is one_row_less or summary.resumed == finished - 1
     fastpipe.pack(masked, tmp_path / "whole", **options)
     assert shard_bytes(tmp_path / "packed") == shard_bytes(tmp_path / "whole")
 
