@@ -175,11 +175,9 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     before, started = _peak_bytes(), time.process_time()
     job = DrawnJob("/photos", Path("/packed"), PackOptions(), drawn)
     classes = [f"class-{number:03d}" for number in range(CLASSES)]
-    listed = Listed(
-        "/photos", "", None, classes, [], {}, 0, [], records, records * PHOTO_BYTES, "", "", 0, "", [1, {}], 1
-    )
+    listed = Listed("/photos", classes, records, records * PHOTO_BYTES, stride=1)
     on_ray.run_tasks = tasks_of  # type: ignore[assignment]
-    tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), WORKERS, lambda _: None)
+    tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     tasks.run()
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))

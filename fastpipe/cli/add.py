@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fastpipe.cli.console import AsJson, err, exit_codes, out, print_json
+from fastpipe.cli.console import Address, AsJson, On, err, exit_codes, out, print_json
 from fastpipe.cli.pack import OnError
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
@@ -68,10 +68,9 @@ def add(
     on_error: Annotated[
         OnError, typer.Option(help="If a file cannot be packed: list it and continue, or stop.")
     ] = OnError.REPORT,
-    spool: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="For a URL: folder in which shards are made.", show_default="the cache"),
-    ] = None,
+    spool: Annotated[str | None, typer.Option(metavar="DIR", help="As of `fastpipe pack`.")] = None,
+    on: Annotated[On, typer.Option(help="As of `fastpipe pack`.")] = On.THREADS,
+    address: Address = None,
     as_json: AsJson = False,
 ) -> None:
     """Add the images of SRC that a packed dataset does not have.
@@ -95,6 +94,8 @@ def add(
                 workers=workers,
                 on_error=on_error.value,
                 spool=spool,
+                executor=on.value,
+                address=address,
                 on_progress=progress,
             )
         if as_json:

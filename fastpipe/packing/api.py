@@ -130,6 +130,8 @@ def add(
     *,
     by: str = "path",
     changed: str = "error",
+    executor: str = THREADS,
+    address: str | None = None,
     on_progress: Callable[[PackProgress], None] = lambda _: None,
     **options: Any,
 ) -> Grown:
@@ -145,6 +147,7 @@ def add(
             the dataset under another path are left out, too.
         changed: what becomes of a source that has changed since it was packed: "error", "replace": the new one comes
             in its place, or "skip".
+        executor, address: as of `pack`.
         on_progress: called now and then, in this thread.
         **options: those of `pack` that say how `src` is read, workers, on_error, storage_options, read_timeout, spool.
 
@@ -155,6 +158,7 @@ def add(
         ConfigError: an option is wrong, or one of the folders is inside the other.
         DatasetError: there is no dataset, or it is damaged.
         PackError: the source cannot be used, its fields are others, or another program writes to the dataset.
+        ClusterError: as of `pack`.
     """
     from fastpipe.packing import grow  # most programs only pack
 
@@ -163,8 +167,15 @@ def add(
     if unknown := options.keys() - _OF_ADD:
         raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(_OF_ADD)}")
     given = pack_options(**options)
-    source = source_path(src, given.source.remote)
-    return grow.add(source, destination_of(dst), given, by=by, changed=changed, on_progress=on_progress)
+    places = source_path(src, given.source.remote), destination_of(dst)
+    how: dict[str, Any] = {"by": by, "changed": changed, "on_progress": on_progress}
+    if not on_ray(executor, address):
+        return grow.add(*places, given, **how)
+    from fastpipe.cluster.session import session  # most programs need no Ray
+    from fastpipe.packing.on_ray import make_on_ray
+
+    with session(address, workers=given.workers) as cluster:
+        return grow.add(*places, given, **how, make=make_on_ray(cluster.cpus))
 
 
 def remove(

@@ -6,24 +6,21 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import damage
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.packing.facts import Facts
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.remote.urls import place_of
 from fastpipe.store.files import cannot_write
 from fastpipe.store.opening import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 
@@ -134,34 +131,22 @@ def _contains(source: SourcePath, folder: Place) -> bool:
     return f"{folder}/".startswith(f"{source}/")
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The dataset that a pack would make.
-
-    Attributes:
-        source: its root, resolved; of a program that adds samples, the program's kind.
-        content, state: name the paths and sizes of the sources, and their times, too; "": they are not known yet.
-        options: that decide the bytes.
-        kinds: name -> kind of the fields.
-        unchanged: whether the sources of a dataset, which have the same paths and sizes, have the same content.
-    """
-
-    source: str
-    content: str
-    state: str
-    options: dict[str, Any]
-    kinds: Mapping[str, str]
-    unchanged: Callable[[dict[str, Any]], bool] = lambda _: False
-
-
-def plan_run(journal: Journal, wanted: Wanted, *, overwrite: bool, fail_fast: bool = False) -> dict[str, Any] | None:
+def plan_run(
+    journal: Journal,
+    facts: Facts,
+    options: PackOptions,
+    unchanged: Callable[[dict[str, Any]], bool] = lambda _: False,
+    **others: Any,
+) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
     Args:
         journal: of the destination, locked.
-        wanted: what is to be made.
-        overwrite: another dataset, or a damaged one, may be replaced. It stays until there is a new shard.
-        fail_fast: rejected files are not acceptable.
+        facts: of what is to be packed.
+        options: how. With `overwrite` another dataset, or a damaged one, may be replaced. It stays until there is a new
+            shard. With `fail_fast` rejected files are not acceptable.
+        unchanged: whether the sources of a dataset, which have the same paths and sizes, have the same content.
+        **others: further options.
 
     Returns:
         The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
@@ -172,24 +157,25 @@ def plan_run(journal: Journal, wanted: Wanted, *, overwrite: bool, fail_fast: bo
     """
     place = journal.store.place
     info = journal.description()
+    shaping = {**options.shaping(facts.kinds), **others}
     if info is not None:
-        problem = _damage(journal, info) or _difference(info, wanted)
+        problem = _damage(journal, info) or _difference(info, facts, shaping, unchanged)
         if problem is None:
-            _check_rejected(journal, info, fail_fast=fail_fast)
+            _check_rejected(journal, info, fail_fast=options.fail_fast)
             return info
-        if not overwrite:
+        if not options.overwrite:
             raise PackError(
                 f"{place} holds a different dataset, or a damaged dataset: {problem}. Choose another folder, or pass "
                 "--overwrite to replace it"
             )
     plan = {
-        "source": wanted.source,
-        "listing": wanted.state,
-        "options": wanted.options,
-        "made_with": made_with(wanted.kinds.values()),
+        "source": facts.root,
+        "listing": facts.state,
+        "options": shaping,
+        "made_with": made_with(facts.kinds.values()),
     }
     unfinished = journal.plan()
-    if unfinished is not None and info is None and not overwrite:
+    if unfinished is not None and info is None and not options.overwrite:
         differs = {name for name in plan if unfinished.get(name) != plan[name]}
         # The same files may be in another place now, or files of the same folder may have come, gone or changed.
         if differs not in (set(), {"source"}, {"listing"}):
@@ -226,12 +212,14 @@ def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
     return _words(unfinished.get("options"), plan["options"])
 
 
-def _difference(info: dict[str, Any], wanted: Wanted) -> str | None:
+def _difference(
+    info: dict[str, Any], facts: Facts, shaping: dict[str, Any], unchanged: Callable[[dict[str, Any]], bool]
+) -> str | None:
     if info.get("version") != 1:
         return f"it has been changed since it was packed, and has version {info.get('version')}: see fastpipe log"
     pack = first_pack(info)
-    same = pack["options"] == wanted.options and pack["source"].get("xxh3_128") == wanted.content
-    return None if same and wanted.unchanged(info) else _words(pack["options"], wanted.options)
+    same = pack["options"] == shaping and pack["source"].get("xxh3_128") == facts.content
+    return None if same and unchanged(info) else _words(pack["options"], shaping)
 
 
 def first_pack(info: dict[str, Any]) -> dict[str, Any]:

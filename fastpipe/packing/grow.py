@@ -29,7 +29,8 @@ from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.packing.destination import check_apart, opened
-from fastpipe.packing.job import Progress, Work
+from fastpipe.packing.facts import Facts
+from fastpipe.packing.job import Make, Progress, make_in_threads
 from fastpipe.packing.known import agreed_by, compared, fitting_fields, said_of, without_copies
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import EncodeOptions
@@ -37,7 +38,7 @@ from fastpipe.packing.shard.entry import Entries
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.kept import Columns, kept_pieces
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.publish import Before, Origin, Piece, origin_of, publish_dataset, read_rejected
+from fastpipe.packing.shard.publish import Before, Piece, publish_dataset, read_rejected
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources
@@ -111,7 +112,14 @@ class _Dataset:
 
 
 def add(
-    source: SourcePath, destination: Place, given: PackOptions, *, by: str, changed: str, on_progress: Progress
+    source: SourcePath,
+    destination: Place,
+    given: PackOptions,
+    *,
+    by: str,
+    changed: str,
+    on_progress: Progress,
+    make: Make = make_in_threads,
 ) -> Grown:
     """Adds samples: see `fastpipe.add`.
 
@@ -119,13 +127,14 @@ def add(
         source, destination: of what, to which dataset.
         given: the options that are not those of the dataset.
         by, changed, on_progress: as of `fastpipe.add`.
+        make: makes the new shards.
     """
     started = time.monotonic()
     check_apart(source, destination, given.spool)
-    with _opened(destination, given) as dataset:
+    with _opened(destination, given, shared_spool=make is not make_in_threads) as dataset:
         journal, index = dataset.journal, dataset.index
         options = packed_options(dataset.info["packs"][0]["options"], given.source)
-        options = replace(options, workers=given.workers, fail_fast=given.fail_fast)
+        options = replace(options, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         said = fitting_fields(listing, index)
         listing = relabelled(listing, index.classes)
@@ -149,10 +158,9 @@ def add(
                 agreed = agreed_by(index, plan.agreed, source)
                 return Plan(plan.step, agreed, dataset.info["next_shard"], kinds)
 
-            work = Work.of(listing, options, journal, fitted)
-            work.make(on_progress)
-            entries = [entry for entry in work.entries() if entry.tars]
-            tally = Entries(work.entries()).tally
+            made = make(listing, options, journal, fitted, on_progress)
+            entries = [entry for entry in made.entries if entry.tars]
+            tally = Entries(made.entries).tally
             rejected = [(readable(path), reason) for path, reason in tally.rejected]
             if not entries:  # a changed source that cannot be packed any more takes no place
                 journal.clear()
@@ -165,16 +173,15 @@ def add(
                 gone = int((~stays).sum())
             tried = {readable(one.path) for one in found.new}
             earlier = [each for each in _rejected(index) if each[0] not in tried]
-            origin = origin_of(listing, work.plan)
-            now = _now(origin.time_ns, added, gone, command)
-            origin = replace(origin, fields=said, state="", before=dataset.before(now, earlier, packs=True))
+            facts = replace(Facts.of(listing), fields=tuple(said), state="")
+            before = dataset.before(_now(facts.time_ns, added, gone, command), earlier, packs=True)
             if journal.store.read(DATASET_FILE) != dataset.data:
                 raise _meanwhile(destination)
             journal.check(entries)
             journal.clean(entries, dataset.info["next_shard"])
             pieces: list[Piece] = [*kept_pieces(index, columns, stays), *entries]
-            told = work.published(on_progress)
-            info = publish_dataset(journal.store, pieces, origin, tally, options.shaping(kinds), kinds, told=told)
+            packed = pieces, facts, tally, options
+            info = publish_dataset(journal.store, *packed, plan=made.plan, before=before, told=made.publishing)
             journal.clear()
         grown = replace(grown, info=info, added=added, removed=gone, rejected=rejected)
         return replace(grown, seconds=time.monotonic() - started, uploaded_bytes=journal.store.uploaded_bytes)
@@ -205,13 +212,11 @@ def remove(
             )
         with _written(dataset, {"removed": xxhash.xxh3_64_hexdigest(np.packbits(goes).tobytes())}, command):
             options = packed_options(dataset.info["packs"][0]["options"], given.source)
-            kinds = {name: one.kind for name, one in index.fields.items()}
-            now = _now(dataset.time_ns, 0, gone, command)
-            before = dataset.before(now, _rejected(index), packs=False)
-            said = [said_of(one) for one in index.fields.values()]
-            origin = Origin(index.classes, {"files": 0}, dataset.time_ns, fields=said, before=before)
+            said = tuple(said_of(one) for one in index.fields.values())
+            facts = Facts("", index.classes, taken_ns=dataset.time_ns, fields=said)
+            before = dataset.before(_now(dataset.time_ns, 0, gone, command), _rejected(index), packs=False)
             pieces = kept_pieces(index, Columns(index), ~goes)
-            info = publish_dataset(journal.store, pieces, origin, Tally(), options.shaping(kinds), kinds)
+            info = publish_dataset(journal.store, pieces, facts, Tally(), options, before=before)
             journal.clear()
         uploaded = journal.store.uploaded_bytes
         return Grown(info, removed=gone, seconds=time.monotonic() - started, uploaded_bytes=uploaded)
@@ -258,7 +263,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
 
 
 @contextlib.contextmanager
-def _opened(destination: Place, given: PackOptions) -> Iterator[_Dataset]:
+def _opened(destination: Place, given: PackOptions, *, shared_spool: bool = False) -> Iterator[_Dataset]:
     """The newest version, locked.
 
     Raises:
@@ -267,7 +272,7 @@ def _opened(destination: Place, given: PackOptions) -> Iterator[_Dataset]:
     """
     if isinstance(destination, Path):
         read_info(destination)
-    with opened(destination, given) as journal:
+    with opened(destination, given, shared_spool=shared_spool) as journal:
         store = journal.store
         try:
             data = store.read(DATASET_FILE)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.destination import Wanted, check_apart, check_ours, opened, plan_run
+from fastpipe.packing.destination import check_apart, check_ours, opened, plan_run
+from fastpipe.packing.facts import Facts
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.outcomes import few_outcomes, outcomes_of
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.remake import set_time, unchanged_since
+from fastpipe.packing.remake import unchanged_since
 from fastpipe.packing.shard.entry import Entries, Entry
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.make import entries_of, make_shards, making
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
-from fastpipe.packing.shard.publish import Origin, origin_of, publish_dataset
+from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import could_be_source, list_sources
@@ -113,48 +115,39 @@ def pack(
         listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
         check_ours(destination, options)
     with opened(destination, options) as journal:
-        done = plan_run(
-            journal, wanted_of(listing, options, journal), overwrite=options.overwrite, fail_fast=options.fail_fast
-        )
+        facts = Facts.of(listing)
+        done = plan_run(journal, facts, options, lambda info: _unchanged(info, listing, facts, options, journal))
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
             seconds = time.monotonic() - started
             return Summary(done, Tally(), 0, seconds, listing.stray, listing.dropped, already_packed=True)
-        work = Work.of(listing, options, journal)
-        made = work.make(on_progress)
-        origin = origin_of(listing, work.plan)
-        info, tally = publish(journal, work.entries(), origin, options, listing, work.published(on_progress))
+        made = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
+        info, tally = publish(journal, made.entries, facts, made.plan, options, made.publishing)
     return Summary(
         info,
         tally,
-        made,
+        made.files,
         time.monotonic() - started,
         listing.stray,
         listing.dropped,
-        work.resumed,
+        made.resumed,
         uploaded_bytes=journal.store.uploaded_bytes,
     )
 
 
-def wanted_of(listing: Listing, options: PackOptions, journal: Journal) -> Wanted:
-    """The dataset that a pack of listed sources makes."""
-
-    def unchanged(info: dict[str, Any]) -> bool:
-        place = journal.store.place
-        if not isinstance(place, Path):  # the times of another machine tell nothing
-            return journal.store.note(DATASET_FILE) == listing.digest_with_times()
-        packed_ns = (place / DATASET_FILE).stat().st_mtime_ns
-        if listing.last_change_ns() <= packed_ns:
-            return True
-        same = unchanged_since(info, packed_ns, listing, options, journal.store.scratch)
-        if same:
-            set_time(place, listing)
-        return same
-
-    kinds = listing.kinds
-    state = listing.digest_with_times()
-    return Wanted(listing.resolved_root(), listing.digest(), state, options.shaping(kinds), kinds, unchanged)
+def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: PackOptions, journal: Journal) -> bool:
+    """Whether sources with the paths and sizes of a dataset's have its content."""
+    place = journal.store.place
+    if not isinstance(place, Path):  # the times of another machine tell nothing
+        return journal.store.note(DATASET_FILE) == facts.state
+    packed_ns = (place / DATASET_FILE).stat().st_mtime_ns
+    if facts.changed_ns <= packed_ns:
+        return True
+    same = unchanged_since(info, packed_ns, listing, options, journal.store.scratch)
+    if same:
+        os.utime(place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
+    return same
 
 
 @contextmanager
@@ -171,134 +164,110 @@ def exchanged_places(destination: Place) -> Iterator[None]:
         ) from problem
 
 
-@dataclass
-class Work:
-    """The shards of a pack in this process.
+@dataclass(frozen=True)
+class Made:
+    """Finished shards.
 
     Attributes:
-        listing, options, journal: of the pack.
         plan: see `plan_shards`.
-        named: the run of each entry.
-        finished: entries that are there.
-        resumed: how many of them were there at first.
+        entries: of all of them, in order.
+        files: sources that were read.
+        resumed: shards that were there at first.
+        publishing: tells the progress of publishing.
     """
 
-    listing: Listing
-    options: PackOptions
-    journal: Journal
     plan: Plan
-    named: dict[str, Run]
-    finished: dict[str, Entry]
+    entries: Sequence[Entry]
+    files: int
     resumed: int
-
-    @classmethod
-    def of(cls, listing: Listing, options: PackOptions, journal: Journal, fitted: Fitted = lambda plan: plan) -> Work:
-        """Plans the shards, and finds those that are there; `fitted` makes the plan that of a dataset that grows."""
-        plan, _, named = cls.planned(listing, options, options.workers or granted_cpus(), fitted)
-        finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
-        return cls(listing, options, journal, plan, named, finished, len(finished))
-
-    @staticmethod
-    def planned(
-        listing: Listing, options: PackOptions, workers: int, fitted: Fitted = lambda plan: plan
-    ) -> tuple[Plan, int, dict[str, Run]]:
-        """The plan, the stride of `Making`, and the run of each shard by the name of its entry."""
-
-        def convert(few: Sequence[Source]) -> Iterable[tuple[Source, Packed | str]]:
-            return few_outcomes(listing, few, options, workers)
-
-        shuffle, kinds = options.shuffle, listing.kinds
-        plan = fitted(plan_shards(listing, options.shard_size, convert, shuffle=shuffle))
-        stride = stride_of(listing, plan.step, shuffle=shuffle)
-        deciding = [options.shaping(kinds), made_with(kinds.values()), *plan[1:], stride]
-        runs = runs_of(listing, plan.step, options.seed, shuffle=shuffle)
-        return plan, stride, entries_of(listing, runs, deciding)
-
-    def make(self, on_progress: Progress) -> int:
-        """Makes the shards that are not there; how many sources were read."""
-        left = [(name, run) for name, run in self.named.items() if name not in self.finished]
-        wanted = [run for _, run in left]
-        count = sum(run.stop - run.start for run in wanted)
-        packed = _Step(self, "packing", count, on_progress)
-        converted = _Step(self, "converting", len(self.listing.sources), on_progress)
-        how = making(
-            self.journal.store,
-            self.listing,
-            self.plan,
-            stride_of(self.listing, self.plan.step, shuffle=self.options.shuffle),
-            self.options.shard_size,
-            fail_fast=self.options.fail_fast,
-            make_way=self.journal.make_way,
-        )
-        workers, spool = self.options.workers or granted_cpus(), self.journal.store.scratch / "spool"
-        with closing(outcomes_of(self.listing, wanted, self.options, workers, spool, converted.told)) as outcomes:
-            for entry in make_shards(how, left, outcomes, packed.told):
-                self.finished[entry.name] = entry
-        return count
-
-    def published(self, on_progress: Progress) -> Callable[[], None]:
-        """Tells the progress of publishing."""
-        total, size_bytes = len(self.listing.sources), self.listing.size_bytes
-        rejected = sum(len(entry.tally.rejected) for entry in self.finished.values())
-
-        def told() -> None:
-            uploaded = self.journal.store.uploaded_bytes
-            if not uploaded:
-                return
-            on_progress(PackProgress(total, total, size_bytes, size_bytes, rejected, "publishing", uploaded))
-
-        return told
-
-    def entries(self) -> list[Entry]:
-        """All of them, in order."""
-        return [self.finished[name] for name in self.named]
+    publishing: Callable[[], None]
 
 
-class _Step:
-    """Tells the progress of one step of a pack.
+# Makes the shards of a listing that are not there; `Fitted` makes the plan that of a dataset that grows.
+Make = Callable[[Listing, PackOptions, Journal, Fitted, Progress], Made]
+
+
+def planned(
+    listing: Listing, options: PackOptions, fitted: Fitted = lambda plan: plan
+) -> tuple[Plan, int, dict[str, Run]]:
+    """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry."""
+
+    def convert(few: Sequence[Source]) -> Iterable[tuple[Source, Packed | str]]:
+        return few_outcomes(listing, few, options, options.workers or granted_cpus())
+
+    shuffle, kinds = options.shuffle, listing.kinds
+    plan = fitted(plan_shards(listing, options.shard_size, convert, shuffle=shuffle))
+    stride = stride_of(listing, plan.step, shuffle=shuffle)
+    deciding = [options.shaping(kinds), made_with(kinds.values()), *plan[1:], stride]
+    return plan, stride, entries_of(listing, runs_of(listing, plan.step, options.seed, shuffle=shuffle), deciding)
+
+
+def make_in_threads(
+    listing: Listing, options: PackOptions, journal: Journal, fitted: Fitted, on_progress: Progress
+) -> Made:
+    """Makes shards in threads of this process; see Make."""
+    plan, stride, named = planned(listing, options, fitted)
+    finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
+    resumed = len(finished)
+    left = [(name, run) for name, run in named.items() if name not in finished]
+    wanted = [run for _, run in left]
+    count = sum(run.stop - run.start for run in wanted)
+    told = _Told(listing, journal, sum(len(entry.tally.rejected) for entry in finished.values()), on_progress)
+    how = making(
+        *(journal.store, listing, plan, stride, options.shard_size),
+        fail_fast=options.fail_fast,
+        make_way=journal.make_way,
+    )
+    workers, spool = options.workers or granted_cpus(), journal.store.scratch / "spool"
+    converted, packed = told.step("converting", len(listing.sources)), told.step("packing", count)
+    with closing(outcomes_of(listing, wanted, options, workers, spool, converted)) as outcomes:
+        for entry in make_shards(how, left, outcomes, packed):
+            finished[entry.name] = entry
+    return Made(plan, [finished[name] for name in named], count, resumed, told.publishing)
+
+
+class _Told:
+    """Tells the progress of a pack.
 
     Args:
-        work: the pack.
-        name: of the step.
-        left: sources that are not done in it.
+        listing, journal: of the pack.
+        rejected: sources that are, in shards that were there.
         on_progress: is told.
     """
 
-    def __init__(self, work: Work, name: str, left: int, on_progress: Progress) -> None:
-        self._store, self._name, self._on_progress = work.journal.store, name, on_progress
-        self._total, self._total_bytes = len(work.listing.sources), work.listing.size_bytes
-        self._done = self._total - left
-        self._rejected = sum(len(entry.tally.rejected) for entry in work.finished.values())
-        self._bytes = self._total_bytes * self._done // max(self._total, 1)
+    def __init__(self, listing: Listing, journal: Journal, rejected: int, on_progress: Progress) -> None:
+        self._store, self._rejected, self._on_progress = journal.store, rejected, on_progress
+        self._total, self._total_bytes = len(listing.sources), listing.size_bytes
 
-    def told(self, source: Source, outcome: Packed | str) -> None:
-        """One more source is done."""
-        self._done += 1
-        self._bytes = min(self._bytes + source.size_bytes, self._total_bytes)
-        self._rejected += isinstance(outcome, str)
-        so_far = self._done, self._total, self._bytes, self._total_bytes, self._rejected
-        self._on_progress(PackProgress(*so_far, self._name, self._store.uploaded_bytes))
+    def step(self, name: str, left: int) -> Callable[[Source, Packed | str], None]:
+        """What is called with each source that is done in a step, of so many that are left."""
+        done = self._total - left
+        rejected, size_bytes = self._rejected, self._total_bytes * done // max(self._total, 1)
 
+        def told(source: Source, outcome: Packed | str) -> None:
+            nonlocal done, rejected, size_bytes
+            done, size_bytes = done + 1, min(size_bytes + source.size_bytes, self._total_bytes)
+            rejected += isinstance(outcome, str)
+            self._rejected = max(rejected, self._rejected)
+            so_far = done, self._total, size_bytes, self._total_bytes, rejected
+            self._on_progress(PackProgress(*so_far, name, self._store.uploaded_bytes))
 
-class Facts(Protocol):
-    """What publishing has to know of a listing."""
+        return told
 
-    @property
-    def root(self) -> object: ...
-    @property
-    def files(self) -> int: ...
-    @property
-    def stray(self) -> list[str]: ...
-    @property
-    def kinds(self) -> dict[str, str]: ...
+    def publishing(self) -> None:
+        """A file of the dataset is there."""
+        uploaded = self._store.uploaded_bytes
+        if uploaded:
+            total = self._total, self._total, self._total_bytes, self._total_bytes
+            self._on_progress(PackProgress(*total, self._rejected, "publishing", uploaded))
 
 
 def publish(
     journal: Journal,
     entries: Iterable[Entry],
-    origin: Origin,
+    facts: Facts,
+    plan: Plan,
     options: PackOptions,
-    of: Facts,
     told: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, Any], Tally]:
     """Makes a dataset of finished shards.
@@ -308,11 +277,11 @@ def publish(
     """
     pieces = Entries(entries)
     if not pieces:
-        raise nothing_packed(str(of.root), of.files, of.stray, pieces.tally)
+        raise nothing_packed(facts.root, facts.files, facts.stray, pieces.tally)
     journal.make_way()
     journal.check(pieces)
     journal.clean(pieces)
-    info = publish_dataset(journal.store, pieces, origin, pieces.tally, options.shaping(of.kinds), of.kinds, told=told)
+    info = publish_dataset(journal.store, pieces, facts, pieces.tally, options, plan=plan, told=told)
     journal.clear()
     return info, pieces.tally
 

@@ -131,8 +131,9 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
                 "NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
             )
     said = []
-    for new in listing.fields:
-        old = said_of(index.fields[new.name])
+    fields = {new.name: new for new in listing.fields}
+    for name, one in index.fields.items():
+        new, old = fields[name], said_of(one)
         longer, shorter = sorted((old, new), key=lambda each: len(each.names), reverse=True)
         pairs = old.flip_pairs or new.flip_pairs
         if old.kind != "classes" and (

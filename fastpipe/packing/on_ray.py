@@ -12,13 +12,14 @@ from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
 from fastpipe.packing.destination import check_apart, opened
-from fastpipe.packing.job import PackProgress, Progress, Summary
+from fastpipe.packing.job import Fitted, Made, Make, PackProgress, Progress, Summary
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.steps import Job, Listed, Part, check, convert_step, list_step, make_step, read_parts
-from fastpipe.packing.steps_end import begin, publish, remove_spool
+from fastpipe.packing.source.listing import Listing
+from fastpipe.packing.steps import Job, Listed, Part, check, convert_step, list_step, make_step, read_parts, write_parts
+from fastpipe.packing.steps_end import begin, finished, publish, remove_spool
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written
@@ -54,12 +55,15 @@ def pack_on_ray(
         session(address, workers=options.workers) as cluster,
         opened(destination, options, shared_spool=True) as journal,
     ):
-        tasks = _Tasks(job, journal, cluster.cpus, on_progress)
-        listed = tasks.listed()
+        # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
+        # what made the shards, so the libraries are compared.
+        ((_, listed),) = run_tasks(partial(list_step, job), [0], name=lambda _: "list")
+        check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
             seconds = time.monotonic() - started
             return Summary(done, Tally(), 0, seconds, listed.stray, listed.dropped, already_packed=True)
+        tasks = _Tasks(job, journal, listed, cluster.cpus, on_progress)
         tasks.run()
         info, tally = publish(job, journal, listed, lambda: tasks.tell("publishing"))
         remove_spool(job)
@@ -75,12 +79,28 @@ def pack_on_ray(
     )
 
 
+def make_on_ray(workers: int) -> Make:
+    """Makes the shards of a dataset that grows in tasks of the connected cluster, so many at a time."""
+
+    def make(listing: Listing, options: PackOptions, journal: Journal, fitted: Fitted, on_progress: Progress) -> Made:
+        job = Job.of(listing.root, journal.store.place, options)
+        listed = write_parts(job, listing, fitted)
+        tasks = _Tasks(job, journal, listed, workers, on_progress)
+        tasks.run()
+        entries = list(finished(job, journal))
+        remove_spool(job)
+        return Made(listed.plan, entries, tasks.read, tasks.resumed, lambda: tasks.tell("publishing"))
+
+    return make
+
+
 class _Tasks:
     """The steps of a pack as tasks.
 
     Args:
         job: the pack.
         journal: of its destination.
+        listed: its sources.
         workers: how many can run at a time.
         on_progress: gets the progress.
 
@@ -89,17 +109,11 @@ class _Tasks:
         resumed: shards that were there.
     """
 
-    def __init__(self, job: Job, journal: Journal, workers: int, on_progress: Progress) -> None:
+    def __init__(self, job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> None:
         self._job, self._journal, self._workers, self._on_progress = job, journal, workers, on_progress
-        self._files = self._bytes = 0  # all of them
+        self._files, self._bytes = listed.files, listed.size_bytes  # all of them
         self._done = self._done_bytes = self._rejected = 0
         self.read = self.resumed = 0
-
-    def listed(self) -> Listed:
-        """Lists the sources, in a task: the list may be larger than this machine's memory."""
-        ((_, listed),) = run_tasks(partial(list_step, self._job), [0], name=lambda _: "list")
-        self._files, self._bytes = listed.files, listed.size_bytes
-        return check(self._job, listed)  # dataset.json, which is written here, says what made the shards
 
     def run(self) -> None:
         """Converts what is not converted, and makes the shards that are not there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpipe.format.fields import read_fields
-from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER, shard_name, shard_number
+from fastpipe.format.layout import WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.options import PackOptions
@@ -113,8 +112,3 @@ def unchanged_since(
                         return False
                     mine.discard(name)
     return not mine
-
-
-def set_time(dataset: Path, listing: Listing) -> None:
-    """Gives dataset.json the time of a listing, so that the next pack need not look again."""
-    os.utime(dataset / DATASET_FILE, ns=(listing.taken_ns, max(listing.taken_ns, listing.last_change_ns())))

@@ -26,9 +26,9 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
-from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.exchange import Rows, convert_rows, exchanged, runs_of_rows
-from fastpipe.packing.job import Work
+from fastpipe.packing.facts import Facts
+from fastpipe.packing.job import Fitted, planned
 from fastpipe.packing.options import PackOptions
 from fastpipe.packing.outcomes import few_outcomes, spool_of
 from fastpipe.packing.picture.convert import Packed
@@ -38,7 +38,6 @@ from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.plan import Plan, Run
-from fastpipe.packing.shard.publish import Origin, origin_of
 from fastpipe.packing.source.files import SourcePath, source_path
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listed import Piece, piece_of, sources_in
@@ -50,6 +49,7 @@ from fastpipe.store.store import Store
 _LISTED = "listed.json"
 _PARTS = "parts.txt"
 _WRITERS = 16
+_NO_PLAN = Plan(1, {})
 _SPOOL_FORMAT = 2  # another one when the spool's files change: nothing of the old ones is taken
 
 
@@ -108,57 +108,32 @@ def _shared(place: Place, remote: Any) -> Store:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A listing without its sources: what the steps need of it, as a file can hold it.
+class Listed(Facts):
+    """What the steps need of a listing, as a file can hold it.
 
     Attributes:
-        root, classes, stray, dropped, taken_ns: as in Listing.
         kind: of tables "parquet" or "arrow", else "".
         columns: of tables: see TableColumns.
-        of_fields: the fields, as in SourceField.
-        files, size_bytes: of all sources.
-        content, state: `Listing.digest` and `Listing.digest_with_times`.
-        changed_ns: `Listing.last_change_ns`.
         made_with: see Job.
         plan: see Plan.
         stride: see Making.
     """
 
-    root: str
-    kind: str
-    columns: list[Any] | None
-    classes: list[str]
-    stray: list[str]
-    dropped: dict[str, int]
-    taken_ns: int
-    of_fields: list[list[Any]]
-    files: int
-    size_bytes: int
-    content: str
-    state: str
-    changed_ns: int
-    made_with: str
-    plan: list[Any]
-    stride: int
+    kind: str = ""
+    columns: list[Any] | None = None
+    made_with: str = ""
+    plan: Plan = _NO_PLAN
+    stride: int = 0
 
-    @property
-    def fields(self) -> tuple[SourceField, ...]:
-        """The fields."""
-        return tuple(
+    @classmethod
+    def read(cls, data: bytes) -> Listed:
+        """As `list_step` has written it; TypeError: another version of fastpipe has."""
+        said = json.loads(data)
+        fields = tuple(
             SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs))
-            for name, kind, in_note, names, pairs in self.of_fields
+            for name, kind, in_note, names, pairs in said["fields"]
         )
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """Name -> kind of the fields."""
-        return {name: kind for name, kind, *_ in self.of_fields}
-
-    def origin(self) -> Origin:
-        """For dataset.json."""
-        source = {"files": self.files, "xxh3_128": self.content}
-        time_ns = max(self.taken_ns, self.changed_ns)
-        return Origin(self.classes, source, time_ns, self.state, self.fields, Plan(*self.plan).recorded())
+        return cls(**{**said, "fields": fields, "plan": Plan(*said["plan"])})
 
 
 class Part(NamedTuple):
@@ -192,10 +167,13 @@ class Done(NamedTuple):
 def list_step(job: Job, _: object = None) -> Listed:
     """Lists the sources, and writes down those of each part. Note [steps of a pack]"""
     options = job.options
-    listing = list_sources(job.source_path(), options.seed, shuffle=options.shuffle, how=options.source)
-    workers = options.workers or granted_cpus()
-    plan, stride, named = Work.planned(listing, options, workers)
-    spool = job.spool()
+    return write_parts(job, list_sources(job.source_path(), options.seed, shuffle=options.shuffle, how=options.source))
+
+
+def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
+    """Writes down the sources of each part; `fitted` as of `planned`."""
+    options, spool = job.options, job.spool()
+    plan, stride, named = planned(listing, options, fitted)
     if isinstance(options.spool, Path):
         options.spool.mkdir(parents=True, exist_ok=True)
     spool.remove([_LISTED])
@@ -222,35 +200,12 @@ def list_step(job: Job, _: object = None) -> Listed:
         for each in writing:
             each.result()
     spool.write(_PARTS, b"".join(part.line() for part in parts))
-    listed = _listed(listing, job, plan, stride)
+    tables: dict[str, Any] = {}
+    if isinstance(listing, TableListing):
+        tables = {"kind": listing.open.kind.lower(), "columns": list(listing.columns)}  # type: ignore[attr-defined]
+    listed = Listed.of(listing, made_with=job.made_with(listing.kinds), plan=plan, stride=stride, **tables)
     spool.write(_LISTED, json.dumps(asdict(listed)).encode())
     return listed
-
-
-def _listed(listing: Listing, job: Job, plan: Plan, stride: int) -> Listed:
-    columns: list[Any] | None = None
-    kind = ""
-    if isinstance(listing, TableListing):
-        kind, columns = listing.open.kind.lower(), list(listing.columns)  # type: ignore[attr-defined]
-    origin = origin_of(listing, plan)
-    return Listed(
-        listing.resolved_root(),
-        kind,
-        columns,
-        listing.classes,
-        listing.stray,
-        dict(listing.dropped),
-        listing.taken_ns,
-        [list(field) for field in listing.fields],
-        len(listing.sources),
-        listing.size_bytes,
-        origin.source["xxh3_128"],
-        origin.state,
-        listing.last_change_ns(),
-        job.made_with(listing.kinds),
-        list(plan),
-        stride,
-    )
 
 
 def read_listed(job: Job) -> Listed:
@@ -259,9 +214,9 @@ def read_listed(job: Job) -> Listed:
     Raises:
         PackError: it has not run, or for another job.
     """
-    said = json.loads(_read_step(job.spool(), _LISTED))
+    data = _read_step(job.spool(), _LISTED)
     try:
-        listed = Listed(**said)
+        listed = Listed.read(data)
     except TypeError as problem:
         raise PackError(
             f"{platform.node()}: {_LISTED} in the spool is of another version of fastpipe ({problem}). Install the "
@@ -359,8 +314,7 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             outcomes = exchanged(listing.sources, [run], options, names, spool)
         else:
             outcomes = few_outcomes(listing, listing.sources, options, workers)
-        plan = Plan(*listed.plan)
-        how = making(store, listing, plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
+        how = making(store, listing, listed.plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
         with closing(outcomes):
             (entry,) = make_shards(how, [(part.name, run)], outcomes)
         return Done(len(listing.sources), len(entry.tally.rejected))

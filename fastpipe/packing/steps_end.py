@@ -8,7 +8,7 @@ from typing import Any
 
 from fastpipe.errors import PackError
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.destination import Wanted, plan_run
+from fastpipe.packing.destination import plan_run
 from fastpipe.packing.job import publish as publish_entries
 from fastpipe.packing.shard.entry import Entry
 from fastpipe.packing.shard.journal import Journal
@@ -29,10 +29,8 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
             return listed.changed_ns <= (place / DATASET_FILE).stat().st_mtime_ns
         return journal.store.note(DATASET_FILE) == listed.state
 
-    options = job.options
-    wanted = Wanted(listed.root, listed.content, listed.state, options.shaping(listed.kinds), listed.kinds, unchanged)
     try:
-        done = plan_run(journal, wanted, overwrite=options.overwrite, fail_fast=options.fail_fast)
+        done = plan_run(journal, listed, job.options, unchanged)
     except PackError:
         if journal.plan() is None:  # nothing of ours is left where a pack may not write
             remove_spool(job)
@@ -64,17 +62,18 @@ def publish(
     Raises:
         PackError: a shard is missing.
     """
+    return publish_entries(journal, finished(job, journal), listed, listed.plan, job.options, told)
 
-    def whole() -> Iterator[Entry]:
-        for number, entry in enumerate(journal.finished(part.name for part in read_parts(job, "make"))):
-            if entry is None:
-                raise PackError(
-                    f"shard {number} of {sum(1 for _ in read_parts(job, 'make'))} is not finished. Run --step make for "
-                    "all parts again, then --step publish; shards that are there are not made again"
-                )
-            yield entry
 
-    return publish_entries(journal, whole(), listed.origin(), job.options, listed, told)
+def finished(job: Job, journal: Journal) -> Iterator[Entry]:
+    """All shards, in order; errors as of `publish`."""
+    for number, entry in enumerate(journal.finished(part.name for part in read_parts(job, "make"))):
+        if entry is None:
+            raise PackError(
+                f"shard {number} of {sum(1 for _ in read_parts(job, 'make'))} is not finished. Run --step make for "
+                "all parts again, then --step publish; shards that are there are not made again"
+            )
+        yield entry
 
 
 def remove_spool(job: Job) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +20,8 @@ from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.ahead import Ahead
-from fastpipe.packing.destination import Wanted, destination_of, disk_errors, opened, plan_run
+from fastpipe.packing.destination import destination_of, disk_errors, opened, plan_run
+from fastpipe.packing.facts import Facts
 from fastpipe.packing.given import Given, given
 from fastpipe.packing.job import Summary
 from fastpipe.packing.options import PackOptions, pack_options
@@ -28,8 +30,9 @@ from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sam
 from fastpipe.packing.shard.entry import Entries, Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.maker import Making, ShardMaker
-from fastpipe.packing.shard.publish import Origin, publish_dataset
+from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.source.listing import SourceField
 
 _MADE_BY = "fastpipe.Writer"
 _OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
@@ -100,11 +103,10 @@ class Writer:
     def __enter__(self) -> Writer:
         if hasattr(self, "summary"):
             raise ConfigError("this Writer has written its dataset; make another one")
-        self._started, self._time_ns = time.monotonic(), time.time_ns()
-        options = {
-            **self._options.shaping(self._kinds),
-            "classes": None if self._classes is None else self._names,
-        }
+        self._started = time.monotonic()
+        fields = tuple(SourceField(name, kind) for name, kind in self._kinds.items())
+        classes = None if self._classes is None else self._names
+        self._facts = Facts(_MADE_BY, classes, taken_ns=time.time_ns(), fields=fields, made_by=_MADE_BY)
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(opened(self._destination, self._options))
             if journal.description() is not None and not self._options.overwrite:
@@ -112,7 +114,7 @@ class Writer:
                     f"{self._destination} holds a dataset; choose another folder, or pass overwrite=True to replace "
                     "the dataset"
                 )
-            plan_run(journal, Wanted(_MADE_BY, "", "", options, self._kinds), overwrite=self._options.overwrite)
+            plan_run(journal, self._facts, self._options, classes=classes)
             if self._options.overwrite:
                 journal.clean(())
             self._series = stack.enter_context(_Series(journal, self._options, self._kinds))
@@ -194,15 +196,13 @@ class Writer:
             reason = f"; the first: {first[0][0]}: {first[0][1]}" if first else ""
             raise PackError(f"none of the {self._position} samples could be packed{reason}")
         identity = series.identity.digest()
-        source = {"files": self._position, "xxh3_128": identity, "made_by": _MADE_BY}
-        origin = Origin(None if self._classes is None else self._names, source, self._time_ns, identity)
+        facts = replace(self._facts, files=self._position, content=identity, state=identity)
         store = series.journal.store
         pieces = [entry for entry in series.entries if entry.tars]
         with disk_errors(self._destination):
             series.journal.make_way()
             series.journal.clean(pieces)
-            shaping = self._options.shaping(self._kinds)
-            info = publish_dataset(store, pieces, origin, tally, shaping, self._kinds)
+            info = publish_dataset(store, pieces, facts, tally, self._options)
             series.journal.clear()
         files, seconds = self._position - self._skipped, time.monotonic() - self._started
         self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=store.uploaded_bytes)

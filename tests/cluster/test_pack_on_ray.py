@@ -84,6 +84,22 @@ def test_every_object_in_a_bucket_is_that_of_one_machine(
     assert packed_on_ray(url, bucket.url("packed"), **how).already_packed
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_a_dataset_grows_in_tasks_as_in_threads(
+    ray_cluster: Any, made: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    """A class is removed, and added again."""
+    found = {}
+    for executor in ("threads", "ray"):
+        dataset = Path(shutil.copytree(local(made[kind]), tmp_path / executor))
+        removed = fastpipe.remove(dataset, where="label == 0" if kind != "metadata" else "width < 400").removed
+        grown = fastpipe.add(made[kind], dataset, fields=FIELDS[kind], executor=executor)
+        assert grown.added == removed > 0
+        found[executor] = {name: each for name, each in digests(dataset).items() if "dataset.json" not in name}
+    assert found["ray"] == found["threads"]
+    assert not (tmp_path / "ray" / ".pack").exists()
+
+
 def test_one_worker_of_its_own_and_no_shuffle(tmp_path: Path) -> None:
     """In a process of its own, for this one may be connected to a cluster."""
     source = folder(tmp_path / "source", images=8)

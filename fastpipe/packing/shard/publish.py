@@ -8,7 +8,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -32,15 +32,17 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
+from fastpipe.packing.facts import Facts
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
+from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.jpeg import versions
 from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.listing import SourceField
 from fastpipe.store.store import Store
 
 _CONTENT = ("identity", "width", "height", "label")
@@ -93,46 +95,15 @@ class Before:
         return int(self.info["version"]) + 1
 
 
-@dataclass(frozen=True)
-class Origin:
-    """What a dataset was made of, for dataset.json.
-
-    Attributes:
-        classes: names, in the order of the labels; None: the labels in digits, without gaps.
-        source: the entry "source", without "bytes".
-        time_ns: the time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
-        state: names the state of the sources, for a bucket, which keeps no such times.
-        fields: of the source; their names and pairs are recorded.
-        plan: how sources were cut into shards.
-        before: the version that grows; None: there is none.
-    """
-
-    classes: list[str] | None
-    source: dict[str, Any]
-    time_ns: int
-    state: str = ""
-    fields: Sequence[SourceField] = ()
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    before: Before | None = None
-
-
-def origin_of(listing: Listing, plan: Plan) -> Origin:
-    """The origin of a pack of listed sources."""
-    source = {"files": len(listing.sources), "xxh3_128": listing.digest()}
-    # Another machine's clock may be ahead.
-    time_ns = max(listing.taken_ns, listing.last_change_ns())
-    state = listing.digest_with_times()
-    return Origin(listing.classes, source, time_ns, state, listing.fields, plan.recorded())
-
-
 def publish_dataset(
     store: Store,
     pieces: Pieces,
-    origin: Origin,
+    facts: Facts,
     tally: Tally,
-    options: dict[str, Any],
-    kinds: Mapping[str, str],
+    options: PackOptions,
     *,
+    plan: Plan | None = None,
+    before: Before | None = None,
     told: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Writes what turns shards into a dataset. Note [publishing] in journal.py
@@ -140,10 +111,11 @@ def publish_dataset(
     Args:
         store: of the dataset.
         pieces: the shards, in order. They are removed when they are read, for there may be a million.
-        origin: see Origin.
+        facts: of the sources; the names and pairs of their fields are recorded.
         tally: of all sources.
-        options: that decide the bytes.
-        kinds: name -> kind of the fields.
+        options: of the pack.
+        plan: how sources were cut into shards; None: a program added them.
+        before: the version that grows; None: there is none.
         told: called when a file is there.
 
     Returns:
@@ -152,7 +124,7 @@ def publish_dataset(
     Raises:
         PackError: the disk or server refuses, or another program has written a dataset there.
     """
-    before = origin.before
+    kinds = facts.kinds
     version = 1 if before is None else before.version
     at = version_folder(version)
     if version == 2 and before is not None:
@@ -160,7 +132,7 @@ def publish_dataset(
     index_hash, index_file_hash, samples_hash, class_counts, stored_bytes = _write_index(store, pieces, at)
     told()
     samples = sum(piece.samples for piece in pieces)
-    described = _write_columns(store, pieces, kinds, origin.fields, samples, told, at)
+    described = _write_columns(store, pieces, kinds, facts.fields, samples, told, at)
     sources_hash, jpeg_bytes = _write_sources(store, pieces, samples, at)
     all_of = Tally() if before is None else before.tally
     all_of.add(tally)
@@ -177,20 +149,25 @@ def publish_dataset(
         for tar in piece.tars
     ]
     class_counts.pop(NO_LABEL, 0)
-    classes = origin.classes
+    classes = facts.classes
     if classes is None:
         classes = [str(label) for label in range(max(class_counts, default=-1) + 1)]
-    source = {"files": origin.source["files"], "bytes": tally.source_bytes, **origin.source}
+    source = {**facts.recorded(), "bytes": tally.source_bytes}
     last = max((tar.number for piece in pieces for tar in piece.tars), default=-1)
     pieces.clear()
-    pack = {"version": version, "source": source, "options": options, "plan": dict(origin.plan)}
+    pack = {
+        "version": version,
+        "source": source,
+        "options": options.shaping(kinds),
+        "plan": {} if plan is None else plan.recorded(),
+    }
     packs, next_shard = ([], 0) if before is None else (before.info["packs"], before.info["next_shard"])
     content = json.dumps([classes, jpeg_bytes, samples_hash]).encode()  # with these, an order is another one
     info: dict[str, Any] = {
         "format": DATASET_FORMAT,
         "format_version": FORMAT_VERSION,
         "version": version,
-        "storage": options["storage"],
+        "storage": options.encode.storage,
         "content": xxhash.xxh3_128_hexdigest(content),
         "samples": samples,
         "jpeg_bytes": jpeg_bytes,
@@ -215,23 +192,22 @@ def publish_dataset(
     }
     info["fingerprint"] = fingerprint(info)
     info, data = with_self_checksum(info)
-    _write_description(store, data, origin)
+    _write_description(store, data, facts, before)
     told()
     return info
 
 
-def _write_description(store: Store, data: bytes, origin: Origin) -> None:
-    before = origin.before
+def _write_description(store: Store, data: bytes, facts: Facts, before: Before | None) -> None:
     if before is not None:
         store.write(f"{version_folder(before.version)}{DATASET_FILE}", data)
-    if not store.swap(DATASET_FILE, data, None if before is None else before.data, origin.state):
+    if not store.swap(DATASET_FILE, data, None if before is None else before.data, facts.state):
         raise PackError(
             f"{store.place}/{DATASET_FILE} has {'appeared' if before is None else 'changed'} meanwhile: another "
             f"program writes to {store.place}. Its samples are in; run the same command again, or choose another folder"
         )
     if isinstance(store.place, Path):
         with contextlib.suppress(OSError):  # a network's file system may let nobody set times
-            os.utime(store.place / DATASET_FILE, ns=(origin.time_ns, origin.time_ns))
+            os.utime(store.place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))
 
 
 def _write_index(store: Store, pieces: Pieces, at: str) -> tuple[str, str, str, Counter[int], int]:

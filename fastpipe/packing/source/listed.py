@@ -38,7 +38,7 @@ class Facts(Protocol):
     @property
     def columns(self) -> list[Any] | None: ...
     @property
-    def classes(self) -> list[str]: ...
+    def classes(self) -> list[str] | None: ...
     @property
     def taken_ns(self) -> int: ...
     @property
@@ -80,7 +80,7 @@ def sources_in(data: bytes, facts: Facts, remote: RemoteOptions | None) -> tuple
         notes.flush()
     common: dict[str, Any] = {
         "root": source_path(facts.root, remote),
-        "classes": facts.classes,
+        "classes": facts.classes or [],
         "sources": sources,
         "stray": [],
         "fields": facts.fields,

@@ -1,0 +1,75 @@
+"""A listing without its sources: all that the destination, the steps on a cluster and publishing know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from fastpipe.packing.source.listing import Listing, SourceField
+
+Of = TypeVar("Of", bound="Facts")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is packed.
+
+    Attributes:
+        root: of the sources, resolved; of a program that adds samples, the program's kind.
+        classes: names, in the order of the labels; None: the labels in digits, without gaps.
+        files, size_bytes: of all sources.
+        content, state: `Listing.digest` and `Listing.digest_with_times`.
+        taken_ns, stray, dropped, fields: as in Listing.
+        changed_ns: `Listing.last_change_ns`.
+        made_by: the program that added the samples; "": they were listed.
+    """
+
+    root: str
+    classes: list[str] | None
+    files: int = 0
+    size_bytes: int = 0
+    content: str = ""
+    state: str = ""
+    taken_ns: int = 0
+    changed_ns: int = 0
+    fields: tuple[SourceField, ...] = ()
+    stray: list[str] = field(default_factory=list)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    made_by: str = ""
+
+    @classmethod
+    def of(cls: type[Of], listing: Listing, **others: Any) -> Of:
+        """Of a listing; `others` are what a subclass has besides."""
+        return cls(
+            root=listing.resolved_root(),
+            classes=listing.classes,
+            files=listing.files,
+            size_bytes=listing.size_bytes,
+            content=listing.digest(),
+            state=listing.digest_with_times(),
+            taken_ns=listing.taken_ns,
+            changed_ns=listing.last_change_ns(),
+            fields=listing.fields,
+            stray=listing.stray,
+            dropped=dict(listing.dropped),
+            **others,
+        )
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Name -> kind of the fields."""
+        return {each.name: each.kind for each in self.fields}
+
+    @property
+    def time_ns(self) -> int:
+        """The time that dataset.json gets: a source that changes later, also while the pack goes on, is newer.
+
+        Another machine's clock may be ahead.
+        """
+        return max(self.taken_ns, self.changed_ns)
+
+    def recorded(self) -> dict[str, Any]:
+        """For dataset.json."""
+        made_by = {"made_by": self.made_by} if self.made_by else {}
+        return {"files": self.files, "xxh3_128": self.content, **made_by}
