@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def keyed(tar: str) -> Any:
     """Its samples, with keys by number: draws go by the key, and keys of fastpipe depend on the sizes of samples."""
-    numbers = itertools.count()
-    return opened(tar).map(lambda sample: {**sample, "__key__": f"{next(numbers):04d}"})
+
+    def numbered(samples: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        return ({**sample, "__key__": f"{number:04d}"} for number, sample in enumerate(samples))
+
+    return opened(tar).compose(numbered)
 
 
 def crops(tar: str, function: Any) -> list[dict[str, Any]]:
