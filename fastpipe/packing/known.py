@@ -163,15 +163,6 @@ def agreed_by(index: Index, new: Mapping[str, Any], source: object) -> dict[str,
     Raises:
         PackError: they do not.
     """
-    agreed = agreed_in(index)
-    for name, old in agreed.items():
-        for what in ("width", "points", "labelled", "named"):
-            ours, theirs = old[what], new[name][what]
-            if None not in (ours, theirs) and ours != theirs:
-                raise PackError(
-                    f"field {name}: {what} is {theirs} in {source}, and {ours} in {index.path}; all samples of a "
-                    "dataset have the same. Choose another column with --field, or pack the sources into a dataset of "
-                    "their own"
-                )
-            old[what] = theirs if ours is None else ours
-    return Agreement({name: one.kind for name, one in index.fields.items()}, agreed).state()
+    found = Agreement({name: one.kind for name, one in index.fields.items()}, agreed_in(index))
+    found.join(new, str(source))
+    return found.state()

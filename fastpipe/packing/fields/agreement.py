@@ -120,9 +120,9 @@ class Agreement:
                 ours, theirs = getattr(here, what), getattr(there, what)
                 if None not in (ours, theirs) and ours != theirs:
                     raise PackError(
-                        f"field {name}: {what} is {theirs} in {where} and {ours} in shards before it, and the first "
-                        "samples of the source have no value that would say which is right. Give the field another "
-                        f"kind, such as --field {name}=COLUMN:json, or leave it out"
+                        f"field {name}: {what} is {theirs} in {where}, and {ours} in what was packed before it; all "
+                        "samples of a dataset have the same. Give the field another kind, such as --field "
+                        f"{name}=COLUMN:json, choose another column, or leave it out"
                     )
                 setattr(here, what, theirs if ours is None else ours)
             here.classes = max(here.classes, there.classes)
