@@ -30,23 +30,23 @@ import numpy as np
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.tar_writer import BLOCK
-from fastpipe.packing import on_ray
-from fastpipe.packing.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
-from fastpipe.packing.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
-from fastpipe.packing.exchange import _SPOOLED_BYTES as RUN_BYTES
-from fastpipe.packing.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
-from fastpipe.packing.exchange import runs_of_rows
-from fastpipe.packing.options import DEFAULT_SHARD_BYTES, PackOptions
+from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
+from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
+from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
+from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
+from fastpipe.packing.pipeline.exchange import runs_of_rows
 from fastpipe.packing.shard.entry import SOURCES, Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import runs_of
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.packing.source.listing import Source, packing_order
 from fastpipe.packing.source.table_file import Group
 from fastpipe.packing.source.tables import Table, TableListing
-from fastpipe.packing.steps import Done, Job, Listed, Part
-from fastpipe.packing.steps_end import publish
+from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps.end import publish
+from fastpipe.packing.steps.parts import Done, Job, Listed, Part
 from fastpipe.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import NewFile, Store
 

@@ -31,8 +31,8 @@ from torch.utils.data import DataLoader, Sampler
 
 import fastpipe
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 FEW = 10
 SAMPLES_PER_SHARD = 2400  # of photos of 107 kB in shards of 256 MB

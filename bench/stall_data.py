@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench import datasets
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 _DISTINCT = 40
 _USUAL, _LARGE = (500, 375), (6000, 4000)  # pixels

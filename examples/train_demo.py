@@ -21,8 +21,8 @@ from torch.nn import functional
 import fastpipe
 from fastpipe.demo.photos import write_photos
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 LEARN, TEST = 1000, 200
 SIZE, BATCH_SIZE, EPOCHS, RATE = 48, 32, 24, 0.01

@@ -30,8 +30,8 @@ from side_by_side import forget_the_terminal, note_serial_tests, order_tests, pr
 from soak import keep_faults, pytest_terminal_summary, tried  # noqa: F401 (a hook and a fixture)
 
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 sys.path.append(str(ROOT))  # last, so that fastpipe is the one under test
 

@@ -12,7 +12,7 @@ from fastpipe.cli.pack import OnError
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.cli.tables import count
 from fastpipe.packing.api import add as run_add
-from fastpipe.packing.grow import Grown
+from fastpipe.packing.growth.grow import Grown
 from fastpipe.packing.source.options import Format
 
 _MOST = 5  # rejected files in the summary

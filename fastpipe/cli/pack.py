@@ -17,7 +17,7 @@ from fastpipe.cli.tables import count
 from fastpipe.errors import ConfigError, readable
 from fastpipe.format.layout import REJECTED_FILE
 from fastpipe.packing.api import pack as run_pack
-from fastpipe.packing.job import Summary
+from fastpipe.packing.job.threads import Summary
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.source.files import SourcePath, source_path
@@ -237,7 +237,7 @@ def pack(
 def _run_step(
     src: str, dst: str, step: Step | None, part: str | None, on: On, address: str | None, options: dict[str, Any]
 ) -> None:
-    from fastpipe.packing.in_steps import run_step  # most packs are in one piece
+    from fastpipe.packing.steps.in_steps import run_step  # most packs are in one piece
 
     if step is None:
         raise ConfigError("--part: it needs --step, for it says which part of a step to run")

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
-from fastpipe.packing.job import Summary
+from fastpipe.packing.job.threads import Summary
 
 
 def pack_table(summary: Summary) -> RenderableType:

@@ -15,8 +15,8 @@ from fastpipe.demo.photos import is_photo_folder, write_photos
 from fastpipe.errors import ConfigError
 from fastpipe.loading.factory import loader
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job import PackProgress, Summary, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import PackProgress, Summary, pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.show.inspection import write_contact_sheet
 
 _BATCH_SIZE = 64

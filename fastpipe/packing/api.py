@@ -10,15 +10,15 @@ from fastpipe.checks import choice
 from fastpipe.cluster.executor import THREADS, on_ray
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import JPEG_STORAGE
-from fastpipe.packing import job
-from fastpipe.packing.destination import destination_of
-from fastpipe.packing.job import PackProgress, Summary
-from fastpipe.packing.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
+from fastpipe.packing.job import threads
+from fastpipe.packing.job.destination import destination_of
+from fastpipe.packing.job.threads import PackProgress, Summary
 from fastpipe.packing.picture.convert import MAX_PIXELS, MAX_SCANS, TILE
+from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, READ_TIMEOUT_S, pack_options
 from fastpipe.packing.source.files import source_path
 
 if TYPE_CHECKING:
-    from fastpipe.packing.grow import Grown
+    from fastpipe.packing.growth.grow import Grown
 
 _OF_ADD = (
     *("format", "image_column", "label_column", "fields", "image_root", "split"),
@@ -118,10 +118,10 @@ def pack(
     options = pack_options(**given)
     source, destination = source_path(src, options.source.remote), destination_of(dst)
     if in_tasks:
-        from fastpipe.packing.on_ray import pack_on_ray  # most packs need no Ray
+        from fastpipe.packing.steps.on_ray import pack_on_ray  # most packs need no Ray
 
         return pack_on_ray(source, destination, options, address=address, on_progress=on_progress)
-    return job.pack(source, destination, options, on_progress=on_progress)
+    return threads.pack(source, destination, options, on_progress=on_progress)
 
 
 def add(
@@ -160,7 +160,7 @@ def add(
         PackError: the source cannot be used, its fields are others, or another program writes to the dataset.
         ClusterError: as of `pack`.
     """
-    from fastpipe.packing import grow  # most programs only pack
+    from fastpipe.packing.growth import grow  # most programs only pack
 
     choice("--by", by, grow.BY)
     choice("--changed", changed, grow.CHANGED)
@@ -172,7 +172,7 @@ def add(
     if not on_ray(executor, address):
         return grow.add(*places, given, **how)
     from fastpipe.cluster.session import session  # most programs need no Ray
-    from fastpipe.packing.on_ray import make_on_ray
+    from fastpipe.packing.steps.on_ray import make_on_ray
 
     with session(address, workers=given.workers) as cluster:
         return grow.add(*places, given, **how, make=make_on_ray(cluster.cpus))
@@ -208,7 +208,7 @@ def remove(
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
     """
-    from fastpipe.packing import chosen, grow  # most programs only pack
+    from fastpipe.packing.growth import chosen, grow  # most programs only pack
 
     asked = chosen.asked(keys, classes, where)
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)

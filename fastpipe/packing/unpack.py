@@ -24,8 +24,8 @@ from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL, shard_number
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, before_jpeg, sample_key
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.ahead import Ahead
-from fastpipe.packing.destination import check_apart
+from fastpipe.packing.job.destination import check_apart
+from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.remote.dataset import RemoteIndex
 from fastpipe.scan.opening import open_data
 from fastpipe.store.files import no_link

@@ -19,19 +19,19 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.ahead import Ahead
-from fastpipe.packing.destination import destination_of, disk_errors, opened, plan_run
-from fastpipe.packing.facts import Facts
-from fastpipe.packing.given import Given, given
-from fastpipe.packing.job import Summary
-from fastpipe.packing.options import PackOptions, pack_options
+from fastpipe.packing.job.destination import destination_of, disk_errors, opened, plan_run
+from fastpipe.packing.job.threads import Summary
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
+from fastpipe.packing.pipeline.ahead import Ahead
+from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
+from fastpipe.packing.pipeline.given import Given, given
 from fastpipe.packing.shard.entry import Entries, Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.maker import Making, ShardMaker
+from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.listing import SourceField
 
 _MADE_BY = "fastpipe.Writer"
@@ -202,7 +202,7 @@ class Writer:
         with disk_errors(self._destination):
             series.journal.make_way()
             series.journal.clean(pieces)
-            info = publish_dataset(store, pieces, facts, tally, self._options)
+            info = publish_dataset(store, pieces, facts, tally, self._options.shaping(self._kinds))
             series.journal.clear()
         files, seconds = self._position - self._skipped, time.monotonic() - self._started
         self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=store.uploaded_bytes)

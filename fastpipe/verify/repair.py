@@ -33,13 +33,13 @@ from fastpipe.format.layout import (
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.destination import check_apart, disk_errors
-from fastpipe.packing.grow import packed_options, relabelled
-from fastpipe.packing.job import PackProgress
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.growth.grow import packed_options, relabelled
+from fastpipe.packing.job.destination import check_apart, disk_errors
+from fastpipe.packing.job.remake import packed_runs, remake, run_of_shard
+from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.remake import packed_runs, remake, run_of_shard
 from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.publish import npy_head, read_rejected
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources

@@ -19,7 +19,7 @@ from fastpipe.bench.contenders import Batch, endless, fastpipe_loader, torch_cv2
 from fastpipe.bench.measure import Result, compare
 from fastpipe.bench.task import GROUPS, NAMES, Figures, Task, missing
 from fastpipe.errors import FastpipeError
-from fastpipe.packing.job import pack
+from fastpipe.packing.job.threads import pack
 
 BATCH, SIZE = 9, 24
 

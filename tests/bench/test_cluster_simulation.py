@@ -13,8 +13,8 @@ from soak import times
 
 from bench.cluster_simulation import PHOTO_BYTES, Drawn, DrawnStore, Pack, drawn_ranges, filled, tables_requests
 from fastpipe.format.layout import shard_name
-from fastpipe.packing.options import DEFAULT_SHARD_BYTES
 from fastpipe.packing.shard.entry import read_entry
+from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES
 
 RECORDS = times(10_000_000, 100_000_000)
 MOST_BYTES = 300_000_000  # of the driver, at a billion records

@@ -18,7 +18,7 @@ from fastpipe.bench.measure import Result as Measured
 from fastpipe.bench.task import Figures, Task
 from fastpipe.cli import bench
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.packing.job import pack
+from fastpipe.packing.job.threads import pack
 
 
 @pytest.fixture

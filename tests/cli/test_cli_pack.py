@@ -17,7 +17,7 @@ from pack_sources import saved, segments, write_folder, write_large_folder
 from PIL import Image
 
 from fastpipe.format.index import Index
-from fastpipe.packing.options import size_bytes
+from fastpipe.packing.shard.options import size_bytes
 
 DRI = 0xDD
 

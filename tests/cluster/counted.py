@@ -16,9 +16,9 @@ from cluster.cluster_tasks import here
 from cluster.ray_cluster import environment
 from cluster.sources import SHARD_BYTES
 
-from fastpipe.packing import on_ray
-from fastpipe.packing.options import pack_options
-from fastpipe.packing.steps import Done, Job, Part, convert_step, make_step
+from fastpipe.packing.shard.options import pack_options
+from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps.parts import Done, Job, Part, convert_step, make_step
 
 _SLOW_S = 0.1
 

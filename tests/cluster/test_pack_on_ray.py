@@ -23,11 +23,11 @@ import fastpipe
 from fastpipe import progress
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.errors import ClusterError, ConfigError, PackError
-from fastpipe.packing.destination import destination_of
-from fastpipe.packing.job import PackProgress, Summary
-from fastpipe.packing.on_ray import pack_on_ray
-from fastpipe.packing.options import pack_options
+from fastpipe.packing.job.destination import destination_of
+from fastpipe.packing.job.threads import PackProgress, Summary
+from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
+from fastpipe.packing.steps.on_ray import pack_on_ray
 
 
 def packed_on_ray(
@@ -217,7 +217,7 @@ def test_a_driver_with_other_libraries_is_refused(
     ray_cluster: Any, made: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would write its own versions into dataset.json."""
-    monkeypatch.setattr("fastpipe.packing.steps.versions", lambda **_: {"pillow": "1"})
+    monkeypatch.setattr("fastpipe.packing.steps.parts.versions", lambda **_: {"pillow": "1"})
     with pytest.raises(PackError, match=r"by other versions of the libraries .*'pillow': '1'"):
         packed_on_ray(made["folder"], tmp_path / "packed")
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 import fastpipe
 from fastpipe import _engine
-from fastpipe.packing.job import pack
+from fastpipe.packing.job.threads import pack
 
 DQT, DHT, COMMENT = 0xDB, 0xC4, 0xFE
 

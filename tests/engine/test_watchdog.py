@@ -20,8 +20,8 @@ from soak import Tried, long_form, times
 import fastpipe
 from fastpipe.engine.watchdog import Activity, Watchdog
 from fastpipe.errors import ConfigError, EngineError
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 HELD_MS = 120_000  # for ever
 

@@ -14,8 +14,8 @@ from conftest import damage, smooth_noise
 
 import fastpipe
 from fastpipe import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 _FILES = """
     import signal, sys
@@ -104,7 +104,7 @@ def test_fastpipe_waits_for_no_pipe(photos: Path, flat: Path, copied: Callable[[
         import sys
         from pathlib import Path
         import fastpipe
-        from fastpipe.packing.job import PackOptions, pack
+        from fastpipe.packing.job.threads import PackOptions, pack
 
         pack(Path(sys.argv[1]), Path(sys.argv[2]), PackOptions(workers=2))
         print(len(fastpipe.Index(sys.argv[2])))

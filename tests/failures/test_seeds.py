@@ -9,8 +9,8 @@ from children import run
 from conftest import smooth_noise
 
 import fastpipe
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 _LOADER = """
     import json, random

@@ -20,8 +20,8 @@ from soak import long_form
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 # Of the calls that a packer makes, those that change something.
 CHANGING = tuple(call for call in WRITING if call != "open")

@@ -13,7 +13,7 @@ from tars import tar_of_folder
 
 from fastpipe.format.index import Index
 from fastpipe.format.read_at import read_at
-from fastpipe.packing.job import pack
+from fastpipe.packing.job.threads import pack
 from fastpipe.verify.repair import records_of
 from fastpipe.verify.shard_facts import describe
 from fastpipe.verify.verification import verify

@@ -14,8 +14,8 @@ from fastpipe.errors import DatasetError
 from fastpipe.format import source_paths
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 COUNT = 30
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import fastpipe
 from fastpipe.errors import ConfigError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 Row = tuple[int, bytes]  # id, pixels
 

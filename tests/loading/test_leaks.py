@@ -17,7 +17,7 @@ SCRIPT = """
     import gc, sys
     from pathlib import Path
     import fastpipe
-    from fastpipe.packing.job import PackOptions, pack
+    from fastpipe.packing.job.threads import PackOptions, pack
 
     data, folder, epochs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     for verify in (False, True):

@@ -16,9 +16,9 @@ from PIL import Image
 
 import fastpipe
 from fastpipe import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard.options import PackOptions
 
 
 def epoch_of(loader: fastpipe.Loader) -> tuple[torch.Tensor, torch.Tensor]:

@@ -228,7 +228,7 @@ def test_no_sample_is_good(flat: Path, copied: Copy) -> None:
 def test_a_single_sample_has_no_replacement(tmp_path: Path) -> None:
     from PIL import Image
 
-    from fastpipe.packing.job import pack
+    from fastpipe.packing.job.threads import pack
 
     (tmp_path / "source" / "one").mkdir(parents=True)
     Image.new("RGB", (30, 30)).save(tmp_path / "source" / "one" / "a.jpg")

@@ -143,8 +143,8 @@ def test_a_box_frames_the_same_pixels_in_the_row(tmp_path: Path) -> None:
     """A white rectangle on black, and a box around it: after crop and mirroring the box is where the white is."""
     from PIL import Image
 
-    from fastpipe.packing.job import pack
-    from fastpipe.packing.options import PackOptions
+    from fastpipe.packing.job.threads import pack
+    from fastpipe.packing.shard.options import PackOptions
 
     rng = np.random.default_rng(1)
     sizes, boxes = [], []

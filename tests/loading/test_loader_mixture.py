@@ -16,8 +16,8 @@ from remote.range_server import RangeServer
 import fastpipe
 from fastpipe.errors import ConfigError, SampleError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.plan.epoch import EpochPlan
 
 Row = tuple[int, bytes]

@@ -20,9 +20,9 @@ import fastpipe
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import shard_name
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER
-from fastpipe.packing import grow
+from fastpipe.packing.growth import grow
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

@@ -17,9 +17,9 @@ from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
 
 from fastpipe.errors import PackError
-from fastpipe.packing import job
-from fastpipe.packing.job import PackProgress, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job import threads
+from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing
 
@@ -97,7 +97,7 @@ def test_a_source_that_changes_before_it_is_read_stops_the_pack(
 
     packed = tmp_path / "packed"
     with monkeypatch.context() as patched:
-        patched.setattr(job, "list_sources", then_change)
+        patched.setattr(threads, "list_sources", then_change)
         with pytest.raises(PackError, match=CHANGES[change]) as caught:
             pack(source, packed, SMALL)
     assert "run the same command again" in str(caught.value)

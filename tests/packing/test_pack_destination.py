@@ -10,10 +10,10 @@ import pytest
 from pack_sources import digests, files, write_folder
 
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.packing import pipeline
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.pipeline import converting
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.listing import Source
 
 
@@ -135,14 +135,14 @@ def test_files_of_the_same_names_that_are_not_ours_are_never_touched(
 
 def test_a_systems_error_stops_the_pack_and_rejects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, packed = write_folder(tmp_path / "source"), tmp_path / "packed"
-    real = pipeline.read_source
+    real = converting.read_source
 
     def fail(root: Path, file: Source) -> bytes:
         if file.path == "ant/00.jpg":
             raise OSError(errno.EIO, "Input/output error")
         return real(root, file)
 
-    monkeypatch.setattr(pipeline, "read_source", fail)
+    monkeypatch.setattr(converting, "read_source", fail)
     with pytest.raises(PackError, match=r"cannot read .*ant/00.jpg: Input/output error.*run the same command again"):
         pack(source, packed)
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Tests of fastpipe.packing.job: what a pack writes, counts and refuses."""
+"""Tests of fastpipe.packing.job.threads: what a pack writes, counts and refuses."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from PIL import Image
 import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import PackProgress, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.picture.jpeg import versions
+from fastpipe.packing.shard.options import PackOptions
 
 SMALL_SHARDS = PackOptions(shard_size=100_000, workers=2)
 

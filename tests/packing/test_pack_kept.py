@@ -14,8 +14,8 @@ from pack_sources import digests, jpeg_bytes
 from soak import Tried, times
 
 from fastpipe.errors import PackError
-from fastpipe.packing import job
-from fastpipe.packing.job import pack
+from fastpipe.packing.job import threads
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.source.kinds import list_sources
 
 
@@ -47,7 +47,7 @@ def unfinished(source: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "publish_dataset", stop)
+        patched.setattr(threads, "publish_dataset", stop)
         with pytest.raises(KeyboardInterrupt):
             pack(source, packed, SMALL)
 

@@ -13,11 +13,11 @@ from PIL import Image
 
 from fastpipe import _engine
 from fastpipe.errors import PackError
-from fastpipe.packing import pipeline
 from fastpipe.packing.picture import convert
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import EXPECTED
-from fastpipe.packing.pipeline import converted
+from fastpipe.packing.pipeline import converting
+from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
 
@@ -38,8 +38,8 @@ def listing(tmp_path_factory: pytest.TempPathFactory) -> Listing:
 def test_every_file_comes_once_in_order(
     listing: Listing, workers: int, run_bytes: int, run_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "RUN_BYTES", run_bytes)
-    monkeypatch.setattr(pipeline, "RUN_FILES", run_files)
+    monkeypatch.setattr(converting, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(converting, "RUN_FILES", run_files)
     found = list(converted(listing, listing.sources[7:], EncodeOptions(), workers))
     assert [source for source, _ in found] == listing.sources[7:]
     for source, outcome in found:
@@ -55,7 +55,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
     film = tmp_path / "only" / "clip.mp4"
     film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
     os.truncate(film, 3 << 30)
-    monkeypatch.setattr(pipeline, "read_source", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(converting, "read_source", lambda *_: pytest.fail("it was read"))
     listing = list_sources(tmp_path, seed=1)
     ((_, outcome),) = converted(listing, listing.sources, EncodeOptions(), 1)
     assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"
@@ -64,7 +64,7 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
 def test_what_came_before_an_error_of_the_system_is_handed_out(
     listing: Listing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pipeline.read_source
+    real = converting.read_source
     broken = listing.sources[20].path
 
     def fail(root: Path, source: Source) -> bytes:
@@ -72,7 +72,7 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
             raise OSError(errno.EIO, "Input/output error")
         return real(root, source)
 
-    monkeypatch.setattr(pipeline, "read_source", fail)
+    monkeypatch.setattr(converting, "read_source", fail)
     pictures = converted(listing, listing.sources, EncodeOptions(), 2)
     assert [next(pictures)[0] for _ in range(20)] == listing.sources[:20]
     with pytest.raises(PackError, match=r"cannot read .*Input/output error.*same command again"):
@@ -80,16 +80,16 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
 
 
 def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "RUN_FILES", 10)
+    monkeypatch.setattr(converting, "RUN_FILES", 10)
     reads = []
-    real = pipeline.read_source
+    real = converting.read_source
 
     def slow(root: Path, source: Source) -> bytes:
         reads.append(source.path)
         time.sleep(0.03)
         return real(root, source)
 
-    monkeypatch.setattr(pipeline, "read_source", slow)
+    monkeypatch.setattr(converting, "read_source", slow)
     pictures = converted(listing, listing.sources, EncodeOptions(), 1)
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
@@ -102,7 +102,7 @@ def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, mo
     def fail(*_: object) -> Packed:
         raise MemoryError
 
-    monkeypatch.setattr(pipeline, "convert", fail)
+    monkeypatch.setattr(converting, "convert", fail)
     with pytest.raises(PackError, match=rf"not enough memory for {listing.root}/only/.*--workers.*--max-pixels"):
         list(converted(listing, listing.sources, EncodeOptions(), 2))
 

@@ -12,10 +12,10 @@ from pack_sources import digests, write_large_folder
 
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import PackProgress, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.picture.jpeg import versions
 from fastpipe.packing.shard import journal
+from fastpipe.packing.shard.options import PackOptions
 
 SHARDS = PackOptions(shard_size=100_000, workers=2)
 

@@ -24,11 +24,11 @@ import fastpipe
 from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
-from fastpipe.packing import exchange, job, pipeline, table_pipeline
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions, pack_options
-from fastpipe.packing.outcomes import few_outcomes
-from fastpipe.packing.run_file import RunFile, Sample, write_run
+from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.pipeline import converting, exchange, table_rows
+from fastpipe.packing.pipeline.outcomes import few_outcomes
+from fastpipe.packing.pipeline.run_file import RunFile, Sample, write_run
+from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import packing_order
@@ -228,9 +228,9 @@ def test_each_row_group_is_read_once(tmp_path: Path, small_runs: None, monkeypat
 
 FEW_FILES = """
 import resource, sys
-from fastpipe.packing import exchange
+from fastpipe.packing.pipeline import exchange
 exchange._SPOOLED_BYTES = 1
-import fastpipe, fastpipe.packing.api, fastpipe.packing.table_pipeline, fastpipe.packing.source.parquet_arrow
+import fastpipe, fastpipe.packing.api, fastpipe.packing.pipeline.table_rows, fastpipe.packing.source.parquet_arrow
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 fastpipe.pack(sys.argv[1], sys.argv[2], workers=2)
 """
@@ -462,7 +462,7 @@ def stopped_in(step: str, after: int) -> Any:
     """A progress function that stops a pack."""
     count = 0
 
-    def on_progress(progress: job.PackProgress) -> None:
+    def on_progress(progress: PackProgress) -> None:
         nonlocal count
         count += progress.step == step
         if count > after:
@@ -493,9 +493,9 @@ def test_a_file_that_changes_while_it_is_packed_stops_the_pack(
     tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = large_tables(tmp_path / "source", 4)
-    monkeypatch.setattr(pipeline, "RUN_FILES", 1)  # so that not all is read ahead
+    monkeypatch.setattr(converting, "RUN_FILES", 1)  # so that not all is read ahead
 
-    def exchange(progress: job.PackProgress) -> None:
+    def exchange(progress: PackProgress) -> None:
         if progress.files == 4:
             write_table(source / "3.parquet", jpegs(8), rows_per_group=3, label=[0] * 8)
 
@@ -573,13 +573,13 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, mon
     assert sum(name.endswith(".tar") for name in whole) > 2
     (packed / "shard-000001.tar").write_bytes(b"lost")
     read = Counter[str]()
-    original = table_pipeline.convert_sample
+    original = table_rows.convert_sample
 
     def convert_sample(name: str, *rest: Any) -> Any:
         read[name] += 1
         return original(name, *rest)
 
-    monkeypatch.setattr(table_pipeline, "convert_sample", convert_sample)
+    monkeypatch.setattr(table_rows, "convert_sample", convert_sample)
     assert repair(packed, source, verify(packed)) == ["shard-000001.tar"]
     assert digests(packed) == whole
     lost = sum(shard["samples"] for shard in Index(packed).info["shards"][1:2])

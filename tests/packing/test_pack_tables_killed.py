@@ -17,7 +17,7 @@ from pack_sources import digests, write_large_folder
 from soak import Tried, times
 from tables import write_table
 
-SETTING = {"fastpipe.packing.exchange._SPOOLED_BYTES": 40_000}
+SETTING = {"fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 40_000}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,10 @@ def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path
     photos = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "p", images=60).glob("*/*.jpg"))]
     for name in ("a", "b", "c", "d"):
         write_table(tmp_path / "source" / f"{name}.parquet", photos * 2, rows_per_group=11)
-    setting = {"fastpipe.packing.exchange._SPOOLED_BYTES": 300_000, "fastpipe.packing.pipeline.RUN_FILES": 2}
+    setting = {
+        "fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 300_000,
+        "fastpipe.packing.pipeline.converting.RUN_FILES": 2,
+    }
 
     def start(destination: str) -> int:
         command = ("pack", tmp_path / "source", tmp_path / destination, "--shard-size", "1000000", "--workers", "2")

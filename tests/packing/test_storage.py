@@ -23,9 +23,9 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.job import PackProgress, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.unpack import unpack
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify

@@ -15,7 +15,7 @@ from tables import jpegs, write_table
 import fastpipe
 from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.index import Index
-from fastpipe.packing import exchange
+from fastpipe.packing.pipeline import exchange
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

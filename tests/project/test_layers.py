@@ -40,6 +40,10 @@ LAYERS: dict[str, str] = {
     "diagnosis": "torch",
     "packing/fields": "fastpipe.native",
     "packing/shard": "",
+    "packing/pipeline": "",
+    "packing/job": "",
+    "packing/steps": "",
+    "packing/growth": "",
     "packing": "",
     "wds": "fastpipe.native torch webdataset",
     "": "fastpipe.native",  # fastpipe/__init__.py: the public names
@@ -171,7 +175,7 @@ def test_includes_go_down() -> None:
         ("fastpipe.errors", "import fastpipe", "imports fastpipe, which"),
         (
             "fastpipe.loading.loader",
-            "def f():\n    from fastpipe.packing.job import pack",
+            "def f():\n    from fastpipe.packing.job.threads import pack",
             "line 2: fastpipe.loading.loader imports",
         ),
         (
@@ -179,7 +183,7 @@ def test_includes_go_down() -> None:
             "from fastpipe.packing.shard import tar",
             "imports fastpipe.packing.shard",
         ),
-        ("fastpipe.packing.job", "from ..cli import main", "imports fastpipe.cli"),
+        ("fastpipe.packing.writer", "from ..cli import main", "imports fastpipe.cli"),
         ("fastpipe.cli", "import fastpipe.novelty", "in no layer"),
         ("fastpipe.plan.batch", "import torch.nn", "torch may be imported only by"),
         ("fastpipe.loading.loader", "import kornia", "kornia may be imported only by augment"),
@@ -187,8 +191,12 @@ def test_includes_go_down() -> None:
         ("fastpipe.plan.batch", "from fastpipe.native import _engine", "fastpipe.native may be imported only by"),
         ("fastpipe.engine.slots", "from fastpipe import _engine", "fastpipe._engine may be imported only by native"),
         ("fastpipe.engine.slots", "import webdataset", "webdataset may be imported only by"),
-        ("fastpipe.packing.job", "import pyarrow.parquet", "pyarrow may be imported only by packing/source"),
-        ("fastpipe.packing.shard.plan", "from fastpipe.packing.job import pack", "imports fastpipe.packing.job"),
+        ("fastpipe.packing.job.threads", "import pyarrow.parquet", "pyarrow may be imported only by packing/source"),
+        (
+            "fastpipe.packing.shard.plan",
+            "from fastpipe.packing.job.threads import pack",
+            "imports fastpipe.packing.job.threads",
+        ),
     ],
 )
 def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) -> None:
@@ -206,7 +214,7 @@ def test_forbidden_imports_are_seen(module: str, source: str, complaint: str) ->
             "fastpipe.packing.picture.convert",
             "import cv2\nfrom .probe import probe\nfrom fastpipe.native import _engine",
         ),
-        ("fastpipe.demo.run", "import fastpipe\nfrom fastpipe.packing.job import pack"),
+        ("fastpipe.demo.run", "import fastpipe\nfrom fastpipe.packing.job.threads import pack"),
         ("fastpipe.cli", "import fastpipe\nfrom fastpipe.doctor import examine"),
     ],
 )

@@ -13,8 +13,8 @@ from PIL import Image
 from remote.range_server import RangeServer
 
 import fastpipe
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 BATCH = 32
 

@@ -17,9 +17,9 @@ from remote.range_server import RangeServer
 
 import fastpipe
 from fastpipe.errors import SampleError
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard.options import PackOptions
 
 Loaders = Callable[..., Any]
 

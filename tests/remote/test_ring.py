@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from remote.range_server import RangeServer
 
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.remote.parts import Part
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.ring import Ring, room_of

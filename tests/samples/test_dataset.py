@@ -28,8 +28,8 @@ from fastpipe import ConfigError, DatasetError, SampleError
 from fastpipe.engine import limits
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 
 Copy = Callable[[Path], Path]
 

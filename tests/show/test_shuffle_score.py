@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import fastpipe
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.plan.order import CHUNKS_PER_WINDOW, EpochOrder
 from fastpipe.show.shuffle_score import score, shuffle_report
 

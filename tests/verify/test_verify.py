@@ -21,8 +21,8 @@ from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
 from fastpipe.format.self_checksum import SELF_CHECKSUM
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.verify import spans
 from fastpipe.verify.check_shards import VerifyProgress
 from fastpipe.verify.damage import Damage, Report
@@ -287,7 +287,7 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     source.mkdir(parents=True)
     Image.new("RGB", (40, 30), (9, 99, 199)).save(source / "1.jpg")
 
-    import fastpipe.packing.pipeline as pipeline
+    import fastpipe.packing.pipeline.converting as pipeline
     from fastpipe.packing.picture.convert import EncodeOptions, Packed
 
     def lossy(data: bytes, how: EncodeOptions) -> Packed:

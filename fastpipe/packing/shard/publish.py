@@ -32,15 +32,14 @@ from fastpipe.format.layout import (
     version_folder,
 )
 from fastpipe.format.self_checksum import fingerprint, with_self_checksum
-from fastpipe.packing.facts import Facts
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
-from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.jpeg import versions
 from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.shard.tar import Tar
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import SourceField
 from fastpipe.store.store import Store
@@ -100,7 +99,7 @@ def publish_dataset(
     pieces: Pieces,
     facts: Facts,
     tally: Tally,
-    options: PackOptions,
+    shaping: Mapping[str, Any],
     *,
     plan: Plan | None = None,
     before: Before | None = None,
@@ -113,7 +112,7 @@ def publish_dataset(
         pieces: the shards, in order. They are removed when they are read, for there may be a million.
         facts: of the sources; the names and pairs of their fields are recorded.
         tally: of all sources.
-        options: of the pack.
+        shaping: the options that decide bytes.
         plan: how sources were cut into shards; None: a program added them.
         before: the version that grows; None: there is none.
         told: called when a file is there.
@@ -158,7 +157,7 @@ def publish_dataset(
     pack = {
         "version": version,
         "source": source,
-        "options": options.shaping(kinds),
+        "options": shaping,
         "plan": {} if plan is None else plan.recorded(),
     }
     packs, next_shard = ([], 0) if before is None else (before.info["packs"], before.info["next_shard"])
@@ -167,7 +166,7 @@ def publish_dataset(
         "format": DATASET_FORMAT,
         "format_version": FORMAT_VERSION,
         "version": version,
-        "storage": options.encode.storage,
+        "storage": shaping["storage"],
         "content": xxhash.xxh3_128_hexdigest(content),
         "samples": samples,
         "jpeg_bytes": jpeg_bytes,

@@ -27,7 +27,7 @@ from tables import jpegs, write_table
 import fastpipe
 from fastpipe.cli.pack_progress import pack_progress
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.packing.job import PackProgress
+from fastpipe.packing.job.threads import PackProgress
 from fastpipe.remote import remote_file
 
 SMALL = {"shard_size": 100_000, "workers": 2}

@@ -13,7 +13,7 @@ import xxhash
 from pack_sources import write_folder
 
 from fastpipe.errors import PackError
-from fastpipe.packing.job import pack
+from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import shard_file
 from fastpipe.packing.shard.shard_file import ShardFile
 

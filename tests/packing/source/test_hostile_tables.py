@@ -22,8 +22,8 @@ from tables import IMAGE, jpegs, write_table
 
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.parquet_arrow import ParquetTable
 from fastpipe.packing.source.table_file import Group
 
@@ -231,8 +231,8 @@ import sys
 from pathlib import Path
 {PEAK}
 from fastpipe.errors import PackError
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 pack(Path(sys.argv[1]), Path(sys.argv[1]).with_name("packed first"), PackOptions(workers=1))  # imports what it needs
 before = peak_bytes()
 try:

@@ -18,8 +18,8 @@ from tars import END, header, member, pax, write_tar
 from fastpipe.errors import PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.index import Index
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Source
 

@@ -416,7 +416,7 @@ def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     options: dict[str, Any] = {"fields": FIELDS, "shard_size": 100_000, "workers": 1}
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "clear", lambda _: None)
-        patched.setattr("fastpipe.packing.job.publish_dataset", lambda *_, **__: 1 / 0)
+        patched.setattr("fastpipe.packing.job.threads.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fastpipe.pack(masked, tmp_path / "packed", **options)
     finished = len(list((tmp_path / "packed" / ".pack").glob("*.done")))
@@ -429,7 +429,7 @@ def test_an_interrupted_pack_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_mask_that_changes_while_it_is_packed(masked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastpipe.packing import job
+    from fastpipe.packing.job import threads
 
     def then(*arguments: Any, **options: Any) -> object:
         listing = list_sources(*arguments, **options)
@@ -437,7 +437,7 @@ def test_a_mask_that_changes_while_it_is_packed(masked: Path, tmp_path: Path, mo
         return listing
 
     with monkeypatch.context() as patched:
-        patched.setattr(job, "list_sources", then)
+        patched.setattr(threads, "list_sources", then)
         with pytest.raises(PackError, match=r"003\.png has changed while packing"):
             fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)
     fastpipe.pack(masked, tmp_path / "packed", fields=FIELDS)

@@ -21,8 +21,8 @@ from tars import END, member, tar_of_folder, write_tar
 from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import MOST_CLASSES
-from fastpipe.packing.job import pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.threads import pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import SourceField
 from fastpipe.packing.source.tar_reader import Member, TarFile

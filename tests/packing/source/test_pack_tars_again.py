@@ -19,9 +19,9 @@ import fastpipe
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing import job
-from fastpipe.packing.job import PackProgress, pack
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job import threads
+from fastpipe.packing.job.threads import PackProgress, pack
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.reading import read_source
 from fastpipe.verify.repair import repair
@@ -105,14 +105,14 @@ def test_a_stopped_pack_goes_on_with_the_tars_that_are_there_then(tars: Path, tm
 
 def when_listed(monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]) -> None:
     """Does something when a pack has listed its source, and has read nothing yet."""
-    listed = job.list_sources
+    listed = threads.list_sources
 
     def then(root: Path, seed: int, **options: Any) -> object:
         listing = listed(root, seed, **options)
         do()
         return listing
 
-    monkeypatch.setattr(job, "list_sources", then)
+    monkeypatch.setattr(threads, "list_sources", then)
 
 
 @pytest.mark.parametrize("size", [20_000, 2_000_000])

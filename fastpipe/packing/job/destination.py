@@ -14,9 +14,9 @@ from fastpipe.format.description import damage
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
-from fastpipe.packing.facts import Facts
-from fastpipe.packing.options import PackOptions
 from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.remote.urls import place_of
 from fastpipe.store.files import cannot_write

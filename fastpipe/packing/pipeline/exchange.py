@@ -23,11 +23,11 @@ import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
-from fastpipe.packing.ahead import read_ahead
-from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline import RUN_BYTES
-from fastpipe.packing.run_file import Place, RunFile, Sample, write_run
+from fastpipe.packing.pipeline.ahead import read_ahead
+from fastpipe.packing.pipeline.converting import RUN_BYTES
+from fastpipe.packing.pipeline.run_file import Place, RunFile, Sample, write_run
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Run
 from fastpipe.packing.source.listing import Source, packing_order
 from fastpipe.packing.source.tables import TableListing
@@ -108,7 +108,7 @@ def convert_rows(
     Raises:
         PackError: a file has changed since it was listed; or the system is at fault.
     """
-    from fastpipe.packing.table_pipeline import converted_rows  # it needs pyarrow
+    from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
 
     rows = (listing.sources[position] for run in runs for position in run.positions)
     place = packing_order(options.seed, shuffle=options.shuffle)

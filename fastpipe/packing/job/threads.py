@@ -15,18 +15,18 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.destination import check_apart, check_ours, opened, plan_run
-from fastpipe.packing.facts import Facts
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.outcomes import few_outcomes, outcomes_of
+from fastpipe.packing.job.destination import check_apart, check_ours, opened, plan_run
+from fastpipe.packing.job.remake import unchanged_since
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.remake import unchanged_since
+from fastpipe.packing.pipeline.outcomes import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.make import entries_of, make_shards, making
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import could_be_source, list_sources
 from fastpipe.packing.source.listing import Listing, Source
@@ -281,7 +281,9 @@ def publish(
     journal.make_way()
     journal.check(pieces)
     journal.clean(pieces)
-    info = publish_dataset(journal.store, pieces, facts, pieces.tally, options, plan=plan, told=told)
+    info = publish_dataset(
+        journal.store, pieces, facts, pieces.tally, options.shaping(facts.kinds), plan=plan, told=told
+    )
     journal.clear()
     return info, pieces.tally
 

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.packing.ahead import Ahead
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import of_field
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
 from fastpipe.packing.picture.probe import image_format
+from fastpipe.packing.pipeline.ahead import Ahead
+from fastpipe.packing.pipeline.source_values import read_values
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.reading import (
     LARGE_BYTES,
@@ -30,7 +31,6 @@ from fastpipe.packing.source.reading import (
     read_start,
     with_own_requests,
 )
-from fastpipe.packing.source_values import read_values
 
 # A thread takes some files at once: handing over each by itself costs a tenth of packing it, and more of large ones
 # would only take memory.

@@ -28,18 +28,18 @@ from fastpipe.format.folder import Place
 from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
-from fastpipe.packing.destination import check_apart, opened
-from fastpipe.packing.facts import Facts
-from fastpipe.packing.job import Make, Progress, make_in_threads
-from fastpipe.packing.known import agreed_by, compared, fitting_fields, said_of, without_copies
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.growth.kept import Columns, kept_pieces
+from fastpipe.packing.growth.known import agreed_by, compared, fitting_fields, said_of, without_copies
+from fastpipe.packing.job.destination import check_apart, opened
+from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.entry import Entries
 from fastpipe.packing.shard.journal import Journal, made_with
-from fastpipe.packing.shard.kept import Columns, kept_pieces
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, Piece, publish_dataset, read_rejected
 from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing
@@ -180,7 +180,7 @@ def add(
             journal.check(entries)
             journal.clean(entries, dataset.info["next_shard"])
             pieces: list[Piece] = [*kept_pieces(index, columns, stays), *entries]
-            packed = pieces, facts, tally, options
+            packed = pieces, facts, tally, options.shaping(facts.kinds)
             info = publish_dataset(journal.store, *packed, plan=made.plan, before=before, told=made.publishing)
             journal.clear()
         grown = replace(grown, info=info, added=added, removed=gone, rejected=rejected)
@@ -216,7 +216,7 @@ def remove(
             facts = Facts("", index.classes, taken_ns=dataset.time_ns, fields=said)
             before = dataset.before(_now(dataset.time_ns, 0, gone, command), _rejected(index), packs=False)
             pieces = kept_pieces(index, Columns(index), ~goes)
-            info = publish_dataset(journal.store, pieces, facts, Tally(), options, before=before)
+            info = publish_dataset(journal.store, pieces, facts, Tally(), options.shaping(facts.kinds), before=before)
             journal.clear()
         uploaded = journal.store.uploaded_bytes
         return Grown(info, removed=gone, seconds=time.monotonic() - started, uploaded_bytes=uploaded)

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.destination import check_apart, destination_of, first_pack, opened
-from fastpipe.packing.options import pack_options
+from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened
 from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
-from fastpipe.packing.steps import Job, convert_step, list_step, make_step, read_listed, read_parts
-from fastpipe.packing.steps_end import begin, publish, remove_spool
+from fastpipe.packing.steps.end import begin, publish, remove_spool
+from fastpipe.packing.steps.parts import Job, convert_step, list_step, make_step, read_listed, read_parts
 
 _PARTED = ("convert", "make")
 _PART = re.compile(r"(\d+)/(\d+)")

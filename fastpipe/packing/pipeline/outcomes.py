@@ -8,10 +8,10 @@ from pathlib import Path
 
 import xxhash
 
-from fastpipe.packing.options import PackOptions
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline import converted
+from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.shard.journal import made_with
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Run
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.tables import TableListing
@@ -31,7 +31,7 @@ def few_outcomes(listing: Listing, few: Sequence[Source], options: PackOptions, 
         PackError: the system, not a file, is at fault; or a file has changed since it was listed.
     """
     if isinstance(listing, TableListing):
-        from fastpipe.packing.table_pipeline import converted_rows  # it needs pyarrow
+        from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
 
         return converted_rows(listing, few, options.encode, workers)
     return converted(listing, few, options.encode, workers)
@@ -65,8 +65,8 @@ def outcomes_of(
 def _by_exchange(
     listing: TableListing, wanted: Sequence[Run], options: PackOptions, workers: int, spool: Path, told: Told
 ) -> Outcomes:
-    from fastpipe.packing.exchange import check_room, convert_rows, exchanged, runs_of_rows
-    from fastpipe.packing.run_file import is_whole
+    from fastpipe.packing.pipeline.exchange import check_room, convert_rows, exchanged, runs_of_rows
+    from fastpipe.packing.pipeline.run_file import is_whole
 
     if not wanted:
         return

@@ -13,11 +13,11 @@ from fastpipe.format.fields import read_fields
 from fastpipe.format.layout import WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.outcomes import outcomes_of
 from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.pipeline.outcomes import outcomes_of
 from fastpipe.packing.shard.entry import Entry
 from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.store.folder import Folder

@@ -26,18 +26,18 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
-from fastpipe.packing.exchange import Rows, convert_rows, exchanged, runs_of_rows
-from fastpipe.packing.facts import Facts
-from fastpipe.packing.job import Fitted, planned
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.outcomes import few_outcomes, spool_of
+from fastpipe.packing.job.threads import Fitted, planned
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.picture.jpeg import versions
-from fastpipe.packing.run_file import is_whole
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, runs_of_rows
+from fastpipe.packing.pipeline.outcomes import few_outcomes, spool_of
+from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.make import make_shards, making
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath, source_path
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listed import Piece, piece_of, sources_in

@@ -16,9 +16,9 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.options import PackOptions
-from fastpipe.packing.outcomes import few_outcomes
-from fastpipe.packing.shard.kept import Columns, agreed_in
+from fastpipe.packing.growth.kept import Columns, agreed_in
+from fastpipe.packing.pipeline.outcomes import few_outcomes
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 
 _NAMED = 5  # files in a message

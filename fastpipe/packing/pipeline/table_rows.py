@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
-from fastpipe.packing.ahead import read_ahead
 from fastpipe.packing.fields.values import of_field, take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.pipeline import Outcome, convert_sample, cut, in_advance
+from fastpipe.packing.pipeline.ahead import read_ahead
+from fastpipe.packing.pipeline.converting import Outcome, convert_sample, cut, in_advance
 from fastpipe.packing.source.listing import Source
 from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, changed, with_own_requests
 from fastpipe.packing.source.table_cells import Cells, as_meant, cells

@@ -11,15 +11,25 @@ from typing import Any
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
-from fastpipe.packing.destination import check_apart, opened
-from fastpipe.packing.job import Fitted, Made, Make, PackProgress, Progress, Summary
-from fastpipe.packing.options import PackOptions
+from fastpipe.packing.job.destination import check_apart, opened
+from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary
 from fastpipe.packing.shard.journal import Journal
+from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
-from fastpipe.packing.steps import Job, Listed, Part, check, convert_step, list_step, make_step, read_parts, write_parts
-from fastpipe.packing.steps_end import begin, finished, publish, remove_spool
+from fastpipe.packing.steps.end import begin, finished, publish, remove_spool
+from fastpipe.packing.steps.parts import (
+    Job,
+    Listed,
+    Part,
+    check,
+    convert_step,
+    list_step,
+    make_step,
+    read_parts,
+    write_parts,
+)
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written

@@ -8,12 +8,12 @@ from typing import Any
 
 from fastpipe.errors import PackError
 from fastpipe.format.layout import DATASET_FILE
-from fastpipe.packing.destination import plan_run
-from fastpipe.packing.job import publish as publish_entries
+from fastpipe.packing.job.destination import plan_run
+from fastpipe.packing.job.threads import publish as publish_entries
 from fastpipe.packing.shard.entry import Entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.tally import Tally
-from fastpipe.packing.steps import Job, Listed, read_parts
+from fastpipe.packing.steps.parts import Job, Listed, read_parts
 
 
 def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:

@@ -1,0 +1,1 @@
+"""Sources -> converted samples, in packing order, worked out ahead by threads."""
