@@ -35,11 +35,10 @@ from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
 from fastpipe.packing.pipeline.exchange import _WINDOWS_BYTES as WINDOWS_BYTES
 from fastpipe.packing.pipeline.exchange import runs_of_rows
-from fastpipe.packing.shard.entry import SOURCES, Entry, entry_name
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import runs_of
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.packing.source.listing import Source, packing_order
 from fastpipe.packing.source.table_file import Group

@@ -25,12 +25,11 @@ from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.pipeline.given import Given, given
-from fastpipe.packing.shard.entry import Entries, Entry, entry_name
+from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.maker import Making, ShardMaker
+from fastpipe.packing.shard.make import Making, ShardMaker
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import publish_dataset
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.listing import SourceField
 

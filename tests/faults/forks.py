@@ -68,7 +68,7 @@ class Forks:
         Args:
             command: what follows `fastpipe` on a command line.
             fault: what goes wrong.
-            setting: values that names in modules get before, {"fastpipe.packing.shard.shard_file._SYNC_BYTES": 1000}.
+            setting: values that names in modules get before, {"fastpipe.packing.shard.tar._SYNC_BYTES": 1000}.
             largest_file: RLIMIT_FSIZE in bytes.
 
         Returns:

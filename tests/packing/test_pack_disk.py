@@ -17,7 +17,7 @@ from faults.packs import Packs, faults_at_each, finals, packs_of, small_shards, 
 from soak import Tried, long_form, times
 
 # With the sync of a shard that is being written under way: it begins after 32 MB else.
-SYNCING = {"fastpipe.packing.shard.shard_file._SYNC_BYTES": 20_000}
+SYNCING = {"fastpipe.packing.shard.tar._SYNC_BYTES": 20_000}
 FULL, BROKEN = errno.ENOSPC, errno.EIO
 OUTCOME = "exit code 1 and the file's path; a second run finishes; same bytes"
 

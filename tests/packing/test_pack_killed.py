@@ -19,7 +19,7 @@ from fastpipe.verify.verification import verify
 
 KILLS = ("kill", "killed after", "torn")
 # With the sync of a shard that is being written under way: it begins after 32 MB else.
-SYNCING = {"fastpipe.packing.shard.shard_file._SYNC_BYTES": 20_000}
+SYNCING = {"fastpipe.packing.shard.tar._SYNC_BYTES": 20_000}
 
 
 @pytest.fixture(scope="module")

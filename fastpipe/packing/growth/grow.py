@@ -33,12 +33,11 @@ from fastpipe.packing.growth.known import agreed_by, compared, fitting_fields, s
 from fastpipe.packing.job.destination import check_apart, opened
 from fastpipe.packing.job.threads import Make, Progress, make_in_threads
 from fastpipe.packing.picture.convert import EncodeOptions
-from fastpipe.packing.shard.entry import Entries
+from fastpipe.packing.shard.entry import Entries, Tally
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.shard.publish import Before, Piece, publish_dataset, read_rejected
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources

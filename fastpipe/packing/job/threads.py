@@ -19,13 +19,12 @@ from fastpipe.packing.job.destination import check_apart, check_ours, opened, pl
 from fastpipe.packing.job.remake import unchanged_since
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.outcomes import few_outcomes, outcomes_of
-from fastpipe.packing.shard.entry import Entries, Entry
+from fastpipe.packing.shard.entry import Entries, Entry, Tally
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.make import entries_of, make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
 from fastpipe.packing.shard.publish import publish_dataset
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import could_be_source, list_sources

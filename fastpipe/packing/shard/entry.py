@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -17,9 +17,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.layout import INDEX_DTYPE, WORK_FOLDER, shard_name
-from fastpipe.packing.shard.tally import Tally
+from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.store.store import Store
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of a run of sources.
+
+    Attributes:
+        source_bytes: of all files read.
+        packed_bytes: of the images written.
+        changes: pictures that were encoded anew, by reason.
+        oriented: pictures whose source carries an EXIF orientation other than upright.
+        stray_bytes: pictures whose source had bytes that belong to no segment.
+        multi_frame: pictures whose source has more frames, of which the first was packed.
+        rejected: (path, reason) of files that were not packed.
+    """
+
+    source_bytes: int = 0
+    packed_bytes: int = 0
+    changes: dict[str, int] = field(default_factory=dict)
+    oriented: int = 0
+    stray_bytes: int = 0
+    multi_frame: int = 0
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+
+    def count(self, packed: Packed) -> None:
+        """Adds one picture."""
+        self.packed_bytes += len(packed.jpeg)
+        if packed.change is not None:
+            self.changes[packed.change] = self.changes.get(packed.change, 0) + 1
+        self.oriented += packed.oriented
+        self.stray_bytes += packed.stray_bytes
+        self.multi_frame += packed.multi_frame
+
+    def add(self, other: Tally) -> None:
+        """Adds another run's."""
+        for each in fields(self):
+            if each.name not in ("changes", "rejected"):
+                setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for change, count in other.changes.items():
+            self.changes[change] = self.changes.get(change, 0) + count
+        self.rejected += [(path, reason) for path, reason in other.rejected]
+
 
 SOURCES = "", "sources"  # the part of sources.npy, as if it were that of a column of a field without a name
 _HEAD_BYTES = 4096  # read at once: the line of most entries

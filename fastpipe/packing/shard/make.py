@@ -1,20 +1,206 @@
-"""Runs of sources -> finished shards, whoever makes them: threads here, tasks of a cluster, or a repair."""
+"""Converted sources of a shard -> its tar and its entry in the journal, whoever makes it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xxhash
 
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.columns import parts_of, piece
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.shard.entry import Entry, entry_name
-from fastpipe.packing.shard.maker import Making, ShardMaker
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
 from fastpipe.packing.shard.plan import Plan, Run
+from fastpipe.packing.shard.tar import TarWriter
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.store.files import cannot_write
 from fastpipe.store.store import Store
+
+_IN_MEMORY_BYTES = 4 << 20  # of a shard's piece of a column
+_COPY_BYTES = 1 << 20
+_MOST = 2  # times shard_size: a larger shard is continued in another file
+
+
+@dataclass(frozen=True)
+class Making:
+    """What the making of all shards of a pack has in common.
+
+    Attributes:
+        store: of the dataset.
+        shard_size: bytes.
+        stride: what is added to a shard's number for the file that continues it: more than there are shards.
+        kinds: name -> kind of the fields.
+        agreed: what their values share, as far as the plan knows it; see Agreement.
+        fail_fast: the first sample that cannot be packed stops the pack.
+        root: of the sources, for messages.
+        base: number of the first shard.
+        order: of the fields, as places among the source's; (): as there.
+        make_way: called before a shard gets its name.
+    """
+
+    store: Store
+    shard_size: int
+    stride: int
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    agreed: Mapping[str, Any] = field(default_factory=dict)
+    fail_fast: bool = False
+    root: object = Path()
+    base: int = 0
+    order: tuple[int, ...] = ()
+    make_way: Callable[[], None] = lambda: None
+
+
+class ShardMaker:
+    """Takes the samples of one shard in order.
+
+    Args:
+        how: see Making.
+        number: of the shard, from 0.
+        name: of its entry.
+
+    Attributes:
+        name: as given; before `finish` it may be given another one.
+    """
+
+    def __init__(self, how: Making, number: int, name: str) -> None:
+        self._how, self._number, self.name = how, number, name
+        self._agreement = Agreement(how.kinds, how.agreed)
+        self._tally = Tally()
+        self._tars: list[TarWriter] = []
+        self._parts = {
+            (of, part): tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(how.store.scratch))  # noqa: SIM115
+            for of, part in (SOURCES, *((of, part) for of, kind in how.kinds.items() for part in parts_of(kind)))
+        }
+
+    @property
+    def samples(self) -> int:
+        """So far."""
+        return sum(len(tar.records) for tar in self._tars)
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What the values of fields share, after the samples so far."""
+        return self._agreement.state()
+
+    def add(self, path: str, label: int, size_bytes: int, outcome: Packed | str, most_bytes: int = 0) -> bool:
+        """Adds what became of a source. False: it would make the shard larger than `most_bytes`; 0: there is no limit.
+
+        Args:
+            path: names it, in the sample and in messages.
+            label: its label; NO_LABEL: none.
+            size_bytes: of the source.
+            outcome: the picture, or why there is none.
+
+        Raises:
+            PackError: the disk refuses, or the sample cannot be packed and that has to stop the pack.
+        """
+        values = []
+        if not isinstance(outcome, str):
+            if self._how.order:
+                outcome = replace(outcome, values=tuple(outcome.values[at] for at in self._how.order))
+            try:
+                values = self._agreement.admit(outcome.values) if outcome.values else []
+            except ImageError as problem:
+                outcome = str(problem)
+        if isinstance(outcome, str):
+            if self._how.fail_fast:
+                raise cannot_be_packed(self._how.root, path, outcome)
+            self._tally.rejected.append((path, outcome))
+        else:
+            with self._disk():
+                offsets = self._write(outcome, label, path, most_bytes)
+                if offsets is None:
+                    return False
+                for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
+                    for part, data in piece(kind, value, offset).items():
+                        if (of, part) in self._parts:
+                            self._parts[of, part].write(data)
+                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.jpeg)), SOURCES_DTYPE)
+                self._parts[SOURCES].write(known.tobytes())
+            self._tally.count(outcome)
+        self._tally.source_bytes += size_bytes
+        return True
+
+    def finish(self) -> Entry:
+        """Gives the shard its name, and then writes its entry. May run in another thread."""
+        try:
+            return self._finish()
+        except BaseException:
+            self.discard()
+            raise
+
+    def _finish(self) -> Entry:
+        with self._disk():
+            if self._tars:
+                self._how.make_way()
+            tars = tuple(tar.finish() for tar in self._tars)
+            sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
+            entry = Entry(self.name, tars, self._tally, self._agreement.state(), sizes)
+            line = entry.line()
+            with self._how.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
+                out.write(line)
+                for at, tar in enumerate(self._tars):
+                    records = tar.records
+                    records["shard"] = at
+                    out.write(records.tobytes())
+                for file in self._parts.values():
+                    file.seek(0)
+                    while data := file.read(_COPY_BYTES):
+                        out.write(data)
+        self._close_parts()
+        return Entry(self.name, tars, self._tally, entry.agreed, sizes, len(line))
+
+    def discard(self) -> None:
+        """Removes what has no name yet."""
+        for tar in self._tars:
+            tar.discard()
+        self._close_parts()
+
+    def _write(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
+        limit = most_bytes or _MOST * self._how.shard_size
+        if not self._tars:
+            self._tars.append(self._new())
+        offsets = self._tars[-1].add(packed, label, path, limit)
+        if offsets is None and not most_bytes:
+            self._tars.append(self._new())
+            offsets = self._tars[-1].add(packed, label, path, limit)
+        return offsets
+
+    def _new(self) -> TarWriter:
+        number = self._how.base + self._number + len(self._tars) * self._how.stride
+        return TarWriter(self._how.store, number, self._how.kinds)
+
+    def _close_parts(self) -> None:
+        for file in self._parts.values():
+            file.close()
+
+    @contextlib.contextmanager
+    def _disk(self) -> Any:
+        try:
+            yield
+        except OSError as problem:
+            name = shard_name(self._how.base + self._number)
+            raise cannot_write(f"{self._how.store.place}/{name}", problem) from problem
+
+
+def cannot_be_packed(root: object, path: str, reason: str) -> PackError:
+    """The error for a source at which the pack has to stop."""
+    return PackError(
+        f"{readable(os.path.join(str(root), path))} cannot be packed: {reason}. Repair or remove it, or pack without "
+        "--on-error fail to leave out such files"
+    )
+
 
 Outcome = tuple[Source, Packed | str]
 

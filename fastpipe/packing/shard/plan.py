@@ -24,7 +24,7 @@ import xxhash
 from fastpipe.errors import ImageError
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.shard.stored_sample import note_of, stored_bytes
+from fastpipe.packing.shard.tar import note_of, stored_bytes
 from fastpipe.packing.source.listing import Listing, Source
 
 _HASHES = 1 << 64

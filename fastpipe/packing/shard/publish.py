@@ -35,9 +35,8 @@ from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.picture.jpeg import versions
-from fastpipe.packing.shard.entry import SOURCES
+from fastpipe.packing.shard.entry import SOURCES, Tally
 from fastpipe.packing.shard.plan import Plan
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.shard.tar import Tar
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
@@ -11,13 +16,142 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
+from fastpipe.format.fields import JPEG, PNG, Field, member
 from fastpipe.format.identity import key_hash
 from fastpipe.format.layout import INDEX_DTYPE, shard_name
-from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
+from fastpipe.format.sample_layout import (
+    BEFORE_BYTES,
+    OURS,
+    after_jpeg,
+    before_jpeg,
+    ending_of,
+    field_member,
+    sample_key,
+)
+from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.shard.shard_file import ShardFile
-from fastpipe.packing.shard.stored_sample import StoredSample
+from fastpipe.store.files import no_link
 from fastpipe.store.store import Store
+
+# Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
+_BUFFER_BYTES = 1 << 20
+# The disk begins after so many bytes, so that little is left to wait for in the end.
+_SYNC_BYTES = 32 << 20
+
+
+class ShardFile:
+    """A file that is written from start to end.
+
+    Args:
+        path: of the file; one that is there is replaced, unless it is a link.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open(path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (held until finish or discard)
+        self._hash = xxhash.xxh3_64()
+        self._syncs = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-sync")
+        self._syncing: Future[None] | None = None
+        self._next_sync_bytes = _SYNC_BYTES
+        self.size_bytes = 0
+
+    def write(self, piece: bytes) -> None:
+        """Appends a piece.
+
+        Raises:
+            OSError: the disk refuses, also where it refused an earlier piece only now.
+        """
+        self._hash.update(piece)
+        self._file.write(piece)
+        self.size_bytes += len(piece)
+        if self.size_bytes >= self._next_sync_bytes and (self._syncing is None or self._syncing.done()):
+            self._check_sync()
+            self._file.flush()
+            sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
+            self._syncing = self._syncs.submit(sync, self._file.fileno())
+            self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
+
+    def finish(self) -> str:
+        """Syncs and closes the file; returns the XXH3-64 of its bytes in hex."""
+        self._check_sync()
+        self._syncs.shutdown()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hash.hexdigest()
+
+    def discard(self) -> None:
+        """Removes the file."""
+        self._syncs.shutdown()
+        with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
+            self._file.close()
+        with contextlib.suppress(OSError):  # what made us discard it is to be told
+            self._path.unlink(missing_ok=True)
+
+    def _check_sync(self) -> None:
+        """Waits for the sync under way. The system tells of a piece that it lost once only, so its word is needed."""
+        if self._syncing is not None:
+            self._syncing.result()
+            self._syncing = None
+
+
+def note_of(packed: Packed, path: str, kinds: Iterable[str]) -> bytes:
+    """The content of KEY.json.
+
+    Args:
+        packed: picture and values.
+        path: of its source.
+        kinds: names of the fields, in the order of the values.
+    """
+    ours = {} if packed.class_name is None else {"class": packed.class_name}
+    note: dict[str, Any] = {OURS: {**ours, "identity": f"{packed.identity:016x}"}, "path": readable(path)}
+    if packed.change is not None:
+        note["reencoded"] = packed.change
+    for name, value in zip(kinds, packed.values, strict=True):
+        if value.note is not None:
+            note[name] = value.note
+    return json.dumps(note).encode()
+
+
+def stored_bytes(packed: Packed, note_bytes: int) -> int:
+    """The size of a sample in a shard, without its bytes."""
+    members = [len(value.member) for value in packed.values if value.member is not None]
+    return BEFORE_BYTES - BLOCK + sum(BLOCK + padded(size, BLOCK) for size in (len(packed.jpeg), note_bytes, *members))
+
+
+class StoredSample:
+    """One sample, laid out.
+
+    Args:
+        key: its WebDataset key.
+        packed: its picture and values.
+        label: its label; NO_LABEL: none.
+        path: its source.
+        kinds: name -> kind of the fields, in the order of the values.
+
+    Attributes:
+        pieces: its bytes.
+        size_bytes: how many these are.
+        offsets: of the first byte of each field's member, from the sample's first byte; 0 where it has none.
+    """
+
+    def __init__(self, key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]) -> None:
+        before = before_jpeg(key, label, len(packed.jpeg), ending_of(packed.jpeg))
+        text = note_of(packed, path, kinds)
+        self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), text)]
+        self.size_bytes = sum(map(len, self.pieces))
+        self.offsets: list[int] = []
+        for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
+            data = value.member
+            if data is None:
+                self.offsets.append(0)
+                continue
+            ending = member(Field(name, kind), JPEG if data.startswith(b"\xff\xd8") else PNG)
+            assert ending is not None  # a value of this kind is a member
+            head, tail = field_member(key, ending, data)
+            self.offsets.append(self.size_bytes + len(head))
+            self.size_bytes += len(head) + len(data) + len(tail)
+            self.pieces += (head, data, tail)
 
 
 class Tar(NamedTuple):

@@ -10,9 +10,8 @@ from fastpipe.errors import PackError
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.job.destination import plan_run
 from fastpipe.packing.job.threads import publish as publish_entries
-from fastpipe.packing.shard.entry import Entry
+from fastpipe.packing.shard.entry import Entry, Tally
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.steps.parts import Job, Listed, read_parts
 
 

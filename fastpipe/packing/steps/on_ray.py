@@ -13,9 +13,9 @@ from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
 from fastpipe.packing.job.destination import check_apart, opened
 from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary
+from fastpipe.packing.shard.entry import Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.tally import Tally
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.steps.end import begin, finished, publish, remove_spool

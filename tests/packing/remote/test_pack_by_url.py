@@ -443,7 +443,7 @@ def test_too_little_room_for_the_spool(tmp_path: Path, bucket: Bucket, monkeypat
 def test_the_spool_holds_few_shards(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     source, spool, most = write_large_folder(tmp_path / "source", images=30), tmp_path / "spool", 0
     told: list[PackProgress] = []
-    monkeypatch.setattr("fastpipe.packing.shard.shard_file._BUFFER_BYTES", 4096)  # so that sizes are those of now
+    monkeypatch.setattr("fastpipe.packing.shard.tar._BUFFER_BYTES", 4096)  # so that sizes are those of now
 
     def watch(now: PackProgress) -> None:
         nonlocal most

@@ -15,7 +15,7 @@ from pack_sources import write_folder
 from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import shard_file
-from fastpipe.packing.shard.shard_file import ShardFile
+from fastpipe.packing.shard.tar import ShardFile
 
 PIECE = os.urandom(1000)
 
