@@ -27,7 +27,7 @@ from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, 
 from fastpipe.packing.pipeline.given import Given, given
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
-from fastpipe.packing.shard.make import Making, ShardMaker
+from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.source.facts import Facts
@@ -170,13 +170,15 @@ class Writer:
         series, self._series = self._series, None
         assert series is not None  # it was entered
         try:
-            if kind is None:
+            if kind is not None:
+                self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
+                return
+            with self._open:
                 self._series = series
                 self._finish(series)
         finally:
             self._series = None
             self._ahead.close()
-            self._open.close()
 
     def _finish(self, series: _Series) -> None:
         """Publishes the dataset."""
@@ -279,13 +281,16 @@ class _Series:
         self.resumed_samples = max(expected, default=0)
         self.identity = _Identity(expected)
         self._maker: ShardMaker | None = None
+        self._finishing = Finishing(journal.store)
+        self._number, self._agreed = len(self.entries), self.entries[-1].agreed if self.entries else {}
 
     def __enter__(self) -> _Series:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: Any) -> None:
         if self._maker is not None:
             self._maker.discard()
+        self._finishing.__exit__(*problem)
 
     def add(self, sample: Given, outcome: Packed | str) -> None:
         """Adds what became of a sample."""
@@ -302,28 +307,29 @@ class _Series:
         """Ends the last shard; what became of all samples."""
         if self._maker is not None:
             self._end()
+        self.entries += self._finishing.rest()
         return Entries(self.entries).tally
 
     def _new(self) -> ShardMaker:
-        agreed = self.entries[-1].agreed if self.entries else {}
         how = Making(
             self.journal.store,
             self._options.shard_size,
             stride=1,
             kinds=self._kinds,
-            agreed=agreed,
+            agreed=self._agreed,
             fail_fast=self._options.fail_fast,
             make_way=self.journal.make_way,
         )
-        return ShardMaker(how, len(self.entries), "")
+        return ShardMaker(how, self._number, "")
 
     def _end(self) -> None:
         """The entry names the samples up to the end of its shard. Without keys it fits no later run."""
         assert self._maker is not None  # there is a shard
         count, digest = self.identity.count, self.identity.resumable() or _NO_KEYS
-        self._maker.name = entry_name(len(self.entries), f"{count}-{digest}")
         maker, self._maker = self._maker, None
-        self.entries.append(maker.finish())
+        maker.name = entry_name(self._number, f"{count}-{digest}")
+        self._number, self._agreed = self._number + 1, maker.agreed
+        self.entries += self._finishing.put(maker)
 
 
 class _Identity:

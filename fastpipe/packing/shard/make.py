@@ -249,8 +249,6 @@ def make_shards(
 ) -> Iterator[Entry]:
     """Makes shards, each a pure function of its sources.
 
-    A shard is brought to the disk, or to the bucket, while the next one is made.
-
     Args:
         how: what they have in common.
         runs: the name of the entry and the sources of each.
@@ -263,28 +261,54 @@ def make_shards(
     Raises:
         PackError: the disk refuses, or a sample cannot be packed and that has to stop the pack.
     """
-    maker: ShardMaker | None = None
-    finishing: Future[Entry] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="fastpipe-finish") as finisher:
-        try:
-            for name, run in runs:
-                maker = ShardMaker(how, run.number, name)
+    with Finishing(how.store) as finishing:
+        for name, run in runs:
+            maker = ShardMaker(how, run.number, name)
+            try:
                 for _ in range(run.start, run.stop):
                     source, outcome = next(outcomes)
                     maker.add(source.path, source.label, source.size_bytes, outcome)
                     told(source, outcome)
-                last, finishing = finishing, None
-                if last is not None:
-                    yield last.result()
-                finishing, maker = finisher.submit(maker.finish), None
-            if finishing is not None:
-                last, finishing = finishing, None
-                yield last.result()
-        except BaseException:
-            how.store.close()  # an upload may take long
-            raise
-        finally:
-            if maker is not None:
+            except BaseException:
                 maker.discard()
-            if finishing is not None:
-                finishing.exception()
+                raise
+            yield from finishing.put(maker)
+        yield from finishing.rest()
+
+
+class Finishing:
+    """Brings shards to the disk, or to the bucket, one at a time, while the next one is made.
+
+    Args:
+        store: that they come into.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-finish")
+        self._last: Future[Entry] | None = None
+
+    def __enter__(self) -> Finishing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._store.close()  # an upload may take long
+        if self._last is not None:
+            self._last.exception()
+        self._thread.shutdown()
+
+    def put(self, maker: ShardMaker) -> Iterator[Entry]:
+        """Waits for the shard before, gives its entry, and begins with this one; errors as of `make_shards`."""
+        try:
+            yield from self.rest()
+        except BaseException:
+            maker.discard()
+            raise
+        self._last = self._thread.submit(maker.finish)
+
+    def rest(self) -> Iterator[Entry]:
+        """Waits for the last one."""
+        last, self._last = self._last, None
+        if last is not None:
+            yield last.result()
