@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from pack_sources import write_large_folder
 from PIL import Image
 
+import fastpipe
 from fastpipe import _engine
 from fastpipe.errors import PackError
 from fastpipe.packing.picture import convert
@@ -94,6 +96,21 @@ def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.Monkey
     next(pictures)  # the first run is done, the second has begun
     pictures.close()
     assert 10 <= len(reads) < 20
+
+
+def test_files_that_the_plan_is_made_of_are_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    real = converting.read_source
+
+    def counted(root: Path, source: Source) -> bytes:
+        read.append(source.path)
+        return real(root, source)
+
+    monkeypatch.setattr(converting, "read_source", counted)
+    source = write_large_folder(tmp_path / "source", images=12)
+    summary = fastpipe.pack(source, tmp_path / "packed", shard_size=100_000)
+    assert len(summary.info["shards"]) > 2
+    assert len(read) == len(set(read)) == 12
 
 
 def test_a_lack_of_memory_stops_the_pack_and_names_the_file(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,14 @@ Outcome = Packed | str | PackError  # the picture, why there is none, or why the
 
 
 def converted(
-    listing: Listing, sources: Sequence[Source], how: EncodeOptions, workers: int
+    listing: Listing,
+    sources: Sequence[Source],
+    how: EncodeOptions,
+    workers: int,
+    known: dict[str, Packed | str] | None = None,
 ) -> Generator[tuple[Source, Packed | str], None, None]:
-    """Converts sources of a listing, in order; see `in_advance`."""
+    """Converts sources of a listing, in order, but for those that are `known`; see `in_advance` and `outcomes_of`."""
+    there = known or {}
     listing = with_own_requests(listing)
     arriving = Arriving(listing)
 
@@ -53,7 +58,10 @@ def converted(
             arriving.begin(run)
             yield run
 
-    return in_advance(listing, runs(), lambda source: _convert_file(listing, source, how), workers, arriving.end)
+    def work(source: Source) -> Outcome:
+        return there.pop(source.path, None) or _convert_file(listing, source, how)
+
+    return in_advance(listing, runs(), work, workers, arriving.end)
 
 
 def in_advance(

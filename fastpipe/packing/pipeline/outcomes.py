@@ -44,6 +44,7 @@ def outcomes_of(
     workers: int,
     spool: Path,
     told: Told = lambda *_: None,
+    known: dict[str, Packed | str] | None = None,
 ) -> Outcomes:
     """Converts the sources of some shards in threads, and gives them in packing order; see `few_outcomes`.
 
@@ -54,12 +55,13 @@ def outcomes_of(
         workers: threads.
         spool: a folder of this machine, for tables: Note [exchange].
         told: called with each row that is written to the spool.
+        known: what became of some files, by path: they are not converted again, and leave it.
     """
     if isinstance(listing, TableListing):
         yield from _by_exchange(listing, wanted, options, workers, spool, told)
         return
     ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
-    yield from few_outcomes(listing, ours, options, workers)
+    yield from converted(listing, ours, options.encode, workers, known or {})
 
 
 def _by_exchange(
