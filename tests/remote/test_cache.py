@@ -29,6 +29,7 @@ from soak import Tried, times
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.remote.block_states import ALLOTTED, SYNCED, WRITTEN
+from fastpipe.remote.blocks import BLOCK_BYTES
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_bytes
 from fastpipe.remote.contents import kept_datasets
@@ -84,8 +85,9 @@ def test_half_of_the_dataset_in_the_cache(
                 digests(loader)
                 fetched.append(loader.stats())
     assert fetched[0].fetched_bytes <= 1.05 * remote_bytes
-    assert fetched[1].fetched_bytes <= 0.55 * remote_bytes
-    assert fetched[2].fetched_bytes <= 0.55 * remote_bytes
+    missing = remote_bytes - limit + 2 * BLOCK_BYTES  # one gives way to the next, and some blocks are small
+    assert fetched[1].fetched_bytes <= missing
+    assert fetched[2].fetched_bytes <= missing
     assert fetched[1].cache_hit_bytes >= 0.4 * remote_bytes
     assert 0.8 * limit < max(taken) <= limit
 
