@@ -30,6 +30,7 @@ import numpy as np
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.tar_writer import BLOCK
+from fastpipe.packing.job.threads import publish
 from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
@@ -44,7 +45,7 @@ from fastpipe.packing.source.listing import Source, packing_order
 from fastpipe.packing.source.table_file import Group
 from fastpipe.packing.source.tables import Table, TableListing
 from fastpipe.packing.steps import on_ray
-from fastpipe.packing.steps.end import publish
+from fastpipe.packing.steps.end import finished
 from fastpipe.packing.steps.parts import Done, Job, Listed, Part
 from fastpipe.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import NewFile, Store
@@ -181,7 +182,7 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there
-    info, _ = publish(job, journal, listed)
+    info, _ = publish(journal, finished(job, journal), listed, listed.plan, job.options)
     assert info["samples"] == records
     return {
         "records": records,

@@ -158,8 +158,9 @@ def add(
                 return Plan(plan.step, agreed, dataset.info["next_shard"], kinds)
 
             made = make(listing, options, journal, fitted, on_progress)
-            entries = [entry for entry in made.entries if entry.tars]
-            tally = Entries(made.entries).tally
+            everything = list(made.entries)
+            entries = [entry for entry in everything if entry.tars]
+            tally = Entries(everything).tally
             rejected = [(readable(path), reason) for path, reason in tally.rejected]
             if not entries:  # a changed source that cannot be packed any more takes no place
                 journal.clear()

@@ -120,33 +120,44 @@ def pack(
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
-            seconds = time.monotonic() - started
-            return Summary(done, Tally(), 0, seconds, listing.stray, listing.dropped, already_packed=True)
+            return summary(journal, facts, started, done)
         made = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
         info, tally = publish(journal, made.entries, facts, made.plan, options, made.publishing)
-    return Summary(
-        info,
-        tally,
-        made.files,
-        time.monotonic() - started,
-        listing.stray,
-        listing.dropped,
-        made.resumed,
-        uploaded_bytes=journal.store.uploaded_bytes,
-    )
+        return summary(journal, facts, started, info, tally, made)
+
+
+def summary(
+    journal: Journal,
+    facts: Facts,
+    started: float,
+    info: dict[str, Any],
+    tally: Tally | None = None,
+    made: Made | None = None,
+) -> Summary:
+    """Of a pack that began at this time; without `made` there was nothing to do."""
+    files, resumed = (0, 0) if made is None else (made.files, made.resumed)
+    seconds, uploaded = time.monotonic() - started, journal.store.uploaded_bytes
+    told = facts.stray, facts.dropped, resumed, made is None, uploaded
+    return Summary(info, tally or Tally(), files, seconds, *told)
+
+
+def is_older(journal: Journal, facts: Facts) -> bool:
+    """Whether no source is newer than the dataset, which has sources of the same paths and sizes."""
+    place = journal.store.place
+    if isinstance(place, Path):
+        return facts.changed_ns <= (place / DATASET_FILE).stat().st_mtime_ns
+    return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing
 
 
 def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: PackOptions, journal: Journal) -> bool:
     """Whether sources with the paths and sizes of a dataset's have its content."""
     place = journal.store.place
-    if not isinstance(place, Path):  # the times of another machine tell nothing
-        return journal.store.note(DATASET_FILE) == facts.state
-    packed_ns = (place / DATASET_FILE).stat().st_mtime_ns
-    if facts.changed_ns <= packed_ns:
-        return True
-    same = unchanged_since(info, packed_ns, listing, options, journal.store.scratch)
+    if is_older(journal, facts) or not isinstance(place, Path):
+        return is_older(journal, facts)
+    file = place / DATASET_FILE
+    same = unchanged_since(info, file.stat().st_mtime_ns, listing, options, journal.store.scratch)
     if same:
-        os.utime(place / DATASET_FILE, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
+        os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
     return same
 
 
@@ -177,7 +188,7 @@ class Made:
     """
 
     plan: Plan
-    entries: Sequence[Entry]
+    entries: Iterable[Entry]
     files: int
     resumed: int
     publishing: Callable[[], None]

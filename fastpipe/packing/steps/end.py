@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fastpipe.errors import PackError
-from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.job.destination import plan_run
-from fastpipe.packing.job.threads import publish as publish_entries
-from fastpipe.packing.shard.entry import Entry, Tally
+from fastpipe.packing.job.threads import is_older
+from fastpipe.packing.shard.entry import Entry
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.steps.parts import Job, Listed, read_parts
 
@@ -21,15 +20,8 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
     Returns:
         The content of dataset.json, if the dataset is there and whole.
     """
-
-    def unchanged(_: dict[str, Any]) -> bool:
-        place = journal.store.place
-        if isinstance(place, Path):
-            return listed.changed_ns <= (place / DATASET_FILE).stat().st_mtime_ns
-        return journal.store.note(DATASET_FILE) == listed.state
-
     try:
-        done = plan_run(journal, listed, job.options, unchanged)
+        done = plan_run(journal, listed, job.options, lambda _: is_older(journal, listed))
     except PackError:
         if journal.plan() is None:  # nothing of ours is left where a pack may not write
             remove_spool(job)
@@ -50,22 +42,12 @@ def _files_of(name: str) -> tuple[str, str]:
     return name, f"{name}.sources"
 
 
-def publish(
-    job: Job, journal: Journal, listed: Listed, told: Callable[[], None] = lambda: None
-) -> tuple[dict[str, Any], Tally]:
-    """Makes a dataset of the finished shards.
-
-    Returns:
-        The content of dataset.json, and what became of the sources.
+def finished(job: Job, journal: Journal) -> Iterator[Entry]:
+    """All shards, in order.
 
     Raises:
-        PackError: a shard is missing.
+        PackError: one is missing.
     """
-    return publish_entries(journal, finished(job, journal), listed, listed.plan, job.options, told)
-
-
-def finished(job: Job, journal: Journal) -> Iterator[Entry]:
-    """All shards, in order; errors as of `publish`."""
     for number, entry in enumerate(journal.finished(part.name for part in read_parts(job, "make"))):
         if entry is None:
             raise PackError(

@@ -11,10 +11,11 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened
+from fastpipe.packing.job.threads import publish
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
-from fastpipe.packing.steps.end import begin, publish, remove_spool
+from fastpipe.packing.steps.end import begin, finished, remove_spool
 from fastpipe.packing.steps.parts import Job, convert_step, list_step, make_step, read_listed, read_parts
 
 _PARTED = ("convert", "make")
@@ -53,7 +54,7 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     if step == "publish":
         listed = read_listed(job)
         with opened(job.destination, checked, shared_spool=True) as journal:
-            info, _ = publish(job, journal, listed)
+            info, _ = publish(journal, finished(job, journal), listed, listed.plan, checked)
             remove_spool(job)
         return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
     read_listed(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,13 +13,12 @@ from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
 from fastpipe.packing.job.destination import check_apart, opened
-from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary
-from fastpipe.packing.shard.entry import Tally
+from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish, summary
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
-from fastpipe.packing.steps.end import begin, finished, publish, remove_spool
+from fastpipe.packing.steps.end import begin, finished, remove_spool
 from fastpipe.packing.steps.parts import (
     Job,
     Listed,
@@ -71,22 +71,11 @@ def pack_on_ray(
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
-            seconds = time.monotonic() - started
-            return Summary(done, Tally(), 0, seconds, listed.stray, listed.dropped, already_packed=True)
-        tasks = _Tasks(job, journal, listed, cluster.cpus, on_progress)
-        tasks.run()
-        info, tally = publish(job, journal, listed, lambda: tasks.tell("publishing"))
+            return summary(journal, listed, started, done)
+        made = _made(job, journal, listed, cluster.cpus, on_progress)
+        info, tally = publish(journal, made.entries, listed, made.plan, options, made.publishing)
         remove_spool(job)
-    return Summary(
-        info,
-        tally,
-        tasks.read,
-        time.monotonic() - started,
-        listed.stray,
-        listed.dropped,
-        tasks.resumed,
-        uploaded_bytes=journal.store.uploaded_bytes,
-    )
+        return summary(journal, listed, started, info, tally, made)
 
 
 def make_on_ray(workers: int) -> Make:
@@ -94,14 +83,18 @@ def make_on_ray(workers: int) -> Make:
 
     def make(listing: Listing, options: PackOptions, journal: Journal, fitted: Fitted, on_progress: Progress) -> Made:
         job = Job.of(listing.root, journal.store.place, options)
-        listed = write_parts(job, listing, fitted)
-        tasks = _Tasks(job, journal, listed, workers, on_progress)
-        tasks.run()
-        entries = list(finished(job, journal))
+        made = _made(job, journal, write_parts(job, listing, fitted), workers, on_progress)
+        entries = list(made.entries)
         remove_spool(job)
-        return Made(listed.plan, entries, tasks.read, tasks.resumed, lambda: tasks.tell("publishing"))
+        return replace(made, entries=entries)
 
     return make
+
+
+def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress: Progress) -> Made:
+    tasks = _Tasks(job, journal, listed, workers, on_progress)
+    tasks.run()
+    return Made(listed.plan, finished(job, journal), tasks.read, tasks.resumed, lambda: tasks.tell("publishing"))
 
 
 class _Tasks:
