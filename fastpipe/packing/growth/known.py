@@ -20,6 +20,7 @@ from fastpipe.packing.growth.kept import Columns, agreed_in
 from fastpipe.packing.pipeline.outcomes import few_outcomes
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.tables import TableListing
 
 _NAMED = 5  # files in a message
 
@@ -56,9 +57,11 @@ def compared(
     places = np.minimum(np.searchsorted(known_keys[order], keys), len(order) - 1)
     rows = order[places]
     there = known_keys[rows] == keys
-    sizes = np.array([source.size_bytes for source in sources], np.uint64)
     labels = np.array([source.label for source in sources], np.int64)
-    same = there & (columns.sources["bytes"][rows] == sizes) & (index.records["label"][rows] == labels)
+    same = there & (index.records["label"][rows] == labels)
+    if not isinstance(listing, TableListing):  # the size of a row's image is known only when the row has been read
+        sizes = np.array([source.size_bytes for source in sources], np.uint64)
+        same &= columns.sources["bytes"][rows] == sizes
     newer = same & (np.array([source.ctime_ns for source in sources], np.int64) > _packed_ns(index, history)[rows])
     maybe = np.flatnonzero(newer)
     hashes = index.records["xxh3_64"]
