@@ -197,7 +197,7 @@ class Engine:
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         self._reader = cast("Reader | None", index.reader())
         if self._reader is not None:
-            shards += [(os.fsencode(ring.path), ring.size_bytes) for ring in self._reader.rings]
+            shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.parts import Key, Part
+from fastpipe.remote.parts import Key, Piece
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Ticket:
         go: called with Where, in any thread, once they are all there; or with the error.
         generation: of the plan that was at hand when it was made.
         left: what has not arrived.
-        parts: of the ring: where its samples are, or will be.
+        pieces: of the ring: where its samples are, or will be.
         ended: nobody waits any more.
         counted: its samples are in the figures.
     """
@@ -44,7 +44,7 @@ class Ticket:
     go: Callable[[Where | Exception], None]
     generation: int
     left: set[Key] = field(default_factory=set)
-    parts: set[Part] = field(default_factory=set)
+    pieces: set[Piece] = field(default_factory=set)
     ended: bool = False
     counted: bool = False
 
@@ -78,13 +78,9 @@ class Tickets:
         """All that somebody waits for."""
         return {key for ticket in self._all if not ticket.ended for key in ticket.left}
 
-    def pinned(self) -> set[Part]:
-        """The parts of the ring that somebody waits for or reads."""
-        return {part for ticket in self._all if not ticket.ended for part in ticket.parts}
-
-    def busy(self) -> set[int]:
-        """The samples that somebody waits for or reads."""
-        return {sample for ticket in self._all if not ticket.ended for sample in ticket.samples.tolist()}
+    def pinned(self) -> set[Piece]:
+        """The pieces of the ring that somebody waits for or reads."""
+        return {piece for ticket in self._all if not ticket.ended for piece in ticket.pieces}
 
     def end(self) -> None:
         """Nobody waits any more."""

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
 from fastpipe.remote.block_states import ALLOTTED, WRITTEN
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
-from fastpipe.remote.flow import REQUEST_BYTES
-from fastpipe.remote.parts import Key, Part, kept_part
-from fastpipe.remote.ring_parts import RingParts
+from fastpipe.remote.objects import REQUEST_BYTES
+from fastpipe.remote.parts import Key, Part, RingParts, kept_part
+from fastpipe.remote.ring import Ring
 from fastpipe.remote.tickets import Ticket, Tickets, Where
 
 # A first batch whose samples are fetched alone is fetched twice: it may be one part in so many of the dataset.
@@ -31,24 +31,25 @@ Told = list[tuple[Ticket, Where | Exception]]
 
 
 class Wants:
-    """What is to be fetched of a dataset. All methods may be called by several threads.
+    """What is to be fetched of some datasets. All methods may be called by several threads.
 
     Args:
-        extents: where its samples lie.
-        cache: of its blocks.
-        ring_parts: what the cache does not keep.
+        extents: where their samples lie.
+        caches: of the datasets.
+        ring: for what the cache does not keep.
 
     Attributes:
         lock: guards all this; to be held by who takes several steps.
-        ring_parts: as given.
+        ring_parts: what is in the ring.
         impatient: blocks that another process takes too long for: their samples are fetched past it.
         generation: of the plan.
         cache_hit_bytes: of samples that were there already.
     """
 
-    def __init__(self, extents: Extents, cache: Cache, ring_parts: RingParts) -> None:
-        self._extents, self._cache, self.ring_parts = extents, cache, ring_parts
+    def __init__(self, extents: Extents, caches: Caches, ring: Ring) -> None:
+        self._extents, self._caches = extents, caches
         self.lock = threading.RLock()
+        self.ring_parts = RingParts(ring, self.lock)
         self.impatient: set[int] = set()
         self.generation = 0
         self.cache_hit_bytes = 0
@@ -72,7 +73,7 @@ class Wants:
                     self._queue.append(part)
                 elif part.blocks is not None:
                     self._coming.difference_update(part.blocks)
-            self.ring_parts.next_plan(self._tickets.pinned())
+            self.ring_parts.give_back(self.ring_parts.next_plan(), self._tickets.pinned())
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
         """Queues what has to be fetched for batches to come."""
@@ -92,23 +93,23 @@ class Wants:
             if ticket.ended:
                 return
             ticket.ended = True
+            pieces, ticket.pieces = ticket.pieces, set()
             if used:
-                self.ring_parts.give_back_used(self._tickets.pinned(), self._tickets.busy())
-                if ticket.generation == self.generation and ticket.parts:
-                    self.ring_parts.use(ticket.samples)
-            parts, ticket.parts = ticket.parts, set()
-            if parts:
-                self.ring_parts.drop_unused(parts, self._tickets.pinned())
+                done = ticket.samples if ticket.generation == self.generation else ticket.samples[:0]
+                pieces.update(self.ring_parts.use(done))
+            if pieces:
+                self.ring_parts.give_back(pieces, self._tickets.pinned())
 
     def again(self, samples: NDArray[np.int64]) -> None:
         """Forgets what is here of samples whose bytes are wrong."""
         with self.lock:
-            for sample in samples.tolist():
-                part = self.ring_parts.of(sample)
-                if part is not None and part.there:  # one that is coming is new, and others may wait for it
-                    self.ring_parts.forget_sample(sample, part)
-            first, last = self._cache.blocks.touched(*self._extents.of(samples))
-            self._cache.forget(np.unique(np.concatenate([first, last])))
+            found = map(self.ring_parts.of, samples.tolist())
+            # One that is coming is new, and others may wait for it.
+            wrong = [piece for piece in found if piece is not None and piece.part.there]
+            self.ring_parts.forget(wrong)
+            self.ring_parts.give_back(wrong, self._tickets.pinned())
+            first, last = self._caches.blocks.touched(*self._extents.of(samples))
+            self._caches.forget(np.unique(np.concatenate([first, last])))
 
     def end_all(self) -> None:
         """Nothing is wanted any more."""
@@ -145,7 +146,7 @@ class Wants:
                 if isinstance(key, int):
                     self._coming.discard(key)
                 elif problem is not None:
-                    self.ring_parts.forget(key)
+                    self.ring_parts.forget(key.pieces)
                 for ticket in self._tickets.told(key):
                     outcome = problem if problem is not None else self._outcome(ticket)
                     if outcome is not None:
@@ -167,7 +168,7 @@ class Wants:
         if not self._hasty:
             return False
         _, start, stop = self._extents.of(samples)
-        return int((stop - start).sum()) * self._hasty * _HASTE <= int(self._cache.blocks.sizes.sum())
+        return int((stop - start).sum()) * self._hasty * _HASTE <= int(self._caches.blocks.sizes.sum())
 
     def _need(self, ticket: Ticket, *, exact: bool) -> Where | None:
         parts = self._parts(ticket.samples, ticket, exact=exact)
@@ -186,12 +187,11 @@ class Wants:
     def _where(self, ticket: Ticket) -> Where:
         shard = self._extents.of(ticket.samples)[0].astype(np.uint32)
         shift = np.zeros(len(shard), dtype=np.int64)
-        for row, sample in enumerate(ticket.samples.tolist() if ticket.parts else ()):
-            part = self.ring_parts.of(sample)
-            if part is not None and part in ticket.parts:
-                piece = part.members[sample]
+        for row, sample in enumerate(ticket.samples.tolist() if ticket.pieces else ()):
+            piece = self.ring_parts.of(sample)
+            if piece is not None:
                 assert piece.place is not None
-                shard[row], shift[row] = len(self._cache.blocks.sizes), piece.place - piece.start
+                shard[row], shift[row] = len(self._caches.blocks.sizes), piece.place - piece.start
         return Where(shard, shift)
 
     def _parts(self, samples: NDArray[np.int64], ticket: Ticket | None, *, exact: bool = False) -> list[Part]:
@@ -201,21 +201,21 @@ class Wants:
             ticket: who waits for them; None: the plan needs them later.
             exact: only these samples, not the blocks that they lie in.
         """
-        blocks = self._cache.blocks
+        blocks = self._caches.blocks
         shard, start, stop = self._extents.of(samples)
         first, last = blocks.touched(shard, start, stop)
         if not exact:
-            self._cache.allot(_united(first, last))
-        least = self._least_state(first, last)
-        in_cache = WRITTEN if exact or self._cache.given_up else ALLOTTED
+            self._caches.allot(_united(first, last))
+        least = self._caches.least_state(first, last)
+        in_cache = WRITTEN if exact or self._caches.given_up else ALLOTTED
         kept = (least >= in_cache) & ~self.ring_parts.have(samples)
         if self.impatient:
             ranges = zip(first.tolist(), last.tolist(), strict=True)
             kept &= np.array([self.impatient.isdisjoint(range(a, b + 1)) for a, b in ranges], dtype=np.bool_)
         if ticket is None or (self.generation == 0 and not ticket.counted):
-            self.cache_hit_bytes += int((stop - start)[kept & (least >= WRITTEN)].sum())
+            self.cache_hit_bytes += int((stop - start)[kept & (least >= WRITTEN) & self._caches.is_remote[shard]].sum())
         missing = _united(first[kept], last[kept])
-        missing = missing[self._cache.states[missing] < WRITTEN]
+        missing = missing[self._caches.states(missing) < WRITTEN]
         if ticket is not None:
             ticket.counted = True
             ticket.left.update(missing.tolist())
@@ -237,31 +237,21 @@ class Wants:
         parts: list[Part] = []
         rows = zip(samples.tolist(), shards.tolist(), starts.tolist(), stops.tolist(), strict=True)
         for sample, shard, start, stop in rows:
-            part = self.ring_parts.of(sample)
-            if part is None:
+            piece = self.ring_parts.of(sample)
+            if piece is None:
                 near = parts[-1] if parts else None
                 fits = near is not None and near.shard == shard and 0 <= start - near.stop <= _NEAR_BYTES
-                if near is not None and fits and stop - near.start <= REQUEST_BYTES:
-                    part = near
-                else:
-                    part = Part(shard, start, stop)
-                    parts.append(part)
-                self.ring_parts.put(sample, part, start, stop)
+                if near is None or not fits or stop - near.start > REQUEST_BYTES:
+                    near = Part(shard, start, stop)
+                    parts.append(near)
+                piece = self.ring_parts.put(sample, near, start, stop)
             if ticket is None:
-                part.samples.add(sample)
+                piece.planned.add(sample)
             else:
-                ticket.parts.add(part)
-                if not part.there:
-                    ticket.left.add(part)
+                ticket.pieces.add(piece)
+                if not piece.part.there:
+                    ticket.left.add(piece.part)
         return parts
-
-    def _least_state(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """(n,) the least state of the blocks from first to last."""
-        states = self._cache.states
-        least = np.minimum(states[first], states[last])
-        for between in range(1, int((last - first).max(initial=0))):
-            least = np.minimum(least, states[np.minimum(first + between, last)])
-        return least
 
 
 def _united(first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -34,6 +34,7 @@ from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_by
 from fastpipe.remote.contents import kept_datasets
 from fastpipe.remote.hold import Hold, in_use, unfinished, used_at
 from fastpipe.remote.reader import Reader
+from fastpipe.remote.requests import loop_of_process
 
 Loaders = Callable[..., Any]
 
@@ -193,7 +194,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader._engine._reader._cache.states
+        states = loader._engine._reader.caches.remote[0].cache.states
         assert set(np.unique(states)) == {WRITTEN}
         loader._engine._reader.arrivals.sync_now()
         assert set(np.unique(states)) == {SYNCED}
@@ -203,7 +204,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     range_server.forget()
     monkeypatch.setattr("fastpipe.remote.block_states.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader._engine._reader._cache.states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader._engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
@@ -345,7 +346,7 @@ def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_p
 def test_a_large_index_is_copied_in_pieces(
     range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.remote.dataset.REQUEST_BYTES", 1000)
+    monkeypatch.setattr("fastpipe.remote.objects.REQUEST_BYTES", 1000)
     index = fastpipe.open(range_server.url, cache_dir=tmp_path)
     assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
     pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
@@ -376,8 +377,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
         arrived = threading.Event()
         with reader.wants.lock:  # nothing begins before the part is forgotten
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
-            for part in list(ticket.parts):
-                reader.wants.ring_parts.forget(part)
+            reader.wants.ring_parts.forget(ticket.pieces)
         assert arrived.wait(60.0)
 
 
@@ -396,7 +396,7 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
 ) -> None:
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
-        monkeypatch.setattr(slow._engine._reader._cache, "sync", lambda: (syncing.set(), sync.wait(30.0)))
+        monkeypatch.setattr(slow._engine._reader.caches, "sync", lambda: (syncing.set(), sync.wait(30.0)))
         next(iter(slow))
         slow._engine._reader.arrivals.sync()
         assert syncing.wait(60.0)
@@ -428,7 +428,7 @@ def test_close_waits_for_no_thread_that_waits_for_it(
             ended.set()
 
         if where == "thread of requests":
-            reader._requests.loop.call_soon_threadsafe(close)
+            loop_of_process().call_soon_threadsafe(close)
         elif where == "thread that writes":
             reader.arrivals._writers.submit(close)
         else:
