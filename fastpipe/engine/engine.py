@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
     from fastpipe.engine.fetched_job import FetchedJob
     from fastpipe.remote.reader import Reader
-    from fastpipe.remote.tickets import Where
+    from fastpipe.remote.wants import Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.

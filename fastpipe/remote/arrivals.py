@@ -57,23 +57,23 @@ class Arrivals:
         try:
             dataset.cache.write(shard, part.start, data)
         except OSError as problem:
-            if not self._caches.given_up:
+            is_told = self._caches.given_up
+            dataset.cache.give_up()
+            if not is_told:
                 _LOG.warning(
                     "the cache in %s takes no more (%s): from here on, what it does not have is fetched in each epoch. "
                     "Make room on that disk, or pass another cache_dir=",
                     dataset.cache.root,
                     problem.strerror or problem,
                 )
-            dataset.cache.give_up()
 
     def sync_now(self) -> None:
         """Has the disk write what came."""
-        try:
-            if not self._closed:
-                self._caches.sync()
-        except OSError as problem:
-            root = self._caches.remote[0].cache.root
-            _LOG.warning("the cache in %s: the disk does not write: %s", root, problem.strerror)
+        for cache in [each.cache for each in self._caches.remote if not self._closed]:
+            try:
+                cache.sync()
+            except OSError as problem:
+                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, problem.strerror)
 
     async def close(self) -> None:
         """Writes nothing from now on, and waits for what is being written; the loop goes on meanwhile, because it has

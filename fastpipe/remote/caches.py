@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.block_states import SYNCED
 from fastpipe.remote.blocks import Blocks
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.cache import SYNCED, Cache
 from fastpipe.remote.objects import Objects
 
 
@@ -89,17 +88,18 @@ class Caches:
 
     def at(self, block: int) -> tuple[Cache, int]:
         """The cache that has a block of a remote dataset, and the block's number there."""
-        number = bisect_right(self._blocks, block) - 1
-        dataset = self._datasets[number]
-        assert dataset is not None
-        return dataset.cache, block - self._blocks[number]
+        dataset, number = self._of(self._blocks, block)
+        return dataset.cache, number
 
     def of_shard(self, shard: int) -> tuple[Remote, int]:
         """The remote dataset that a shard is of, and the shard's number there."""
-        number = bisect_right(self._shards, shard) - 1
+        return self._of(self._shards, shard)
+
+    def _of(self, starts: list[int], place: int) -> tuple[Remote, int]:
+        number = bisect_right(starts, place) - 1
         dataset = self._datasets[number]
         assert dataset is not None
-        return dataset, shard - self._shards[number]
+        return dataset, place - starts[number]
 
     def name_of(self, shard: int) -> str:
         """The name of a shard of a remote dataset, there."""
@@ -110,13 +110,3 @@ class Caches:
     def given_up(self) -> bool:
         """Whether a disk was full."""
         return any(each.cache.given_up for each in self.remote)
-
-    def sync(self) -> None:
-        """See Cache."""
-        for each in self.remote:
-            each.cache.sync()
-
-    def close(self) -> None:
-        """See Cache."""
-        for each in self.remote:
-            each.cache.close()

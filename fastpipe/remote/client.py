@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -35,19 +34,19 @@ class _Stores:
     """obstore's stores for a URL: one to read, and one with more patience to write. They get credentials together."""
 
     def __init__(self, url: Url, options: RemoteOptions) -> None:
-        self._url, self._options = url, options
+        self._url, self.options = url, options
         self.renew()
 
     def renew(self) -> None:
         """Makes them again: with the credentials of this moment."""
         self.made_at = time.monotonic()
-        self.reading = _store(self._url, self._options)
+        self.reading = _store(self._url, self.options)
         self._writing: Any = None
 
     @property
     def writing(self) -> Any:
         if self._writing is None:
-            self._writing = _store(self._url, self._options, uploads=True)
+            self._writing = _store(self._url, self.options, uploads=True)
         return self._writing
 
 
@@ -62,6 +61,8 @@ class Client:
     Attributes:
         url: as given.
         patience_s: how long a request is tried.
+        has_lists: the server can list files; web servers cannot.
+        pinned: content never changes behind a name; so ETags, which differ from server to server, are not compared.
         loop: of the thread of requests.
         requests: made.
         retries: those of them that were made again.
@@ -74,6 +75,8 @@ class Client:
 
     def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
         self.url, self.patience_s = url, options.patience_s
+        scheme = url.split("://")[0].lower()
+        self.has_lists, self.pinned = scheme not in ("http", "https"), scheme == "hf"
         self.loop = loop_of_process()
         self._stores = _Stores(url, options)
         self._begin(error)
@@ -83,7 +86,6 @@ class Client:
         self.requests = self.retries = 0
         self.busy_at = 0.0
         self.trouble = ""
-        self._lock = threading.Lock()
         self._flying: set[Future[Any]] = set()
         self._cancelled = False
 
@@ -99,16 +101,11 @@ class Client:
             work.close()
             raise CancelledError
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        with self._lock:
-            self._flying.add(future)
-        future.add_done_callback(self._landed)
+        self._flying.add(future)
+        future.add_done_callback(self._flying.discard)
         if self._cancelled:
             future.cancel()
         return future
-
-    def _landed(self, future: Future[Any]) -> None:
-        with self._lock:
-            self._flying.discard(future)
 
     def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
         """The same, and waits for it; Ctrl-C gives it up."""
@@ -121,10 +118,8 @@ class Client:
 
     def cancel(self) -> None:
         """Gives up all requests; who waits for one gets CancelledError, and so does who makes one from now on."""
-        with self._lock:
-            self._cancelled = True
-            flying = list(self._flying)
-        for each in flying:
+        self._cancelled = True
+        for each in list(self._flying):
             each.cancel()
 
     async def insist(self, work: Callable[[], Awaitable[_T]], what: str) -> _T:
@@ -181,19 +176,19 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}
     scheme = url.split("://")[0].lower()
     try:
-        if scheme == "hf":
-            from fastpipe.remote.hub import resolved
+        if scheme in ("hf", "http", "https"):
+            page, headers = str(url), dict[str, str]()
+            if scheme == "hf":
+                from fastpipe.remote.hub import resolved
 
-            page, headers = resolved(url, config)
-            client["default_headers"] = {**headers, **client.get("default_headers", {})}
-            client = {"allow_http": page.startswith("http://"), **client}
-            return web(page, client_options=client, retry_config=retry)
-        if scheme in ("http", "https"):
-            if config:
+                page, headers = resolved(url, config)
+            elif config:
                 raise ConfigError(
                     f"storage_options: expected only client_options for {scheme}://, got {', '.join(config)}"
                 )
-            return web(str(url), client_options={"allow_http": scheme == "http", **client}, retry_config=retry)
+            client["default_headers"] = {**headers, **client.get("default_headers", {})}
+            client = {"allow_http": page.lower().startswith("http://"), **client}
+            return web(page, client_options=client, retry_config=retry)
         of_aws = os.environ.get("AWS_ENDPOINT_URL", "") if scheme == "s3" else ""
         named = [config[name] for name in _ENDPOINTS if name in config] or [of_aws]
         if named[0] and not str(named[0]).startswith(("http://", "https://")):  # obstore would panic at each request

@@ -22,10 +22,9 @@ from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOUR
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import make_root
+from fastpipe.remote.cache_root import Hold, make_root, unfinished
 from fastpipe.remote.caches import Caches, Remote
-from fastpipe.remote.hold import Hold, unfinished
-from fastpipe.remote.objects import Objects, ShardError
+from fastpipe.remote.objects import Answer, Objects, ShardError
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
 from fastpipe.remote.requests import refuse_forked
@@ -63,19 +62,11 @@ class RemoteIndex(Index):
         self.read_by: tuple[Callable[[], Reader | None], int] = (lambda: None), 0
         self._objects = Objects(url, options)
         self.past_cache = self._objects.apart(ShardError)
-        for attempt in range(ATTEMPTS):
-            data = self._description()
-            try:
-                info = _checked(str(url / DATASET_FILE), data)
-                if version is not None and version != info["version"]:
-                    if not 0 < version < info["version"]:
-                        raise no_version(url, version, info["version"])
-                    data = self._description(f"v{version}/")
-                    info = _checked(f"{url}/v{version}/{DATASET_FILE}", data)
-                break
-            except DatasetError:  # bytes may be garbled on their way
-                if attempt == ATTEMPTS - 1:
-                    raise
+        data, info = self._description()
+        if version is not None and version != info["version"]:
+            if not 0 < version < info["version"]:
+                raise no_version(url, version, info["version"])
+            data, info = self._description(f"v{version}/")
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
         self._hold.touch()
@@ -122,7 +113,7 @@ class RemoteIndex(Index):
         options = self.options
         names = [shard.name for shard in self.shards]
         hold = Hold(options.cache_dir, self.fingerprint, self.url)
-        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
+        cache = Cache(hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
         return Remote(cache, self._objects.apart(), names)
 
     def open_shard(self, number: int) -> RemoteShard:
@@ -130,10 +121,19 @@ class RemoteIndex(Index):
         reader = self.read_by[0]() or self.reader()
         return RemoteShard(self.path / self.shards[number].name, self.read_by[1] + number, reader)
 
-    def _description(self, at: str = "") -> bytes:
-        """The bytes of dataset.json, or of that in a version's folder."""
+    def _description(self, at: str = "") -> tuple[bytes, dict[str, Any]]:
+        """The bytes of dataset.json, or of that in a version's folder, and what they say."""
+
+        def complaint(answer: Answer) -> str | None:  # bytes may be garbled on their way
+            try:
+                _checked(at + DATASET_FILE, bytes(answer.data))
+            except DatasetError as problem:
+                return str(problem)
+            return None
+
         try:
-            return bytes(self._objects.fetched(at + DATASET_FILE, 0, None).data)
+            work = self._objects.fetch(at + DATASET_FILE, 0, None, check=complaint)
+            data = bytes(self._objects.wait(work).data)
         except DatasetError as problem:
             if not isinstance(problem.__cause__, FileNotFoundError):
                 raise
@@ -141,6 +141,7 @@ class RemoteIndex(Index):
                 f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
                 f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
             ) from problem
+        return data, _checked(str(self.url / (at + DATASET_FILE)), data)
 
     def _bring(self, name: str, expected: object) -> None:
         """A small file, unless the cache has it with this hash."""
@@ -149,7 +150,12 @@ class RemoteIndex(Index):
             return
         with self._replacing(file) as new:
             for _ in range(ATTEMPTS):
-                found = self._copy(name, new)
+                digest = xxhash.xxh3_64()
+                with open(new, "wb") as out:
+                    for piece in self._objects.whole(name):
+                        digest.update(piece)
+                        out.write(piece)
+                found = digest.hexdigest()
                 if expected in (None, found):
                     os.replace(new, file)
                     return
@@ -157,15 +163,6 @@ class RemoteIndex(Index):
             f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
             f"after {ATTEMPTS} attempts. Upload the dataset again"
         )
-
-    def _copy(self, name: str, new: Path) -> str:
-        """Copies a file, and returns its hash."""
-        digest = xxhash.xxh3_64()
-        with open(new, "wb") as out:
-            for piece in self._objects.whole(name):
-                digest.update(piece)
-                out.write(piece)
-        return str(digest.hexdigest())
 
     @contextmanager
     def _replacing(self, file: Path) -> Iterator[Path]:

@@ -19,13 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from fastpipe.remote.arrivals import THREAD_NAMES, Arrivals
-from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.cache import WRITTEN, Cache
 from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
 from fastpipe.remote.objects import REQUEST_BYTES, Answer
-from fastpipe.remote.parts import Key, Part, kept_part
+from fastpipe.remote.parts import Key, Part
 from fastpipe.remote.requests import THREAD_NAME, loop_of_process
 from fastpipe.remote.wants import Wants
 
@@ -130,9 +129,9 @@ class Fetcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
 
-    def begin(self, owner: weakref.ref[object]) -> None:
+    def begin(self, owner: object) -> None:
         """Begins its work, which ends with the owner's life."""
-        asyncio.run_coroutine_threadsafe(self._look_around(owner), self._loop)
+        asyncio.run_coroutine_threadsafe(self._look_around(weakref.ref(owner)), self._loop)
 
     def wake(self) -> None:
         """More is wanted."""
@@ -233,7 +232,8 @@ class Fetcher:
                 mine.append(block)
         if there:
             self._tell(there)
-        return [kept_part(self._caches.blocks, run) for run in self._caches.blocks.runs(mine, REQUEST_BYTES)]
+        numbered = self._caches.blocks
+        return [Part(*numbered.place(run), blocks=run) for run in numbered.runs(mine, REQUEST_BYTES)]
 
     async def _bring(self, part: Part) -> None:
         problem: Exception | None = None
@@ -286,19 +286,15 @@ class Fetcher:
                 synced = now
                 await asyncio.wrap_future(self._arrivals.sync())
             if self._awaited and not self.closed:
-                self._look_for_awaited()
+                with self._wants.lock:
+                    blocks = np.array(list(self._awaited), dtype=np.int64)
+                    there = blocks[self._caches.states(blocks) >= WRITTEN]
+                    self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(there).sum())
+                self._tell(there.tolist())
                 if now - claimed > _CLAIM_S:
                     claimed = now
                     self._claim_awaited(now)
         await self._finish()
-
-    def _look_for_awaited(self) -> None:
-        with self._wants.lock:
-            blocks = np.array(list(self._awaited), dtype=np.int64)
-            there = blocks[self._caches.states(blocks) >= WRITTEN]
-            self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(there).sum())
-        if len(there):
-            self._tell(there.tolist())
 
     def _claim_awaited(self, now: float) -> None:
         """Fetches blocks whose process is gone; those that one takes too long for are fetched past it."""
@@ -321,4 +317,5 @@ class Fetcher:
         for task in self._tasks:
             task.cancel()
         await self._arrivals.close()
-        self._caches.close()
+        for each in self._caches.remote:
+            each.cache.close()

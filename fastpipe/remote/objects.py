@@ -16,9 +16,7 @@ import xxhash
 
 from fastpipe.errors import DatasetError, FastpipeError
 from fastpipe.format.file_state import FileState
-from fastpipe.format.folder import Url
 from fastpipe.remote.client import Client
-from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.retry import ATTEMPTS, WrongAnswerError
 
 _T = TypeVar("_T")
@@ -53,22 +51,7 @@ class ShardError(DatasetError, OSError):
 
 
 class Objects(Client):
-    """The files behind a URL. Safe in threads. What is `async` runs in the thread of requests.
-
-    Args:
-        url, options, error: see Client.
-
-    Attributes:
-        has_lists: the server can list files; web servers cannot.
-        pinned: content never changes behind a name; so ETags, which differ from server to server, are not compared.
-    """
-
-    def __init__(self, url: Url, options: RemoteOptions, error: type[FastpipeError] = DatasetError) -> None:
-        super().__init__(url, options, error)
-        scheme = url.split("://")[0].lower()
-        self.has_lists = scheme not in ("http", "https")
-        self.pinned = scheme == "hf"
-        self._storage = options.storage
+    """The files behind a URL; see Client. What is `async` runs in the thread of requests."""
 
     def _begin(self, error: type[FastpipeError]) -> None:
         super()._begin(error)
@@ -97,7 +80,15 @@ class Objects(Client):
         A page of the list that does not come is asked for again, behind the last name that came.
         """
         if self.pinned:
-            yield from self._listed_by_hub(folder)
+            from fastpipe.remote.hub import listed
+
+            try:
+                # The Hub tells no times: any file may be newer than a dataset that was packed before.
+                now_s = time.time()
+                for name, size_bytes, identity in listed(self.url, dict(self._stores.options.storage), folder):
+                    yield name, _state(size_bytes, identity, now_s)
+            except DatasetError as problem:
+                raise self._error(str(problem)) from problem
             return
         after: str | None = None
         pages: AsyncIterator[Sequence[Any]] | None = None
@@ -124,17 +115,6 @@ class Objects(Client):
         import obstore
 
         return aiter(obstore.list(self._stores.reading, folder or None, offset=after, chunk_size=_PAGE))
-
-    def _listed_by_hub(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        from fastpipe.remote.hub import listed
-
-        try:
-            # The Hub tells no times: any file may be newer than a dataset that was packed before.
-            now_s = time.time()
-            for name, size_bytes, identity in listed(self.url, dict(self._storage), folder):
-                yield name, _state(size_bytes, identity, now_s)
-        except DatasetError as problem:
-            raise self._error(str(problem)) from problem
 
     # ---- bytes
 

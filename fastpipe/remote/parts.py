@@ -5,14 +5,13 @@ stay there: until they have been used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.remote.blocks import Blocks
 from fastpipe.remote.ring import Ring
 
 # Small neighbours lie in the ring together.
@@ -75,11 +74,6 @@ class Piece:
 Key = int | Part  # a block, or a part in the ring
 
 
-def kept_part(blocks: Blocks, run: range) -> Part:
-    """Neighbouring blocks of a shard."""
-    return Part(*blocks.place(run), blocks=run)
-
-
 class RingParts:
     """What is in the ring, or on its way there.
 
@@ -91,7 +85,7 @@ class RingParts:
     def __init__(self, ring: Ring, lock: threading.RLock) -> None:
         self._ring, self._lock = ring, lock
         self._of: dict[int, Piece] = {}  # sample -> the piece that has it
-        self._used: list[tuple[int, Piece]] = []  # given back when the next ones have been used
+        self._used: list[tuple[int, Piece]] = []  # kept until the next ones are: notes are read later
 
     def of(self, sample: int) -> Piece | None:
         """The piece that has a sample."""
@@ -157,13 +151,13 @@ class RingParts:
             piece.planned.discard(sample)
         return {piece for _, piece in used}
 
-    def next_plan(self) -> Collection[Piece]:
-        """No sample is to be used any more by the plan at hand. Returns all pieces."""
+    def next_plan(self, pinned: set[Piece]) -> None:
+        """No sample is to be used any more by the plan at hand; see `give_back`."""
         self._used.clear()
         pieces = set(self._of.values())
         for piece in pieces:
             piece.planned.clear()
-        return pieces
+        self.give_back(pieces, pinned)
 
     def give_back(self, pieces: Iterable[Piece], pinned: set[Piece]) -> None:
         """Gives back what those pieces take that nobody needs, now or later.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,15 +16,14 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.remote.arrivals import Arrivals
-from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
+from fastpipe.remote.cache import WRITTEN
 from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
-from fastpipe.remote.fetcher import Delay, Fetcher
+from fastpipe.remote.fetcher import Fetcher
 from fastpipe.remote.retry import ATTEMPTS
 from fastpipe.remote.ring import Ring
-from fastpipe.remote.tickets import Ticket, Where
-from fastpipe.remote.wants import Wants
+from fastpipe.remote.wants import Ticket, Wants, Where
 
 
 class Reader:
@@ -40,6 +38,8 @@ class Reader:
         wants: what is to be fetched, and who waits for it.
         caches: as given.
         arrivals: what writes it.
+        restart, end, again: see Wants.
+        begin, delay: see Fetcher.
     """
 
     def __init__(self, index: Index, caches: Caches) -> None:
@@ -48,22 +48,11 @@ class Reader:
         self.ring = Ring()
         self._extents = Extents(index, caches.blocks.sizes)
         self.wants = Wants(self._extents, caches, self.ring)
+        self.restart, self.end, self.again = self.wants.restart, self.wants.end, self.wants.again
         self.arrivals = Arrivals(self.wants, caches)
         self._fetcher = Fetcher(self._extents, self.wants, caches, self.arrivals)
+        self.begin, self.delay = self._fetcher.begin, self._fetcher.delay
         self._fetch_wait_s = 0.0
-
-    def begin(self, owner: object) -> None:
-        """Begins its work, which ends with the owner's life."""
-        self._fetcher.begin(weakref.ref(owner))
-
-    def restart(self, sharers: int) -> None:
-        """Drops what was asked for ahead and nobody waits for: another plan follows. Its first samples are fetched
-        alone, so that its first batch need not wait for whole blocks, unless that is much of the dataset.
-
-        Args:
-            sharers: processes that do the same.
-        """
-        self.wants.restart(sharers)
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
         """Has samples brought, in their order, for batches to come.
@@ -90,18 +79,6 @@ class Reader:
             self._fetcher.wake()
         return ticket
 
-    def end(self, ticket: Ticket, *, used: bool) -> None:
-        """Gives a ticket back.
-
-        Args:
-            used: its samples have been used, and the plan's batches do not need them any more.
-        """
-        self.wants.end(ticket, used=used)
-
-    def again(self, samples: NDArray[np.int64]) -> None:
-        """Forgets what is here of samples whose bytes are wrong, so that they are fetched anew."""
-        self.wants.again(samples)
-
     def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which samples it fetches, so that they can be fetched again."""
         found: NDArray[np.bool_] = self.caches.is_remote[self._extents.of(samples)[0]]
@@ -114,10 +91,6 @@ class Reader:
     def waited(self, seconds: float) -> None:
         """Counts time that a batch waited for its samples."""
         self._fetch_wait_s += seconds
-
-    def delay(self) -> Delay | None:
-        """What has been under way for longest."""
-        return self._fetcher.delay()
 
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""

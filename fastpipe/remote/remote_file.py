@@ -90,55 +90,44 @@ class SourceFiles(Objects):
 
     def _begin(self, error: type[FastpipeError]) -> None:
         super()._begin(error)
-        self._expected: dict[str, list[Coming]] = {}
+        self._expected: set[Coming] = set()
 
     def begin(self, name: str, start: int, stop: int) -> Coming:
         """Begins to fetch a range, which must not be empty."""
         return Coming(name, start, stop, self.start(self.get(name, start, stop)))
 
-    def take(self, coming: Coming, state: FileState) -> memoryview:
-        """The bytes of a range.
-
-        Raises:
-            PackError: it does not come, or the file is another one now.
-        """
-        return self._as_listed(coming.name, coming.answer.result(), state)
-
     def expect(self, ranges: Iterable[tuple[str, int, int]]) -> list[Coming]:
         """Begins to fetch ranges; `read` takes them. Ends with `forget`."""
         begun = [self.begin(*each) for each in ranges if each[1] < each[2] <= each[1] + REQUEST_BYTES]
-        with self._lock:
-            for each in begun:
-                self._expected.setdefault(each.name, []).append(each)
+        self._expected.update(begun)
         return begun
 
     def forget(self, begun: Sequence[Coming]) -> None:
         """Drops what `expect` has begun."""
-        with self._lock:
-            for each in begun:
-                left = self._expected[each.name]
-                left.remove(each)
-                if not left:
-                    del self._expected[each.name]
+        self._expected.difference_update(begun)
         for each in begun:
             each.answer.cancel()
 
     def read(self, name: str, start: int, stop: int, state: FileState) -> bytes:
-        """A range that may be large, or empty; see `take`."""
-        with self._lock:
-            fitting = [each for each in self._expected.get(name, ()) if each.start <= start and stop <= each.stop]
-        if fitting:
-            data = self.take(fitting[0], state)
-            return bytes(data[start - fitting[0].start : stop - fitting[0].start])
+        """A range that may be large, or empty.
+
+        Raises:
+            PackError: it does not come, or the file is another one now.
+        """
+        for each in list(self._expected):
+            if each.name == name and each.start <= start and stop <= each.stop:
+                data = self.as_listed(name, each.answer.result(), state)
+                return bytes(data[start - each.start : stop - each.start])
 
         async def get(start: int, stop: int) -> Answer:
             answer = await self.get(name, start, stop)
-            self._as_listed(name, answer, state)
+            self.as_listed(name, answer, state)
             return answer
 
         return b"".join(self.pieces(get, start, stop))
 
-    def _as_listed(self, name: str, answer: Answer, state: FileState) -> memoryview:
+    def as_listed(self, name: str, answer: Answer, state: FileState) -> memoryview:
+        """The bytes of an answer; raises PackError if the file is another one now."""
         now = answer.state
         if now.size_bytes != state.size_bytes or (now.mtime_ns != state.mtime_ns and not self.pinned):
             how = (
@@ -179,7 +168,8 @@ class RemoteFile(io.RawIOBase):
         while at < stop:
             piece = self._piece(at, stop)
             end = min(stop, piece.stop)
-            found.append(self._files.take(piece, self.state)[at - piece.start : end - piece.start])
+            data = self._files.as_listed(self._name, piece.answer.result(), self.state)
+            found.append(data[at - piece.start : end - piece.start])
             at = self._reached = end
         return b"".join(found)
 
@@ -191,12 +181,10 @@ class RemoteFile(io.RawIOBase):
         for _ in range(_AHEAD if in_line else 0):
             if ends < self.state.size_bytes:
                 ends = self._begun(ends, _PIECE_BYTES).stop
+        self._held.remove(found)
+        self._held.append(found)  # used last
         while len(self._held) > _HELD:
-            oldest = self._held.popleft()
-            if oldest is found:
-                self._held.append(oldest)
-            else:
-                oldest.answer.cancel()
+            self._held.popleft().answer.cancel()
         return found
 
     def _begun(self, at: int, size_bytes: int) -> Coming:

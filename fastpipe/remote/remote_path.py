@@ -86,12 +86,12 @@ class RemotePath:
 
     def look_up(self, names: Sequence[str]) -> list[FileState | None]:
         """The states of files below it, many at a time; None where there is no such file."""
-        keys = [_key(self / name) for name in names]
-        wanted = [key for key in keys if key is not None]
+        keys = [(self / name).key for name in names]
+        wanted = [key for key in keys if key and not key.startswith("/") and ".." not in key.split("/")]
         tree = self._listed()
         states = self.objects.stats(wanted) if tree is None else map(tree.files.get, wanted)
         found = dict(zip(wanted, states, strict=True))
-        return [None if key is None else found[key] for key in keys]
+        return [found.get(key) for key in keys]
 
     def state(self) -> FileState:
         """Of a file.
@@ -155,11 +155,8 @@ class RemotePath:
 
     def files_below(self) -> Iterator[str]:
         """Paths of all files below a folder, relative to it; errors as of `listed`."""
-        start = len(self.key) + 1 if self.key else 0
-        tree = self._list()
-        for name in tree.files:
-            if not self.key or name.startswith(f"{self.key}/"):
-                yield name[start:]
+        below = f"{self.key}/" if self.key else ""
+        return (name.removeprefix(below) for name in self._list().files if name.startswith(below))
 
     def expect(self, ranges: Sequence[tuple[str, int, int]]) -> list[Coming]:
         """Begins to fetch ranges of files below it; see `SourceFiles.expect`."""
@@ -198,9 +195,3 @@ def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
     objects = SourceFiles(Url(f"{scheme}://{'/'.join(parts[:top])}"), options)
     key = "/".join(parts[top:])
     return RemotePath(objects, PurePosixPath(unquote(key) if scheme.lower() in ("http", "https") else key))
-
-
-def _key(path: RemotePath) -> str | None:
-    """Its name in the bucket, if an object can have it."""
-    key = path.key
-    return None if not key or key.startswith("/") or ".." in key.split("/") else key

@@ -7,27 +7,63 @@ neighbours together, into the ring, and stay there until the batch that needs th
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.remote.block_states import ALLOTTED, WRITTEN
+from fastpipe.remote.cache import ALLOTTED, WRITTEN
 from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
 from fastpipe.remote.objects import REQUEST_BYTES
-from fastpipe.remote.parts import Key, Part, RingParts, kept_part
+from fastpipe.remote.parts import Key, Part, Piece, RingParts
 from fastpipe.remote.ring import Ring
-from fastpipe.remote.tickets import Ticket, Tickets, Where
 
 # A first batch whose samples are fetched alone is fetched twice: it may be one part in so many of the dataset.
 _HASTE = 32
 # Ranges in the ring that lie closer to one another are fetched by one request.
 _NEAR_BYTES = 32 << 10
 
-Told = list[tuple[Ticket, Where | Exception]]
+
+@dataclass(frozen=True)
+class Where:
+    """Where the engine finds samples.
+
+    Attributes:
+        shard: (n,) uint32 number of the file: a shard, or behind the last one the ring.
+        shift: (n,) int64 bytes by which all that is the sample's lies further behind there than in its shard; it may be
+            negative.
+    """
+
+    shard: NDArray[np.uint32]
+    shift: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Ticket:
+    """Samples that somebody waits for. Dropping it, or Reader.end, gives them up.
+
+    Attributes:
+        samples: their numbers.
+        go: called with Where, in any thread, once they are all there; or with the error.
+        generation: of the plan that was at hand when it was made.
+        left: what has not arrived.
+        pieces: of the ring: where its samples are, or will be.
+        ended: nobody waits any more.
+        counted: its samples are in the figures.
+    """
+
+    samples: NDArray[np.int64]
+    go: Callable[[Where | Exception], None]
+    generation: int
+    left: set[Key] = field(default_factory=set)
+    pieces: set[Piece] = field(default_factory=set)
+    ended: bool = False
+    counted: bool = False
 
 
 class Wants:
@@ -53,7 +89,8 @@ class Wants:
         self.impatient: set[int] = set()
         self.generation = 0
         self.cache_hit_bytes = 0
-        self._tickets = Tickets()
+        # Only those who wait keep a ticket, and with it the engine: a loader that is dropped ends at once.
+        self._tickets: weakref.WeakSet[Ticket] = weakref.WeakSet()
         self._urgent: deque[Part] = deque()
         self._queue: deque[Part] = deque()
         self._coming: set[int] = set()  # blocks that are queued, under way or awaited
@@ -62,18 +99,23 @@ class Wants:
     # ---- what is wanted
 
     def restart(self, sharers: int) -> None:
-        """Drops what was asked for ahead and nobody waits for: another plan follows; see Reader.restart."""
+        """Drops what was asked for ahead and nobody waits for: another plan follows. Its first samples are fetched
+        alone, so that its first batch need not wait for whole blocks, unless that is much of the datasets.
+
+        Args:
+            sharers: processes that do the same.
+        """
         with self.lock:
             self._hasty = max(sharers, 1)
             self.generation += 1
-            wanted = self._tickets.wanted()
+            wanted = {key for ticket in self._waiting() for key in ticket.left}
             queued, self._queue = self._queue, deque()
             for part in queued:
                 if part.keys & wanted:
                     self._queue.append(part)
                 elif part.blocks is not None:
                     self._coming.difference_update(part.blocks)
-            self.ring_parts.give_back(self.ring_parts.next_plan(), self._tickets.pinned())
+            self.ring_parts.next_plan(self._pinned())
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
         """Queues what has to be fetched for batches to come."""
@@ -88,7 +130,11 @@ class Wants:
             return self._need(ticket, exact=self._is_hasty(ticket.samples))
 
     def end(self, ticket: Ticket, *, used: bool) -> None:
-        """Gives a ticket back; see Reader.end."""
+        """Gives a ticket back.
+
+        Args:
+            used: its samples have been used, and the plan's batches do not need them any more.
+        """
         with self.lock:
             if ticket.ended:
                 return
@@ -98,16 +144,16 @@ class Wants:
                 done = ticket.samples if ticket.generation == self.generation else ticket.samples[:0]
                 pieces.update(self.ring_parts.use(done))
             if pieces:
-                self.ring_parts.give_back(pieces, self._tickets.pinned())
+                self.ring_parts.give_back(pieces, self._pinned())
 
     def again(self, samples: NDArray[np.int64]) -> None:
-        """Forgets what is here of samples whose bytes are wrong."""
+        """Forgets what is here of samples whose bytes are wrong, so that they are fetched anew."""
         with self.lock:
             found = map(self.ring_parts.of, samples.tolist())
             # One that is coming is new, and others may wait for it.
             wrong = [piece for piece in found if piece is not None and piece.part.there]
             self.ring_parts.forget(wrong)
-            self.ring_parts.give_back(wrong, self._tickets.pinned())
+            self.ring_parts.give_back(wrong, self._pinned())
             first, last = self._caches.blocks.touched(*self._extents.of(samples))
             self._caches.forget(np.unique(np.concatenate([first, last])))
 
@@ -116,7 +162,8 @@ class Wants:
         with self.lock:
             self._queue.clear()
             self._urgent.clear()
-            self._tickets.end()
+            for ticket in self._waiting():
+                ticket.ended = True
 
     # ---- what is to be fetched
 
@@ -138,16 +185,19 @@ class Wants:
         """Parts that are to be fetched before all others."""
         self._urgent.extend(parts)
 
-    def arrived(self, keys: Iterable[Key], problem: Exception | None = None) -> Told:
+    def arrived(self, keys: Iterable[Key], problem: Exception | None = None) -> list[tuple[Ticket, Where | Exception]]:
         """What has come, or does not come, and why; returns who has to be told what."""
-        told: Told = []
+        told: list[tuple[Ticket, Where | Exception]] = []
         with self.lock:
             for key in keys:
                 if isinstance(key, int):
                     self._coming.discard(key)
                 elif problem is not None:
                     self.ring_parts.forget(key.pieces)
-                for ticket in self._tickets.told(key):
+                for ticket in self._waiting():
+                    if key not in ticket.left:
+                        continue
+                    ticket.left.discard(key)
                     outcome = problem if problem is not None else self._outcome(ticket)
                     if outcome is not None:
                         ticket.ended |= problem is not None
@@ -155,6 +205,13 @@ class Wants:
         return told
 
     # ---- deciding
+
+    def _waiting(self) -> list[Ticket]:
+        """The tickets of those who wait for samples, or read them."""
+        return [ticket for ticket in self._tickets if not ticket.ended]
+
+    def _pinned(self) -> set[Piece]:
+        return {piece for ticket in self._waiting() for piece in ticket.pieces}
 
     def _outcome(self, ticket: Ticket) -> Where | Exception | None:
         if ticket.left:
@@ -181,7 +238,6 @@ class Wants:
         if mine:  # before all others
             self._urgent.extend(part for part in self._queue if part in mine)
             self._queue = deque(part for part in self._queue if part not in mine)
-        self._tickets.wait(ticket)
         return None
 
     def _where(self, ticket: Ticket) -> Where:
@@ -221,21 +277,12 @@ class Wants:
             ticket.left.update(missing.tolist())
         runs = blocks.runs([b for b in missing.tolist() if b not in self._coming], REQUEST_BYTES)
         self._coming.update(missing.tolist())
-        return [kept_part(blocks, run) for run in runs] + self._ringed_parts(
-            ticket, samples[~kept], shard[~kept], start[~kept], stop[~kept]
-        )
+        others = np.stack([samples, shard, start, stop], axis=1)[~kept]
+        return [Part(*blocks.place(run), blocks=run) for run in runs] + self._ringed_parts(ticket, others.tolist())
 
-    def _ringed_parts(
-        self,
-        ticket: Ticket | None,
-        samples: NDArray[np.int64],
-        shards: NDArray[np.int64],
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-    ) -> list[Part]:
-        """The same for samples that the cache does not keep."""
+    def _ringed_parts(self, ticket: Ticket | None, rows: list[list[int]]) -> list[Part]:
+        """The same for samples that the cache does not keep: number, shard, first byte and the one after the last."""
         parts: list[Part] = []
-        rows = zip(samples.tolist(), shards.tolist(), starts.tolist(), stops.tolist(), strict=True)
         for sample, shard, start, stop in rows:
             piece = self.ring_parts.of(sample)
             if piece is None:

@@ -28,13 +28,11 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.remote.block_states import ALLOTTED, SYNCED, WRITTEN
-from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_bytes
+from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
+from fastpipe.remote.cache_root import Hold, datasets, disk_bytes, in_use, make_root, small_bytes, unfinished, used_at
 from fastpipe.remote.contents import kept_datasets
-from fastpipe.remote.hold import Hold, in_use, unfinished, used_at
-from fastpipe.remote.reader import Reader
 from fastpipe.remote.requests import loop_of_process
+from fastpipe.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 
@@ -202,7 +200,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     del loader, states
     _settle(tmp_path)
     range_server.forget()
-    monkeypatch.setattr("fastpipe.remote.block_states.boot_id", lambda: b"the next one".ljust(36))
+    monkeypatch.setattr("fastpipe.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
         assert set(np.unique(loader._engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
         digests(loader)
@@ -291,15 +289,15 @@ def test_limits() -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     hold = Hold(tmp_path, "a" * 32, "http://x/y")
-    mine = Cache(tmp_path, hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
+    mine = Cache(hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
     script = """
         import sys, numpy as np, time
         from pathlib import Path
         from fastpipe.remote.cache import Cache
-        from fastpipe.remote.hold import Hold
+        from fastpipe.remote.cache_root import Hold
         root = Path(sys.argv[1])
         sizes = np.array([5 << 20], dtype=np.uint64)
-        cache = Cache(root, Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
+        cache = Cache(Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
         print(cache.claim(2), flush=True)
         time.sleep(60)
     """
@@ -359,7 +357,7 @@ def test_an_epoch_that_begins_takes_nothing_from_the_one_before(
     range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, limit: Any
 ) -> None:
     wrong: list[Any] = []
-    monkeypatch.setattr(Reader, "again", lambda self, samples: wrong.append(samples))
+    monkeypatch.setattr(Wants, "again", lambda self, samples: wrong.append(samples))
     range_server.latency_s = 0.002
     with open_remote(range_server.url, cache_limit=limit) as loader:
         for _ in range(times(5, 12)):
@@ -396,7 +394,9 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
 ) -> None:
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
-        monkeypatch.setattr(slow._engine._reader.caches, "sync", lambda: (syncing.set(), sync.wait(30.0)))
+        monkeypatch.setattr(
+            slow._engine._reader.caches.remote[0].cache, "sync", lambda: (syncing.set(), sync.wait(30.0))
+        )
         next(iter(slow))
         slow._engine._reader.arrivals.sync()
         assert syncing.wait(60.0)

@@ -16,8 +16,8 @@ from remote.range_server import RangeServer
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.remote.parts import Part, RingParts
-from fastpipe.remote.reader import Reader
 from fastpipe.remote.ring import Ring, room_of
+from fastpipe.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 PAGE = 4096
@@ -33,8 +33,8 @@ def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, m
         picture.save(tmp_path / "source" / "a" / f"{number}.jpg", quality=95, subsampling=0)
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, shard_size=2_000_000))
     wrong: list[Any] = []
-    again = Reader.again
-    monkeypatch.setattr(Reader, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
+    again = Wants.again
+    monkeypatch.setattr(Wants, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
     with (
         RangeServer(tmp_path / "packed") as server,
         open_remote(server.url, cache_limit=0, size=32) as loader,
@@ -118,7 +118,7 @@ def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyP
     parts.give_back({*used, pieces[3]}, pinned={pieces[1]})
     assert [piece.place is None for piece in pieces] == [True, False, False, True]  # 1 is read; 2 lies beside 3
     assert [parts.of(sample) is None for sample in (0, 1, 2, 3, 9)] == [True, False, False, False, True]
-    parts.give_back(parts.next_plan(), pinned={pieces[2]})
+    parts.next_plan({pieces[2]})
     assert [piece.place is None for piece in pieces] == [True, True, False, True]
     assert parts.of(3) is pieces[2]
     parts.give_back(pieces, pinned=set())
