@@ -69,18 +69,13 @@ class Cache:
     """
 
     def __init__(
-        self,
-        hold: Hold,
-        names: list[str],
-        sizes: NDArray[np.uint64],
-        limit: int,
-        beside: Hold | None = None,
+        self, hold: Hold, names: list[str], sizes: NDArray[np.uint64], limit: int, beside: Hold | None = None
     ) -> None:
         self.folder, self.root = hold.folder, hold.folder.parent
         self._hold: Hold | None = hold
         self._limit = limit
         self.blocks = Blocks(sizes)
-        self._full = limit == 0
+        self._full = False
         self._files = ShardFiles(self.folder, names, self.blocks.sizes)
         self._lock = threading.Lock()
         self._dirty: set[int] = set()  # blocks that are written and not synced
@@ -138,13 +133,12 @@ class Cache:
 
     def give_up(self) -> None:
         """Keeps no more blocks: the disk is full. Those that are there stay."""
-        self._full = True
         self._limit = 0
 
     @property
     def given_up(self) -> bool:
-        """Whether the disk was full."""
-        return self._limit == 0 and self._full
+        """Whether the disk was full, or no block may be kept."""
+        return self._limit == 0
 
     def _used(self) -> int:
         return int.from_bytes(os.pread(self._accounts, 8, 8), "little")

@@ -108,5 +108,5 @@ class Caches:
 
     @property
     def given_up(self) -> bool:
-        """Whether a disk was full."""
+        """Whether a disk was full; see Cache."""
         return any(each.cache.given_up for each in self.remote)

@@ -39,9 +39,9 @@ class _Stores:
 
     def renew(self) -> None:
         """Makes them again: with the credentials of this moment."""
-        self.made_at = time.monotonic()
         self.reading = _store(self._url, self.options)
         self._writing: Any = None
+        self.made_at = time.monotonic()
 
     @property
     def writing(self) -> Any:
@@ -170,7 +170,7 @@ def _store(url: Url, options: RemoteOptions, *, uploads: bool = False) -> Any:
         "pool_max_idle_per_host": "64",
         **config.pop("client_options", {}),
     }
-    # Tries are counted and told in retry.py.
+    # Tries are counted and told by Client.
     retry: Any = {"max_retries": 0, "retry_timeout": timedelta(0)}
     if uploads:  # but parts are uploaded by obstore: one that fails should not make all of them go again
         retry = {"max_retries": _PART_RETRIES, "retry_timeout": timedelta(seconds=options.patience_s)}

@@ -237,12 +237,7 @@ class Objects(Client):
     # ---- writing
 
     def put(
-        self,
-        name: str,
-        content: Path | bytes,
-        attributes: Mapping[str, str],
-        *,
-        replaces: str | None = None,
+        self, name: str, content: Path | bytes, attributes: Mapping[str, str], *, replaces: str | None = None
     ) -> bool:
         """Writes a file, which appears whole; a large one part by part.
 

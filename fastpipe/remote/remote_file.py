@@ -57,7 +57,13 @@ class Tree:
         self.folders: dict[str, dict[str, None]] = {top: {}}
         for name, facts in listed(top):
             self.files[name] = facts
-            self._place(name)
+            while name != top:
+                folder, _, last = name.rpartition("/")
+                there = self.folders.setdefault(folder, {})
+                if last in there:
+                    break
+                there[last] = None
+                name = folder
         for name in self.folders:  # some programs mark a folder by an empty object of its name
             marker = self.files.get(name)
             if marker is not None and marker.size_bytes == 0:
@@ -66,15 +72,6 @@ class Tree:
     def covers(self, name: str) -> bool:
         """Whether the list has it, if it is there."""
         return not self.top or name == self.top or name.startswith(f"{self.top}/")
-
-    def _place(self, name: str) -> None:
-        while name != self.top:
-            folder, _, last = name.rpartition("/")
-            there = self.folders.setdefault(folder, {})
-            if last in there:
-                return
-            there[last] = None
-            name = folder
 
 
 class SourceFiles(Objects):

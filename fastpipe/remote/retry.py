@@ -44,9 +44,7 @@ class Verdict(NamedTuple):
 _AGAIN = "Finished shards are kept; run the same command again: it continues there"
 _CHECK = "Check the URL, the options of its store, and that the server answers ranges (HTTP 206)"
 _NETWORK = Verdict(
-    None,
-    "Check the network, and that the server is up",
-    f"Check the network, and that the server is up. {_AGAIN}",
+    None, "Check the network, and that the server is up", f"Check the network, and that the server is up. {_AGAIN}"
 )
 _DENIED = Verdict(
     4,
@@ -55,9 +53,7 @@ _DENIED = Verdict(
     renew=True,
 )
 _MISSING = Verdict(
-    3,
-    "Check the URL; it is that of the folder which has dataset.json in it",
-    f"Check the URL. {_AGAIN}",
+    3, "Check the URL; it is that of the folder which has dataset.json in it", f"Check the URL. {_AGAIN}"
 )
 _OVERLOADED = Verdict(
     None,
@@ -72,9 +68,7 @@ _REPLACED = Verdict(
 _REFUSED = Verdict(2, "Check URL and storage_options", _CHECK)
 _NO_RANGES = Verdict(3, "The server has to answer ranges (HTTP 206); copy the dataset to one that does", _CHECK)
 _NO_SIZES = Verdict(
-    3,
-    "The server has to tell sizes (Content-Length, Content-Range); copy the dataset to one that does",
-    _CHECK,
+    3, "The server has to tell sizes (Content-Length, Content-Range); copy the dataset to one that does", _CHECK
 )
 _REGION = Verdict(
     2,

@@ -127,7 +127,11 @@ class Wants:
         """Where a ticket's samples are, or None, and what is missing is fetched before all else."""
         with self.lock:
             self._tickets.add(ticket)
-            return self._need(ticket, exact=self._is_hasty(ticket.samples))
+            exact = False
+            if self._hasty:
+                _, start, stop = self._extents.of(ticket.samples)
+                exact = int((stop - start).sum()) * self._hasty * _HASTE <= int(self._caches.blocks.sizes.sum())
+            return self._need(ticket, exact=exact)
 
     def end(self, ticket: Ticket, *, used: bool) -> None:
         """Gives a ticket back.
@@ -189,13 +193,14 @@ class Wants:
         """What has come, or does not come, and why; returns who has to be told what."""
         told: list[tuple[Ticket, Where | Exception]] = []
         with self.lock:
+            waiting = self._waiting()
             for key in keys:
                 if isinstance(key, int):
                     self._coming.discard(key)
                 elif problem is not None:
                     self.ring_parts.forget(key.pieces)
-                for ticket in self._waiting():
-                    if key not in ticket.left:
+                for ticket in waiting:
+                    if key not in ticket.left or ticket.ended:
                         continue
                     ticket.left.discard(key)
                     outcome = problem if problem is not None else self._outcome(ticket)
@@ -220,12 +225,6 @@ class Wants:
             return self._need(ticket, exact=False)
         except DatasetError as failed:  # of the index
             return failed
-
-    def _is_hasty(self, samples: NDArray[np.int64]) -> bool:
-        if not self._hasty:
-            return False
-        _, start, stop = self._extents.of(samples)
-        return int((stop - start).sum()) * self._hasty * _HASTE <= int(self._caches.blocks.sizes.sum())
 
     def _need(self, ticket: Ticket, *, exact: bool) -> Where | None:
         parts = self._parts(ticket.samples, ticket, exact=exact)
