@@ -64,16 +64,19 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
     """
     with exit_codes():
         root = cache_dir or default_cache()
-        found = [contents.check_kept(each) for each in contents.chosen(root, data)]
+        found = [(each, *contents.check_kept(each)) for each in contents.chosen(root, data)]
         if as_json:
-            print_json([asdict(each) for each in found])
+            names = ("url", "fingerprint", "checked", "damaged")
+            print_json(
+                [dict(zip(names, (each.url, each.fingerprint, *counts), strict=True)) for each, *counts in found]
+            )
         else:
             if not found:
                 _tell_empty(root)
-            for each in found:
-                bad = f"{count(each.damaged, 'sample')} damaged and forgotten" if each.damaged else "sound"
-                out.print(f"{readable(each.url)}: {bad}; {count(each.checked, 'sample')} in the cache")
-        if any(each.damaged for each in found):
+            for each, checked, damaged in found:
+                bad = f"{count(damaged, 'sample')} damaged and forgotten" if damaged else "sound"
+                out.print(f"{readable(each.url)}: {bad}; {count(checked, 'sample')} in the cache")
+        if any(damaged for _, _, damaged in found):
             raise typer.Exit(1)
 
 

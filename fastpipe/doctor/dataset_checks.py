@@ -101,13 +101,14 @@ def _place(index: Index, sample: int) -> str:
 
 def _link(index: RemoteIndex, needed: float) -> Check:
     """Fetches the end of the last shard, past the cache."""
-    shard, number = index.shards[-1], len(index.shards) - 1
+    shard = index.shards[-1]
     begin = max(0, shard.size_bytes - _READ_BYTES)
     pieces = [(at, min(at + _REQUEST_BYTES, shard.size_bytes)) for at in range(begin, shard.size_bytes, _REQUEST_BYTES)]
     started = time.perf_counter()
     try:
         with ThreadPoolExecutor(len(pieces)) as pool:
-            read = sum(len(data) for data in pool.map(lambda piece: index.direct(number).read(*piece), pieces))
+            answers = pool.map(lambda piece: index.past_cache.fetched(shard.name, *piece), pieces)
+            read = sum(len(answer.data) for answer in answers)
     except OSError as problem:
         return Check("link", str(problem), Verdict.BAD, "check the network and the server")
     rate = read / (time.perf_counter() - started)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # most programs read folders
     from fastpipe.engine.conversions import Conversions
     from fastpipe.engine.fetched_job import FetchedJob
     from fastpipe.remote.reader import Reader
-    from fastpipe.remote.tickets import Where
+    from fastpipe.remote.wants import Where
 
 # What the end of an iteration, a loader or a program allows for rows that threads are at; milliseconds do where the
 # file system answers. As default arguments, for at the end of a program a module's names are gone before its functions.
@@ -197,7 +197,7 @@ class Engine:
         shards = [(folder + os.fsencode(shard.name), shard.size_bytes) for shard in index.shards]
         self._reader = cast("Reader | None", index.reader())
         if self._reader is not None:
-            shards += [(os.fsencode(ring.path), ring.size_bytes) for ring in self._reader.rings]
+            shards.append((os.fsencode(self._reader.ring.path), self._reader.ring.size_bytes))
             self._verify = True  # what lies in a cache may have been changed since it came
         try:
             times = [] if index.mtimes_ns is None else index.mtimes_ns.tolist()

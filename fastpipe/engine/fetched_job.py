@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.remote.reader import Reader
-from fastpipe.remote.tickets import Ticket, Where
+from fastpipe.remote.wants import Ticket, Where
 
 _ATTEMPTS = 2  # for bytes that were right when they came and are wrong when they are read
 

@@ -68,7 +68,7 @@ class Pictures:
         """
         if self._reader is None:
             return nullcontext()
-        from fastpipe.remote.blocking import brought
+        from fastpipe.remote.reader import brought
 
         return brought(self._reader, samples)
 
@@ -216,7 +216,7 @@ class Pictures:
         if self._reader is None:
             yield self._shards.get(shard, self._opened), offset
             return
-        from fastpipe.remote.blocking import brought, check
+        from fastpipe.remote.reader import brought, check
 
         with brought(self._reader, np.array([sample], dtype=np.int64)):
             try:

@@ -72,10 +72,10 @@ class MixedIndex(Index):
     Attributes:
         parts: as given.
         starts: (parts + 1,) the first sample of each dataset, and the end.
-        join_readers: makes one reader of those of the datasets, some of which are None.
+        reader_of: makes what brings the bytes of shards that are not here; None: all are here.
     """
 
-    join_readers: Callable[[MixedIndex, list[object | None]], object]
+    reader_of: Callable[[MixedIndex], object] | None = None
 
     def __init__(self, parts: Sequence[Index], labels: str) -> None:
         self.parts = tuple(parts)
@@ -257,11 +257,8 @@ class MixedIndex(Index):
         return self.parts[number], sample - int(self.starts[number])
 
     def reader(self) -> object | None:
-        """See Index: the readers of those datasets that are not here."""
-        readers = [part.reader() for part in self.parts]
-        if all(reader is None for reader in readers):
-            return None
-        return self.join_readers(self, readers)
+        """See Index."""
+        return None if self.reader_of is None else self.reader_of(self)
 
     @property
     def convert(self) -> Callable[[int], bytes] | None:  # type: ignore[override]

@@ -58,9 +58,9 @@ def mixed_index(parts: Sequence[Index], labels: object) -> MixedIndex:
         for part in parts:
             if not part.packed:
                 raise ConfigError(f"data: {part.path} is not packed; pack it to mix it with a dataset behind a URL")
-        from fastpipe.remote.mixed_reader import MixedReader
+        from fastpipe.remote.dataset import reader_of
 
-        index.join_readers = MixedReader  # type: ignore[assignment]
+        index.reader_of = reader_of
     return index
 
 

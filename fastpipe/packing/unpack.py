@@ -235,7 +235,7 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
     stop = int(index.records[run.stop]["offset"]) - BEFORE_BYTES if following else shard.size_bytes
     try:
         if isinstance(index, RemoteIndex):
-            data = index.direct(number).read(starts[0], stop)
+            data = bytes(index.past_cache.fetched(shard.name, starts[0], stop).data)
         else:
             with open(shard.path, "rb", buffering=0) as file:
                 data = read_at(file.fileno(), stop - starts[0], starts[0])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.caches import Caches
 from fastpipe.remote.parts import Part
 from fastpipe.remote.wants import Wants
 
@@ -24,15 +24,14 @@ class Arrivals:
 
     Args:
         wants: who waits for it.
-        cache: for blocks; all else goes into the ring.
+        caches: for blocks; all else goes into the ring.
     """
 
-    def __init__(self, wants: Wants, cache: Cache) -> None:
-        self._wants, self._cache = wants, cache
+    def __init__(self, wants: Wants, caches: Caches) -> None:
+        self._wants, self._caches = wants, caches
         self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix=THREAD_NAMES)
         self._begun: set[Future[None]] = set()
         self._closed = False
-        self._told_full = False
 
     def store(self, part: Part, data: Any) -> Future[None]:
         """Has a thread put a part into its file."""
@@ -52,41 +51,29 @@ class Arrivals:
         if self._closed:
             return
         if part.blocks is None:
-            self._keep(part, data)
+            self._wants.ring_parts.store(part, data)
             return
+        dataset, shard = self._caches.of_shard(part.shard)
         try:
-            self._cache.write(part.shard, part.start, data)
+            dataset.cache.write(shard, part.start, data)
         except OSError as problem:
-            self._cache.give_up()
-            if not self._told_full:
-                self._told_full = True
+            is_told = self._caches.given_up
+            dataset.cache.give_up()
+            if not is_told:
                 _LOG.warning(
                     "the cache in %s takes no more (%s): from here on, what it does not have is fetched in each epoch. "
                     "Make room on that disk, or pass another cache_dir=",
-                    self._cache.root,
+                    dataset.cache.root,
                     problem.strerror or problem,
                 )
 
-    def _keep(self, part: Part, data: Any) -> None:
-        ring_parts = self._wants.ring_parts
-        with self._wants.lock:
-            places = [] if part.dead else ring_parts.places(part)
-        try:
-            ring_parts.write(part, places, data)
-        except OSError:  # no memory
-            part.dead = True
-            raise
-        finally:
-            with self._wants.lock:
-                ring_parts.written(part, places)
-
     def sync_now(self) -> None:
         """Has the disk write what came."""
-        try:
-            if not self._closed:
-                self._cache.sync()
-        except OSError as problem:
-            _LOG.warning("the cache in %s: the disk does not write: %s", self._cache.root, problem.strerror)
+        for cache in [each.cache for each in self._caches.remote if not self._closed]:
+            try:
+                cache.sync()
+            except OSError as problem:
+                _LOG.warning("the cache in %s: the disk does not write: %s", cache.root, problem.strerror)
 
     async def close(self) -> None:
         """Writes nothing from now on, and waits for what is being written; the loop goes on meanwhile, because it has

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +12,9 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
 from fastpipe.format.read_at import read_at
-from fastpipe.remote import locks
-from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
-from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import URL_FILE, datasets, disk_bytes, open_accounts
-from fastpipe.remote.hold import Hold, in_use, remove
+from fastpipe.remote.cache import WRITTEN, Cache
+from fastpipe.remote.cache_root import URL_FILE, Hold, datasets, disk_bytes, in_use, locked, remove
 
 
 @dataclass(frozen=True)
@@ -44,22 +40,6 @@ class Kept:
     resident_bytes: int
     disk_bytes: int
     in_use: bool
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What a check has found.
-
-    Attributes:
-        url, fingerprint: of the dataset.
-        checked: samples that are wholly in the cache.
-        damaged: those of them with another hash.
-    """
-
-    url: str
-    fingerprint: str
-    checked: int
-    damaged: int
 
 
 def kept_datasets(root: Path) -> list[Kept]:
@@ -96,15 +76,18 @@ def chosen(root: Path, data: str | None) -> list[Kept]:
     return mine
 
 
-def check_kept(kept: Kept) -> Verified:
+def check_kept(kept: Kept) -> tuple[int, int]:
     """Compares the hashes of all samples in the cache; blocks of those that differ are forgotten.
+
+    Returns:
+        How many samples are wholly in the cache, and how many of these are damaged.
 
     Raises:
         DatasetError: the index is damaged.
     """
     folder = Path(kept.folder)
     if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):  # they have not all come yet
-        return Verified(kept.url, kept.fingerprint, 0, 0)
+        return 0, 0
     index = Index(folder)
     cache = _opened(folder, index, kept.url)
     checked = damaged = 0
@@ -125,20 +108,16 @@ def check_kept(kept: Kept) -> Verified:
                 if xxhash.xxh3_64_intdigest(read_at(file.fileno(), size, offset)) != expected:
                     damaged += 1
                     cache.forget(blocks)
-    return Verified(kept.url, kept.fingerprint, checked, damaged)
+    return checked, damaged
 
 
 def clear(root: Path, kept: Kept) -> bool:
     """Removes a dataset; False where a process uses it."""
-    accounts = open_accounts(root)
-    try:
-        with locks.held(accounts):
-            return remove(Path(kept.folder))
-    finally:
-        os.close(accounts)
+    with locked(root):
+        return remove(Path(kept.folder))
 
 
 def _opened(folder: Path, index: Index, url: str) -> Cache:
     """The blocks of a dataset. Its limit is that which the folder takes: nothing is added, and nothing given back."""
     names = [shard.name for shard in index.shards]
-    return Cache(folder.parent, Hold(folder.parent, folder.name, url), names, index.shard_sizes, limit=1 << 62)
+    return Cache(Hold(folder.parent, folder.name, url), names, index.shard_sizes, limit=1 << 62)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +19,18 @@ from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index, info_in, no_version
 from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
+from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import make_root
-from fastpipe.remote.direct import DirectShard
-from fastpipe.remote.flow import REQUEST_BYTES
-from fastpipe.remote.hold import Hold, unfinished
+from fastpipe.remote.cache_root import Hold, make_root, unfinished
+from fastpipe.remote.caches import Caches, Remote
+from fastpipe.remote.objects import Answer, Objects, ShardError
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
-from fastpipe.remote.retry import ATTEMPTS, Ranges
-from fastpipe.remote.store import Store, refuse_forked, requests_of_process
+from fastpipe.remote.requests import refuse_forked
+from fastpipe.remote.retry import ATTEMPTS
 
 _GZIP = b"\x1f\x8b"
-_PIECES = 8  # of a file that is copied, at a time
 
 
 class RemoteIndex(Index):
@@ -46,6 +44,8 @@ class RemoteIndex(Index):
     Attributes:
         url: as given.
         options: as given.
+        read_by: the last reader of its shards, if it still lives, and which number the first shard has there.
+        past_cache: its files as they are behind the URL; one that does not come is a ShardError.
     """
 
     restored_by = "open the dataset again, which fetches this file of the cache anew"
@@ -59,23 +59,14 @@ class RemoteIndex(Index):
                 "dataset to this machine"
             )
         self.url, self.options = url, options
-        refuse_forked()
-        self._latest: weakref.ref[Reader] | None = None
-        self._requests = requests_of_process()
-        self._ranges = Ranges(Store(url, options), options.patience_s)
-        for attempt in range(ATTEMPTS):
-            data = self._description()
-            try:
-                info = _checked(str(url / DATASET_FILE), data)
-                if version is not None and version != info["version"]:
-                    if not 0 < version < info["version"]:
-                        raise no_version(url, version, info["version"])
-                    data = self._description(f"v{version}/")
-                    info = _checked(f"{url}/v{version}/{DATASET_FILE}", data)
-                break
-            except DatasetError:  # bytes may be garbled on their way
-                if attempt == ATTEMPTS - 1:
-                    raise
+        self.read_by: tuple[Callable[[], Reader | None], int] = (lambda: None), 0
+        self._objects = Objects(url, options)
+        self.past_cache = self._objects.apart(ShardError)
+        data, info = self._description()
+        if version is not None and version != info["version"]:
+            if not 0 < version < info["version"]:
+                raise no_version(url, version, info["version"])
+            data, info = self._description(f"v{version}/")
         make_root(options.cache_dir)
         self._hold = Hold(options.cache_dir, info["fingerprint"], url)
         self._hold.touch()
@@ -114,35 +105,43 @@ class RemoteIndex(Index):
             EngineError: this is a forked child of the process that opened the dataset.
             DatasetError: the cache cannot be written.
         """
+        return reader_of(self)
+
+    def remote(self) -> Remote:
+        """The dataset for one more reader; errors as of `reader`."""
         refuse_forked()
         options = self.options
         names = [shard.name for shard in self.shards]
         hold = Hold(options.cache_dir, self.fingerprint, self.url)
-        cache = Cache(options.cache_dir, hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
-        reader = Reader(self, cache, Ranges(self._ranges.store, options.patience_s), self._requests)
-        self._latest = weakref.ref(reader)
-        return reader
+        cache = Cache(hold, names, self.shard_sizes, options.cache_limit, beside=self._hold)
+        return Remote(cache, self._objects.apart(), names)
 
     def open_shard(self, number: int) -> RemoteShard:
         """A shard, to read notes in it: those of samples that are in use lie beside them."""
-        reader = self._latest() if self._latest is not None else None
-        return RemoteShard(self.path / self.shards[number].name, number, reader or self.reader())
+        reader = self.read_by[0]() or self.reader()
+        return RemoteShard(self.path / self.shards[number].name, self.read_by[1] + number, reader)
 
-    def direct(self, number: int) -> DirectShard:
-        """A shard as it is behind the URL, past the cache."""
-        return DirectShard(self.shards[number].name, self._ranges, self._requests)
+    def _description(self, at: str = "") -> tuple[bytes, dict[str, Any]]:
+        """The bytes of dataset.json, or of that in a version's folder, and what they say."""
 
-    def _description(self, at: str = "") -> bytes:
-        """The bytes of dataset.json, or of that in a version's folder."""
+        def complaint(answer: Answer) -> str | None:  # bytes may be garbled on their way
+            try:
+                _checked(at + DATASET_FILE, bytes(answer.data))
+            except DatasetError as problem:
+                return str(problem)
+            return None
+
         try:
-            return bytes(self._requests.result(self._ranges.fetch(at + DATASET_FILE, 0, None)).data)
+            work = self._objects.fetch(at + DATASET_FILE, 0, None, check=complaint)
+            data = bytes(self._objects.wait(work).data)
         except DatasetError as problem:
-            if "HTTP 404" not in str(problem):
+            if not isinstance(problem.__cause__, FileNotFoundError):
                 raise
             raise DatasetError(
                 f"{self.url} holds no packed dataset: expected {DATASET_FILE} there, got HTTP 404. Check the URL: "
                 f"it is that of the folder which `fastpipe pack` wrote. {DATASET_FILE} is to be uploaded last"
             ) from problem
+        return data, _checked(str(self.url / (at + DATASET_FILE)), data)
 
     def _bring(self, name: str, expected: object) -> None:
         """A small file, unless the cache has it with this hash."""
@@ -151,7 +150,12 @@ class RemoteIndex(Index):
             return
         with self._replacing(file) as new:
             for _ in range(ATTEMPTS):
-                found = self._requests.result(self._copy(name, new))
+                digest = xxhash.xxh3_64()
+                with open(new, "wb") as out:
+                    for piece in self._objects.whole(name):
+                        digest.update(piece)
+                        out.write(piece)
+                found = digest.hexdigest()
                 if expected in (None, found):
                     os.replace(new, file)
                     return
@@ -159,22 +163,6 @@ class RemoteIndex(Index):
             f"{self.url / name} has been changed: expected XXH3-64 {expected}, as {DATASET_FILE} has it, got {found}, "
             f"after {ATTEMPTS} attempts. Upload the dataset again"
         )
-
-    async def _copy(self, name: str, new: Path) -> str:
-        """Copies a file piece by piece, some at a time, since an index may be larger than memory; returns its hash."""
-        digest, place, size_bytes = xxhash.xxh3_64(), 0, 1
-        with open(new, "wb") as out:
-            while place < size_bytes:
-                starts = range(place, size_bytes, REQUEST_BYTES)[:_PIECES]
-                answers = await asyncio.gather(
-                    *(self._ranges.fetch(name, start, start + REQUEST_BYTES) for start in starts)
-                )
-                for answer in answers:
-                    size_bytes = answer.size_bytes
-                    digest.update(answer.data)
-                    out.write(answer.data)
-                    place += len(answer.data)
-        return digest.hexdigest()
 
     @contextmanager
     def _replacing(self, file: Path) -> Iterator[Path]:
@@ -190,6 +178,23 @@ class RemoteIndex(Index):
             ) from problem
         finally:
             new.unlink(missing_ok=True)
+
+
+def reader_of(index: Index) -> Reader:
+    """What brings the bytes of the shards of a dataset, or of a mixture of which some lie on this machine.
+
+    Raises:
+        EngineError, DatasetError: as RemoteIndex.reader.
+    """
+    parts = index.parts if isinstance(index, MixedIndex) else (index,)
+    datasets = [part.remote() if isinstance(part, RemoteIndex) else None for part in parts]
+    reader = Reader(index, Caches(datasets, [part.shard_sizes for part in parts]))
+    first = 0
+    for part in parts:
+        if isinstance(part, RemoteIndex):
+            part.read_by = weakref.ref(reader), first
+        first += len(part.shards)
+    return reader
 
 
 @dataclass(frozen=True)

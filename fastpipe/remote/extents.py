@@ -6,7 +6,6 @@ the index has, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,6 @@ from fastpipe.remote.parts import Part
 _KNOWN_SHARDS = 16
 
 
-@dataclass(frozen=True)
-class _Jpegs:
-    """The JPEGs of a shard, in their order.
-
-    Attributes:
-        starts, stops: (n,) int64 bytes of the shard.
-        hashes: (n,) uint64.
-    """
-
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    hashes: NDArray[np.uint64]
-
-
 class Extents:
     """Where the samples of a dataset lie. All methods may be called by several threads.
 
@@ -44,7 +29,7 @@ class Extents:
 
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
-        self._known = Recent[_Jpegs](_KNOWN_SHARDS)
+        self._known = Recent[NDArray[np.void]](_KNOWN_SHARDS)  # the records of a shard
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Shard, first byte and the one after the last of each sample; see the top."""
@@ -60,22 +45,21 @@ class Extents:
 
     def sample_at(self, shard: int, place: int) -> int:
         """The sample whose bytes a place of a shard is one of."""
-        row = int(np.searchsorted(self._known.get(shard, self._jpegs).starts, place, side="right")) - 1
-        return int(self._index.shard_starts[shard]) + row
+        starts = self._known.get(shard, self._records)["offset"]
+        return int(self._index.shard_starts[shard]) + int(np.searchsorted(starts, place, side="right")) - 1
 
     def wrong(self, part: Part, data: Any) -> list[int]:
         """Samples that lie wholly in a part, whose bytes have another hash than that of their records."""
-        jpegs = self._known.get(part.shard, self._jpegs)
-        inside = np.flatnonzero((jpegs.starts >= part.start) & (jpegs.stops <= part.stop))
-        starts, stops = jpegs.starts[inside] - part.start, jpegs.stops[inside] - part.start
+        records = self._known.get(part.shard, self._records)
+        starts = records["offset"].astype(np.int64) - part.start
+        stops = starts + records["size"]
+        inside = np.flatnonzero((starts >= 0) & (stops <= part.stop - part.start))
         view, digest = memoryview(data), xxhash.xxh3_64_intdigest
-        found = [digest(view[a:b]) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        rows = inside[np.array(found, dtype=np.uint64) != jpegs.hashes[inside]]
+        found = [digest(view[a:b]) for a, b in zip(starts[inside].tolist(), stops[inside].tolist(), strict=True)]
+        rows = inside[np.array(found, dtype=np.uint64) != records["xxh3_64"][inside]]
         wrong: list[int] = (int(self._index.shard_starts[part.shard]) + rows).tolist()
         return wrong
 
-    def _jpegs(self, shard: int) -> _Jpegs:
+    def _records(self, shard: int) -> NDArray[np.void]:
         first = int(self._index.shard_starts[shard])
-        records = self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
-        starts = records["offset"].astype(np.int64)
-        return _Jpegs(starts, starts + records["size"], records["xxh3_64"].astype(np.uint64))
+        return self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))

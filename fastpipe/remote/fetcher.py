@@ -12,26 +12,30 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from fastpipe.remote.arrivals import THREAD_NAMES, Arrivals
-from fastpipe.remote.block_states import WRITTEN
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.blocks import BLOCK_BYTES
+from fastpipe.remote.cache import WRITTEN, Cache
+from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
-from fastpipe.remote.flow import REQUEST_BYTES, Flow
-from fastpipe.remote.parts import Key, Part, kept_part
-from fastpipe.remote.retry import Ranges
-from fastpipe.remote.store import THREAD_NAME, Answer, Requests
+from fastpipe.remote.objects import REQUEST_BYTES, Answer
+from fastpipe.remote.parts import Key, Part
+from fastpipe.remote.requests import THREAD_NAME, loop_of_process
 from fastpipe.remote.wants import Wants
 
 _LOOK_S = 0.01  # how often blocks are looked at that other processes fetch
 _CLAIM_S = 0.2  # how often it is seen whether such a process is gone
 _SYNC_S = 5.0
 _BUSY_S = 2.0
+LEAST, MOST = 16, 64  # requests at a time
+_STEP = 8
+_WORTH_IT = 1.05  # more requests stay if the link became so many times faster
+_MEASURE_S = 1.0
 _MOST_NAMED = 3  # ranges in a message
 
 
@@ -52,17 +56,60 @@ class Delay(NamedTuple):
     note: str
 
 
+class Flow:
+    """Tries more requests at a time while there is work for them, and goes back where that did not pay.
+
+    Args:
+        now: seconds of a clock.
+
+    Attributes:
+        most: requests that may be under way.
+        rate: bytes/s of late.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self.most = LEAST
+        self.rate = 0.0
+        self._since = now()
+        self._bytes = 0
+        self._starved = False  # there were fewer requests than there might have been
+        self._before = 0.0  # the rate with fewer requests
+        self._settled = False
+
+    def add(self, size: int, *, starved: bool, busy: bool) -> None:
+        """Counts bytes that have arrived.
+
+        Args:
+            size: of them.
+            starved: fewer requests than `most` were under way, because nothing was to be fetched.
+            busy: the server has asked for fewer requests.
+        """
+        self._bytes += size
+        self._starved |= starved
+        seconds = self._now() - self._since
+        if seconds < _MEASURE_S:
+            return
+        self.rate = self._bytes / seconds
+        if busy:  # later it may take more again
+            self.most, self._before, self._settled = max(LEAST // 4, self.most // 2), 0.0, False
+        elif not self._starved and not self._settled:
+            if self.rate > _WORTH_IT * self._before and self.most < MOST:
+                self._before = self.rate
+                self.most += _STEP
+            elif self.rate <= _WORTH_IT * self._before:
+                self.most, self._settled = max(LEAST, self.most - _STEP), True
+        self._since, self._bytes, self._starved = self._now(), 0, False
+
+
 class Fetcher:
     """Fetches what is wanted.
 
     Args:
-        names: of the shards.
-        extents: where samples lie in them.
+        extents: where samples lie in shards.
         wants: what is to be fetched.
-        cache: of blocks.
+        caches: of the datasets.
         arrivals: writes what comes.
-        ranges: fetches.
-        requests: the thread of requests.
 
     Attributes:
         fetched_bytes: that came by the network.
@@ -70,35 +117,26 @@ class Fetcher:
         closed: it begins nothing any more.
     """
 
-    def __init__(
-        self,
-        names: list[str],
-        extents: Extents,
-        wants: Wants,
-        cache: Cache,
-        arrivals: Arrivals,
-        ranges: Ranges,
-        requests: Requests,
-    ) -> None:
-        self._names, self._extents, self._wants, self._cache = names, extents, wants, cache
-        self._arrivals, self._ranges, self._requests = arrivals, ranges, requests
+    def __init__(self, extents: Extents, wants: Wants, caches: Caches, arrivals: Arrivals) -> None:
+        self._extents, self._wants, self._caches, self._arrivals = extents, wants, caches, arrivals
+        self._loop = loop_of_process()
+        self._patience_s = max(each.objects.patience_s for each in caches.remote)
         self.fetched_bytes = 0
         self.damaged: set[int] = set()
         self._flow = Flow()
         self._under_way: dict[Part, float] = {}  # parts that are being fetched, and since when
-        self._first_now: set[Part] = set()  # those of a first batch, beside which nothing else is fetched
         self._awaited: dict[int, float] = {}  # blocks that another process fetches -> since when
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
 
-    def begin(self, owner: weakref.ref[object]) -> None:
+    def begin(self, owner: object) -> None:
         """Begins its work, which ends with the owner's life."""
-        self._requests.begin(self._look_around(owner))
+        asyncio.run_coroutine_threadsafe(self._look_around(weakref.ref(owner)), self._loop)
 
     def wake(self) -> None:
         """More is wanted."""
         if not self.closed:
-            self._requests.loop.call_soon_threadsafe(self._pump)
+            self._loop.call_soon_threadsafe(self._pump)
 
     def close(self, patience_s: float) -> None:
         """Begins nothing from now on, and lets go of the cache's files; a disk that does not answer keeps them open.
@@ -107,7 +145,7 @@ class Fetcher:
             patience_s: how long to wait for what is being written.
         """
         self.closed = True
-        finished = self._requests.begin(self._finish())
+        finished = asyncio.run_coroutine_threadsafe(self._finish(), self._loop)
         if self._may_wait():
             with suppress(TimeoutError):
                 finished.result(patience_s)
@@ -131,26 +169,31 @@ class Fetcher:
         with self._wants.lock:
             if self._under_way:
                 part = min(self._under_way, key=self._under_way.__getitem__)
-                trouble = self._ranges.trouble.last
+                trouble = self._caches.of_shard(part.shard)[0].objects.trouble
                 note = f"A request failed with: {trouble}" if trouble else ""
                 found.append(Delay("fetching", part.shard, part.start, now - self._under_way[part], note))
             awaited = dict(self._awaited)
         if awaited:
-            shard, start, _ = self._cache.blocks.place(range(block := min(awaited, key=awaited.__getitem__), block + 1))
-            found.append(Delay("awaiting", shard, start, now - awaited[block], self._words_of(sorted(awaited))))
+            block = min(awaited, key=awaited.__getitem__)
+            shard, start, _ = self._caches.blocks.place(range(block, block + 1))
+            cache = self._caches.at(block)[0]
+            theirs = [each for each in sorted(awaited) if self._caches.at(each)[0] is cache]
+            found.append(Delay("awaiting", shard, start, now - awaited[block], self._words_of(cache, theirs)))
         return max(found, key=lambda each: each.seconds, default=None)
 
-    def _words_of(self, awaited: list[int]) -> str:
-        """Who fetches these blocks."""
-        runs = self._cache.blocks.runs(awaited, len(self._cache.blocks) << 20)
-        places = [self._cache.blocks.place(run) for run in runs]
-        parts = [f"{start:,} to {stop:,} of {self._names[shard]}" for shard, start, stop in places[:_MOST_NAMED]]
+    def _words_of(self, cache: Cache, awaited: list[int]) -> str:
+        """Who fetches these blocks of a cache."""
+        blocks = self._caches.blocks
+        runs = blocks.runs(awaited, len(blocks) * BLOCK_BYTES)
+        places = [blocks.place(run) for run in runs[:_MOST_NAMED]]
+        parts = [f"{start:,} to {stop:,} of {self._caches.name_of(shard)}" for shard, start, stop in places]
         more = f" and {len(runs) - _MOST_NAMED} more ranges" if len(runs) > _MOST_NAMED else ""
-        who = [f"{'this ' * (each == os.getpid())}process {each}" for each in self._cache.holders(awaited)]
+        numbers = [self._caches.at(block)[1] for block in awaited]
+        who = [f"{'this ' * (each == os.getpid())}process {each}" for each in cache.holders(numbers)]
         return (
             f"Another loader, in {' and '.join(who) or 'a process of another user or container'}, fetches bytes "
-            f"{', '.join(parts)}{more} into the cache {self._cache.folder}. If it does not go on, close it or end its "
-            f"process; after {self._ranges.patience_s:g} s this loader fetches them itself"
+            f"{', '.join(parts)}{more} into the cache {cache.folder}. If it does not go on, close it or end its "
+            f"process; after {self._patience_s:g} s this loader fetches them itself"
         )
 
     def __len__(self) -> int:
@@ -162,7 +205,8 @@ class Fetcher:
     def _pump(self) -> None:
         with self._wants.lock:
             while not self.closed and len(self._under_way) < self._flow.most:
-                part = self._wants.next(urgent=bool(self._first_now))
+                # Beside those of a first batch nothing else is fetched.
+                part = self._wants.next(urgent=any(each.first for each in self._under_way))
                 if part is None:
                     return
                 if part.dead:  # whoever waits for it asks again
@@ -170,9 +214,7 @@ class Fetcher:
                     continue
                 for piece in [part] if part.blocks is None else self._claimed(part.blocks):
                     self._under_way[piece] = time.monotonic()
-                    if part.first:
-                        self._first_now.add(piece)
-                    task = self._requests.loop.create_task(self._bring(piece))
+                    task = self._loop.create_task(self._bring(piece))
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
 
@@ -180,16 +222,18 @@ class Fetcher:
         """Parts of those blocks that nobody else fetches; the others are awaited."""
         mine, there = [], []
         for block in blocks:
-            if self._cache.states[block] < WRITTEN and not self._cache.claim(block):
+            cache, number = self._caches.at(block)
+            if cache.states[number] < WRITTEN and not cache.claim(number):
                 self._awaited.setdefault(block, time.monotonic())
-            elif self._cache.states[block] >= WRITTEN:  # by now
-                self._cache.release(block, 1)
+            elif cache.states[number] >= WRITTEN:  # by now
+                cache.release(number, 1)
                 there.append(block)
             else:
                 mine.append(block)
         if there:
             self._tell(there)
-        return [kept_part(self._cache.blocks, run) for run in self._cache.blocks.runs(mine, REQUEST_BYTES)]
+        numbered = self._caches.blocks
+        return [Part(*numbered.place(run), blocks=run) for run in numbered.runs(mine, REQUEST_BYTES)]
 
     async def _bring(self, part: Part) -> None:
         problem: Exception | None = None
@@ -199,11 +243,10 @@ class Fetcher:
             wrong[:] = self._extents.wrong(part, answer.data)
             return f"bytes of sample {wrong[0]} whose hash is not the recorded one" if wrong else None
 
+        dataset, _ = self._caches.of_shard(part.shard)
         try:
-            size_bytes = int(self._cache.blocks.sizes[part.shard])
-            answer = await self._ranges.fetch(
-                self._names[part.shard], part.start, part.stop, size_bytes=size_bytes, check=check
-            )
+            name, size_bytes = self._caches.name_of(part.shard), int(self._caches.blocks.sizes[part.shard])
+            answer = await dataset.objects.fetch(name, part.start, part.stop, size_bytes=size_bytes, check=check)
             self.fetched_bytes += part.stop - part.start
             await asyncio.wrap_future(self._arrivals.store(part, answer.data))
         except Exception as failed:
@@ -211,12 +254,12 @@ class Fetcher:
         finally:
             with self._wants.lock:
                 self._under_way.pop(part, None)
-                self._first_now.discard(part)
                 self.damaged.update(wrong)
                 if part.blocks is not None and not self.closed:
-                    self._cache.release(part.blocks.start, len(part.blocks))
+                    cache, first = self._caches.at(part.blocks.start)
+                    cache.release(first, len(part.blocks))
         self._tell(part.keys, problem)
-        busy = time.monotonic() - self._ranges.trouble.busy_at < _BUSY_S
+        busy = time.monotonic() - dataset.objects.busy_at < _BUSY_S
         self._flow.add(0 if problem else part.stop - part.start, starved=not len(self._wants), busy=busy)
         self._pump()
 
@@ -243,27 +286,23 @@ class Fetcher:
                 synced = now
                 await asyncio.wrap_future(self._arrivals.sync())
             if self._awaited and not self.closed:
-                self._look_for_awaited()
+                with self._wants.lock:
+                    blocks = np.array(list(self._awaited), dtype=np.int64)
+                    there = blocks[self._caches.states(blocks) >= WRITTEN]
+                    self._wants.cache_hit_bytes += int(self._caches.blocks.bytes_of(there).sum())
+                self._tell(there.tolist())
                 if now - claimed > _CLAIM_S:
                     claimed = now
                     self._claim_awaited(now)
         await self._finish()
 
-    def _look_for_awaited(self) -> None:
-        with self._wants.lock:
-            blocks = np.array(list(self._awaited), dtype=np.int64)
-            there = blocks[self._cache.states[blocks] >= WRITTEN]
-            self._wants.cache_hit_bytes += int(self._cache.blocks.bytes_of(there).sum())
-        if len(there):
-            self._tell(there.tolist())
-
     def _claim_awaited(self, now: float) -> None:
         """Fetches blocks whose process is gone; those that one takes too long for are fetched past it."""
         with self._wants.lock:
-            late = [block for block, since in self._awaited.items() if now - since > self._ranges.patience_s]
+            late = [block for block, since in self._awaited.items() if now - since > self._patience_s]
             self._wants.impatient.update(late)
             awaited, self._awaited = self._awaited, {}
-            for run in self._cache.blocks.runs(list(awaited), REQUEST_BYTES):
+            for run in self._caches.blocks.runs(list(awaited), REQUEST_BYTES):
                 self._wants.hurry(self._claimed(run))
             for block in self._awaited:
                 self._awaited[block] = awaited.get(block, now)
@@ -278,4 +317,5 @@ class Fetcher:
         for task in self._tasks:
             task.cancel()
         await self._arrivals.close()
-        self._cache.close()
+        for each in self._caches.remote:
+            each.cache.close()

@@ -1,380 +1,314 @@
-"""Files behind a URL, as packing reads and writes them: facts, lists, ranges, uploads, each tried until it succeeds."""
+"""The files behind a URL -> looked up, listed, read by ranges, written, removed; each is tried until it succeeds."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import xxhash
 
-from fastpipe.errors import DatasetError, PackError
+from fastpipe.errors import DatasetError, FastpipeError
 from fastpipe.format.file_state import FileState
-from fastpipe.format.folder import Url
-from fastpipe.remote.options import RemoteOptions
-from fastpipe.remote.retry import Trouble, insist
-from fastpipe.remote.store import Answer, Requests, Store, Written, requests_of_process
+from fastpipe.remote.client import Client
+from fastpipe.remote.retry import ATTEMPTS, WrongAnswerError
 
 _T = TypeVar("_T")
 
 REQUEST_BYTES = 8 << 20  # at once: a larger range is several requests
 _AT_A_TIME = 64  # requests for facts
-_PIECES = 8  # of a file that is copied, at a time
-_AGAIN = "Finished shards are kept; run the same command again: it continues there"
-_ADVICE = {
-    "network": f"Check the network, and that the server is up. {_AGAIN}",
-    "busy": f"The server is overloaded. {_AGAIN}",
-    "denied": f"Check the credentials, and that they may read SRC, list and write DST. {_AGAIN}",
-    "missing": f"Check the URL. {_AGAIN}",
-    "replaced": f"Another program writes there. Wait until nothing changes it. {_AGAIN}",
-    "refused": "Check the URL, the options of its store, and that the server answers ranges (HTTP 206)",
-}
+_PIECES = 8  # of a large range, at a time
+_PAGE = 1000  # names
+_PARTS, _LEAST_PART_BYTES, _MOST_PARTS = 4, 8 << 20, 9000  # of an upload
+_REMOVALS = 16  # at a time
 
 
-def facts(size_bytes: int, etag: str | None, modified_ns: int) -> FileState:
-    """The state of a file, of what a server says of it."""
-    written_ns = (modified_ns // 10**9 + 1) * 10**9
-    named = written_ns
-    if etag:
-        # Azure has quotes around it in one answer and none in another.
-        bare = etag.removeprefix("W/").strip('"')
-        named = xxhash.xxh3_64_intdigest(bare.encode()) >> 1
-    return FileState(size_bytes, named, written_ns)
-
-
-@dataclass(eq=False)
-class _Expected:
-    """A range that is on its way."""
-
-    name: str
-    start: int
-    stop: int
-    answer: Future[Answer]
-
-
-class Objects:
-    """The files behind a URL. Safe in threads.
-
-    Args:
-        url: that names begin behind.
-        options: credentials and timeouts.
-        uploads: files are written, too.
+@dataclass(frozen=True)
+class Answer:
+    """Bytes of a file.
 
     Attributes:
-        url, options: as given.
-        pinned: content never changes behind a name; so ETags, which differ from server to server, are not compared.
-        has_lists: the server can list files; web servers cannot.
+        data: they; anything with the buffer protocol.
+        state: of the file.
+        etag: of the file, as far as the server names one.
+        attributes: that the file carries.
     """
 
-    def __init__(self, url: Url, options: RemoteOptions, *, uploads: bool = False) -> None:
-        self.url, self.options = url, options
-        self._scheme = url.split("://")[0].lower()
-        self.pinned = self._scheme == "hf"
-        self.has_lists = self._scheme not in ("http", "https")
-        self._requests: Requests = requests_of_process()
-        self._store = Store(url, options)
-        self._uploads = Store(url, options, uploads=True) if uploads else self._store
-        self._start()
+    data: Any
+    state: FileState
+    etag: str | None
+    attributes: Mapping[str, str]
 
-    def _start(self) -> None:
-        self.trouble = Trouble()
-        self._lock = threading.Lock()
-        self._flying: set[Future[Any]] = set()
-        self._expected: dict[str, list[_Expected]] = {}
-        self._cancelled = False
 
-    def apart(self) -> Objects:
-        """The same files, with requests of its own to cancel."""
-        other = object.__new__(Objects)
-        other.__dict__.update(self.__dict__)
-        other._start()
-        return other
+class ShardError(DatasetError, OSError):
+    """A shard behind a URL cannot be read, told to code that reads files."""
 
-    def cancel(self) -> None:
-        """Gives up all requests; who waits for one gets CancelledError, and so does who makes one from now on."""
-        with self._lock:
-            self._cancelled = True
-            flying = list(self._flying)
-        for each in flying:
-            each.cancel()
 
-    def stat(self, name: str) -> FileState | None:
-        """A file's state; None: there is no such file.
+class Objects(Client):
+    """The files behind a URL; see Client. What is `async` runs in the thread of requests."""
 
-        Raises:
-            PackError: the server does not tell.
-        """
-        return self.stats([name])[0]
+    def _begin(self, error: type[FastpipeError]) -> None:
+        super()._begin(error)
+        self._etags: dict[str, str | None] = {}
+
+    # ---- what is there
 
     def stats(self, names: Sequence[str]) -> list[FileState | None]:
-        """The same for several files at a time."""
+        """The states of files, several at a time; None where there is no such file. Raises the error."""
+        import obstore
 
-        async def all_of_them() -> list[FileState | None]:
-            limit = asyncio.Semaphore(_AT_A_TIME)
+        async def head(name: str) -> FileState | None:
+            try:
+                return _state_of(await obstore.head_async(self._stores.reading, name))
+            except (FileNotFoundError, ValueError):  # a name that no object can have
+                return None
 
-            async def one(name: str) -> FileState | None:
-                async with limit:
-                    return await self._facts(name)
+        async def stat(name: str) -> FileState | None:
+            return await self.insist(lambda: head(name), f"{self.url / name} cannot be looked at")
 
-            return list(await asyncio.gather(*map(one, names)))
-
-        return self._wait(all_of_them())
+        return self.wait(_several(stat, names, _AT_A_TIME))
 
     def listed(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        """The files below a folder, by name, as many as there are.
+        """The files below a folder, by name, as many as there are. Raises the error.
 
-        Raises:
-            PackError: the server does not list them.
+        A page of the list that does not come is asked for again, behind the last name that came.
         """
         if self.pinned:
-            yield from self._listed_by_hub(folder)
+            from fastpipe.remote.hub import listed
+
+            try:
+                # The Hub tells no times: any file may be newer than a dataset that was packed before.
+                now_s = time.time()
+                for name, size_bytes, identity in listed(self.url, dict(self._stores.options.storage), folder):
+                    yield name, _state(size_bytes, identity, now_s)
+            except DatasetError as problem:
+                raise self._error(str(problem)) from problem
             return
-        pages = _Pages(self._store, folder)
+        after: str | None = None
+        pages: AsyncIterator[Sequence[Any]] | None = None
+
+        async def next_page() -> Sequence[Any]:
+            nonlocal after, pages
+            pages = pages or self._pages(folder, after)
+            try:
+                async for page in pages:
+                    after = page[-1]["path"]
+                    return page
+            except Exception:
+                pages = None
+                raise
+            return ()
+
         what = f"{self.url / folder if folder else self.url} cannot be listed"
-        while page := self._wait(self._insist(pages.next, what)):
+        while page := self.wait(self.insist(next_page, what)):
             for each in page:
-                yield each.name, facts(each.size_bytes, each.etag, each.modified_ns)
+                yield each["path"], _state_of(each)
 
-    def is_folder(self, name: str) -> bool:
-        """Whether files lie below it."""
-        return any(True for _ in self.listed(name))
+    def _pages(self, folder: str, after: str | None) -> AsyncIterator[Sequence[Any]]:
+        """What obstore says of the files below a folder, in the order of their names, behind one of them."""
+        import obstore
 
-    def read(self, name: str, start: int, stop: int, state: FileState) -> bytes:
-        """A range of a file that is as it was listed.
+        return aiter(obstore.list(self._stores.reading, folder or None, offset=after, chunk_size=_PAGE))
 
-        Raises:
-            PackError: the range does not come, or the file is another one now.
-        """
-        if start >= stop:
-            return b""
-        with self._lock:
-            fitting = [each for each in self._expected.get(name, ()) if each.start <= start and stop <= each.stop]
-        if fitting:
-            data = self.take(name, fitting[0].answer.result(), state)
-            return bytes(data[start - fitting[0].start : stop - fitting[0].start])
-        found: list[memoryview] = []
-        for first in range(start, stop, _PIECES * REQUEST_BYTES):
-            last = min(first + _PIECES * REQUEST_BYTES, stop)
-            begun = [self.begin(name, at, min(at + REQUEST_BYTES, last)) for at in range(first, last, REQUEST_BYTES)]
-            found += [self.take(name, each.result(), state) for each in begun]
-        return b"".join(found)
+    # ---- bytes
 
-    def begin(self, name: str, start: int, stop: int) -> Future[Answer]:
-        """Begins to fetch a range, which must not be empty."""
-        what = f"{self.url / name}, bytes {start:,} to {stop:,} cannot be fetched"
-        return self._begin(self._insist(lambda: self._store.get(name, start, stop), what))
-
-    def take(self, name: str, answer: Answer, state: FileState) -> memoryview:
-        """The bytes of an answer to `begin`; see `read`."""
-        now = facts(answer.size_bytes, answer.etag, answer.modified_ns)
-        if now.size_bytes != state.size_bytes or (now.mtime_ns != state.mtime_ns and not self.pinned):
-            how = (
-                "has another ETag"
-                if now.size_bytes == state.size_bytes
-                else f"had {state.size_bytes:,} bytes when it was listed, and now has {now.size_bytes:,}"
-            )
-            raise PackError(
-                f"{self.url / name} has changed while packing: it {how}. Finished shards are kept. Wait until nothing "
-                "changes the source, then run the same command again: it continues with the files as they are then"
-            )
-        return memoryview(answer.data)
-
-    def expect(self, ranges: Iterable[tuple[str, int, int]]) -> list[Any]:
-        """Begins to fetch ranges of files; `read` takes them. Ends with `forget`."""
-        begun = [
-            _Expected(name, start, stop, self.begin(name, start, stop))
-            for name, start, stop in ranges
-            if start < stop <= start + REQUEST_BYTES
-        ]
-        with self._lock:
-            for each in begun:
-                self._expected.setdefault(each.name, []).append(each)
-        return begun
-
-    def forget(self, begun: list[Any]) -> None:
-        """Drops what `expect` has begun."""
-        with self._lock:
-            for each in begun:
-                left = self._expected[each.name]
-                left.remove(each)
-                if not left:
-                    del self._expected[each.name]
-        for each in begun:
-            each.answer.cancel()
-
-    def get(self, name: str) -> Answer | None:
-        """A small file, with what it carries; None: there is none.
-
-        Raises:
-            PackError: it does not come.
-        """
-
-        async def get() -> Answer | None:
-            try:
-                return await self._store.get(name, 0, None)
-            except FileNotFoundError:
-                return None
-
-        return self._wait(self._insist(get, f"{self.url / name} cannot be fetched"))
-
-    def copy(self, name: str, file: Path, size_bytes: int) -> None:
-        """Copies a file to this machine, a few pieces at a time.
-
-        Raises:
-            PackError: it does not come.
-            OSError: the disk refuses.
-        """
-        with open(file, "wb") as out:
-            for at in range(0, size_bytes, _PIECES * REQUEST_BYTES):
-                stop = min(at + _PIECES * REQUEST_BYTES, size_bytes)
-                starts = range(at, stop, REQUEST_BYTES)
-                for each in [self.begin(name, start, min(start + REQUEST_BYTES, stop)) for start in starts]:
-                    out.write(each.result().data)
-
-    async def attributes(self, name: str) -> tuple[int, Mapping[str, str]] | None:
-        """A file's size and what it carries, in the thread of requests; None: there is no such file.
-
-        It must not be empty.
-
-        Raises:
-            PackError: the server does not tell.
-        """
-
-        async def get() -> tuple[int, Mapping[str, str]] | None:
-            try:
-                answer = await self._store.get(name, 0, 1)
-            except FileNotFoundError:
-                return None
-            return answer.size_bytes, answer.attributes
-
-        return await self._insist(get, f"{self.url / name} cannot be looked at")
-
-    async def content(self, name: str) -> Answer:
-        """A small file, in the thread of requests; errors as of `get`."""
-        return await self._insist(lambda: self._store.get(name, 0, None), f"{self.url / name} cannot be fetched")
-
-    async def put(
-        self,
-        name: str,
-        content: Path | bytes,
-        attributes: Mapping[str, str] | None = None,
-        *,
-        replaces: str | None = None,
-    ) -> bool:
-        """Writes a file, in the thread of requests.
+    async def get(
+        self, name: str, start: int, stop: int | None, check: Callable[[Answer], str | None] = lambda _: None
+    ) -> Answer:
+        """A range of a file, as far as the file goes; with None, all of it.
 
         Args:
-            name, content: of it.
-            attributes: that it carries.
+            check: what is wrong with the content, in words, or None. It is asked for again; content that stays wrong is
+                given as it is.
+
+        Raises the error, which is caused by a FileNotFoundError where there is no such file.
+        """
+        asked = "" if stop is None else f", bytes {start:,} to {stop:,}"
+        wrong = 0
+
+        async def get() -> Answer:
+            nonlocal wrong
+            answer = await self._get(name, start, stop)
+            complaint = check(answer)
+            wrong += 1
+            if complaint is None or wrong == ATTEMPTS:
+                return answer
+            raise WrongAnswerError(complaint)
+
+        return await self.insist(get, f"{self.url / name}{asked} cannot be fetched")
+
+    async def _get(self, name: str, start: int, stop: int | None) -> Answer:
+        import obstore
+
+        asked: Any = {} if stop is None else {"range": (start, stop)}
+        result = await obstore.get_async(self._stores.reading, name, options=asked)
+        state = _state_of(result.meta)
+        stop = state.size_bytes if stop is None else min(stop, max(state.size_bytes, start + 1))
+        data = await result.bytes_async()
+        if tuple(result.range) != (start, stop) or len(data) != stop - start:
+            raise WrongAnswerError(f"{len(data):,} bytes of the range {result.range[0]}-{result.range[1]}")
+        return Answer(data, state, result.meta["e_tag"], result.attributes)
+
+    def find(self, name: str, stop: int | None = None) -> Answer | None:
+        """A small file, or its first bytes; None: there is no such file. Raises the error."""
+
+        async def find() -> Answer | None:
+            with contextlib.suppress(FileNotFoundError):
+                return await self._get(name, 0, stop)
+            return None
+
+        return self.wait(self.insist(find, f"{self.url / name} cannot be fetched"))
+
+    def pieces(
+        self, get: Callable[[int, int], Coroutine[Any, Any, Answer]], start: int, stop: int
+    ) -> Iterator[memoryview]:
+        """A range of a file, by several requests at a time, in order.
+
+        Args:
+            get: begins to fetch some of it.
+        """
+        begun: deque[Future[Answer]] = deque()
+        try:
+            for at in range(start, stop, REQUEST_BYTES):
+                begun.append(self.start(get(at, min(at + REQUEST_BYTES, stop))))
+                if len(begun) == _PIECES:
+                    yield memoryview(begun.popleft().result().data)
+            while begun:
+                yield memoryview(begun.popleft().result().data)
+        finally:
+            for each in begun:
+                each.cancel()
+
+    # ---- files that stay as they were first seen: those of a dataset
+
+    async def fetch(
+        self,
+        name: str,
+        start: int,
+        stop: int | None,
+        *,
+        size_bytes: int | None = None,
+        check: Callable[[Answer], str | None] = lambda _: None,
+    ) -> Answer:
+        """A range of a file that nobody changes; see `get`.
+
+        Args:
+            size_bytes: that the whole file has to have; None: any.
+        """
+
+        def same(answer: Answer) -> str | None:
+            self._refuse_another(name, answer, size_bytes)
+            return check(answer)
+
+        return await self.get(name, start, stop, same)
+
+    def fetched(self, name: str, start: int, stop: int | None, size_bytes: int | None = None) -> Answer:
+        """The same, and waits for it."""
+        return self.wait(self.fetch(name, start, stop, size_bytes=size_bytes))
+
+    def whole(self, name: str) -> Iterator[memoryview]:
+        """All of a file that nobody changes and that is not empty, piece by piece; it may be larger than memory."""
+        first = self.fetched(name, 0, REQUEST_BYTES)
+        yield memoryview(first.data)
+        rest = len(first.data), first.state.size_bytes
+        yield from self.pieces(lambda start, stop: self.fetch(name, start, stop), *rest)
+
+    def _refuse_another(self, name: str, answer: Answer, size_bytes: int | None) -> None:
+        """Refuses a file that is not the one that the dataset's description or an earlier answer is of."""
+        found = answer.state.size_bytes
+        if size_bytes is not None and found != size_bytes:
+            raise self._error(
+                f"{self.url / name} has {found:,} bytes; expected {size_bytes:,}, as dataset.json has it. Another file "
+                "has taken its place: upload the dataset again, into a folder of its own"
+            )
+        known = self._etags.setdefault(name, answer.etag)
+        if None not in (known, answer.etag) and known != answer.etag:
+            raise self._error(
+                f"{self.url / name} was replaced while it was read: expected ETag {known}, got {answer.etag}. "
+                "Open the dataset again; while one is in use, upload into another folder"
+            )
+
+    # ---- writing
+
+    def put(
+        self, name: str, content: Path | bytes, attributes: Mapping[str, str], *, replaces: str | None = None
+    ) -> bool:
+        """Writes a file, which appears whole; a large one part by part.
+
+        Args:
+            name: of it.
+            content: its bytes, or the file of this machine that has them.
+            attributes: that it gets.
             replaces: write only if the file that is there has this ETag; "": if there is none.
 
         Returns:
             False: another file is there than `replaces` says.
 
-        Raises:
-            PackError: the server refuses.
+        Raises the error.
         """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        size_bytes = content.stat().st_size if isinstance(content, Path) else len(content)
+        mode: Any = {"e_tag": replaces} if replaces else "overwrite" if replaces is None else "create"
+        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))  # a smaller file is one part
 
         async def put() -> bool:
             try:
-                await self._uploads.put(name, content, attributes, replaces=replaces)
-            except FileExistsError:
+                await obstore.put_async(
+                    self._stores.writing,
+                    name,
+                    content,
+                    attributes=dict(attributes),
+                    mode=mode,
+                    chunk_size=part_bytes,
+                    max_concurrency=_PARTS,
+                )
+            except (AlreadyExistsError, PreconditionError):
                 return False
             return True
 
-        return await self._insist(put, f"{self.url / name} cannot be uploaded", self._uploads)
+        return self.wait(self.insist(put, f"{self.url / name} cannot be uploaded"))
 
-    async def remove(self, names: Sequence[str]) -> None:
-        """Removes files, in the thread of requests.
+    def remove(self, names: Sequence[str]) -> None:
+        """Removes files, if they are there. Raises the error."""
+        import obstore
 
-        Raises:
-            PackError: the server refuses.
-        """
+        async def remove(name: str) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                await obstore.delete_async(self._stores.writing, name)
+
         if names:
             what = f"{self.url / names[0]} cannot be removed"
-            await self._insist(lambda: self._uploads.remove(names), what, self._uploads)
-
-    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Has the thread of requests do something, and waits; Ctrl-C gives it up."""
-        return self._wait(work)
-
-    def start(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        """The same without waiting."""
-        return self._begin(work)
-
-    def _begin(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
-        if self._cancelled:
-            work.close()
-            raise CancelledError
-        future = self._requests.begin(work)
-        with self._lock:
-            self._flying.add(future)
-        future.add_done_callback(self._landed)
-        if self._cancelled:
-            future.cancel()
-        return future
-
-    def _landed(self, future: Future[Any]) -> None:
-        with self._lock:
-            self._flying.discard(future)
-
-    def _wait(self, work: Coroutine[Any, Any, _T]) -> _T:
-        future = self._begin(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    async def _insist(self, work: Callable[[], Awaitable[_T]], what: str, store: Store | None = None) -> _T:
-        patience_s = self.options.patience_s
-        return await insist(work, what, store or self._store, patience_s, self.trouble, advice=_ADVICE, error=PackError)
-
-    async def _facts(self, name: str) -> FileState | None:
-        async def head() -> Written | None:
-            try:
-                return await self._store.head(name)
-            except (FileNotFoundError, ValueError):  # a name that no object can have
-                return None
-
-        found = await self._insist(head, f"{self.url / name} cannot be looked at")
-        return None if found is None else facts(found.size_bytes, found.etag, found.modified_ns)
-
-    def _listed_by_hub(self, folder: str) -> Iterator[tuple[str, FileState]]:
-        from fastpipe.remote.hub import listed
-
-        try:
-            # The Hub tells no times: any file may be newer than a dataset that was packed before.
-            now_ns = time.time_ns()
-            for name, size_bytes, identity in listed(self.url, dict(self.options.storage), folder):
-                yield name, facts(size_bytes, identity, now_ns)
-        except DatasetError as problem:
-            raise PackError(str(problem)) from problem
+            self.wait(self.insist(lambda: _several(remove, names, _REMOVALS), what))
 
 
-class _Pages:
-    """The pages of a list; one that does not come is asked for again."""
+async def _several(work: Callable[[str], Awaitable[_T]], names: Sequence[str], most: int) -> list[_T]:
+    """Does the same for each name, for so many at a time."""
+    free = asyncio.Semaphore(most)
 
-    def __init__(self, store: Store, folder: str) -> None:
-        self._store, self._folder = store, folder
-        self._after: str | None = None
-        self._stream: AsyncIterator[list[Written]] | None = None
+    async def one(name: str) -> _T:
+        async with free:
+            return await work(name)
 
-    async def next(self) -> list[Written]:
-        """The next page; an empty one at the end."""
-        if self._stream is None:
-            self._stream = self._store.pages(self._folder, self._after)
-        try:
-            async for page in self._stream:
-                if page:
-                    self._after = page[-1].name
-                    return page
-        except Exception:
-            self._stream = None
-            raise
-        return []
+    return await asyncio.gather(*map(one, names))
+
+
+def _state_of(meta: Any) -> FileState:
+    """The state of a file, of what obstore says of it."""
+    return _state(int(meta["size"]), meta["e_tag"], meta["last_modified"].timestamp())
+
+
+def _state(size_bytes: int, etag: str | None, modified_s: float) -> FileState:
+    written_ns = (int(modified_s) + 1) * 10**9
+    if not etag:
+        return FileState(size_bytes, written_ns, written_ns)
+    # Azure has quotes around it in one answer and none in another.
+    bare = etag.removeprefix("W/").strip('"')
+    return FileState(size_bytes, xxhash.xxh3_64_intdigest(bare.encode()) >> 1, written_ns)

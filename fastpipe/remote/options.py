@@ -17,9 +17,6 @@ from fastpipe.remote.urls import default_cache, place_of
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
-# A range is tried for so many times read_timeout: 180 s by default.
-PATIENCE = 9
-
 
 @dataclass(frozen=True)
 class RemoteOptions:
@@ -39,8 +36,8 @@ class RemoteOptions:
 
     @property
     def patience_s(self) -> float:
-        """How long a range is tried."""
-        return PATIENCE * self.read_timeout_s
+        """How long a range is tried: 180 s by default."""
+        return 9 * self.read_timeout_s
 
 
 def remote_options(

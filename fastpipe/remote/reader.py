@@ -3,72 +3,56 @@
 from __future__ import annotations
 
 import os
-import weakref
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
+from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
 from fastpipe.remote.arrivals import Arrivals
-from fastpipe.remote.block_states import WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
-from fastpipe.remote.cache import Cache
+from fastpipe.remote.cache import WRITTEN
+from fastpipe.remote.caches import Caches
 from fastpipe.remote.extents import Extents
-from fastpipe.remote.fetcher import Delay, Fetcher
-from fastpipe.remote.retry import Ranges
+from fastpipe.remote.fetcher import Fetcher
+from fastpipe.remote.retry import ATTEMPTS
 from fastpipe.remote.ring import Ring
-from fastpipe.remote.ring_parts import RingParts
-from fastpipe.remote.store import Requests
-from fastpipe.remote.tickets import Ticket, Where
-from fastpipe.remote.wants import Wants
+from fastpipe.remote.wants import Ticket, Wants, Where
 
 
 class Reader:
-    """Brings samples of a remote dataset to this machine. All methods may be called by several threads.
+    """Brings samples of remote datasets to this machine. All methods may be called by several threads.
 
     Args:
-        index: of the dataset.
-        cache: of its blocks.
-        ranges: fetches.
-        requests: the thread of requests.
+        index: of the dataset, or of a mixture.
+        caches: of its datasets; some may lie on this machine.
 
     Attributes:
-        ring: what is not kept.
+        ring: what is not kept: a file that the engine has to know behind the shards.
         wants: what is to be fetched, and who waits for it.
+        caches: as given.
         arrivals: what writes it.
+        restart, end, again: see Wants.
+        begin, delay: see Fetcher.
     """
 
-    def __init__(self, index: Index, cache: Cache, ranges: Ranges, requests: Requests) -> None:
-        self._cache, self._ranges, self._requests = cache, ranges, requests
+    def __init__(self, index: Index, caches: Caches) -> None:
+        self.caches = caches
         self._process = os.getpid()
-        self._names = [shard.name for shard in index.shards]
         self.ring = Ring()
-        self._extents = Extents(index, cache.blocks.sizes)
-        self.wants = Wants(self._extents, cache, RingParts(self.ring))
-        self.arrivals = Arrivals(self.wants, cache)
-        self._fetcher = Fetcher(self._names, self._extents, self.wants, cache, self.arrivals, ranges, requests)
+        self._extents = Extents(index, caches.blocks.sizes)
+        self.wants = Wants(self._extents, caches, self.ring)
+        self.restart, self.end, self.again = self.wants.restart, self.wants.end, self.wants.again
+        self.arrivals = Arrivals(self.wants, caches)
+        self._fetcher = Fetcher(self._extents, self.wants, caches, self.arrivals)
+        self.begin, self.delay = self._fetcher.begin, self._fetcher.delay
         self._fetch_wait_s = 0.0
-
-    @property
-    def rings(self) -> list[Ring]:
-        """Files that the engine has to know behind the shards."""
-        return [self.ring]
-
-    def begin(self, owner: object) -> None:
-        """Begins its work, which ends with the owner's life."""
-        self._fetcher.begin(weakref.ref(owner))
-
-    def restart(self, sharers: int) -> None:
-        """Drops what was asked for ahead and nobody waits for: another plan follows. Its first samples are fetched
-        alone, so that its first batch need not wait for whole blocks, unless that is much of the dataset.
-
-        Args:
-            sharers: processes that do the same.
-        """
-        self.wants.restart(sharers)
 
     def ahead(self, samples: NDArray[np.int64]) -> None:
         """Has samples brought, in their order, for batches to come.
@@ -95,21 +79,10 @@ class Reader:
             self._fetcher.wake()
         return ticket
 
-    def end(self, ticket: Ticket, *, used: bool) -> None:
-        """Gives a ticket back.
-
-        Args:
-            used: its samples have been used, and the plan's batches do not need them any more.
-        """
-        self.wants.end(ticket, used=used)
-
-    def again(self, samples: NDArray[np.int64]) -> None:
-        """Forgets what is here of samples whose bytes are wrong, so that they are fetched anew."""
-        self.wants.again(samples)
-
     def brings(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which samples it fetches, so that they can be fetched again: all."""
-        return np.ones(len(samples), dtype=np.bool_)
+        """Which samples it fetches, so that they can be fetched again."""
+        found: NDArray[np.bool_] = self.caches.is_remote[self._extents.of(samples)[0]]
+        return found
 
     def damaged(self, samples: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which samples have been found to be wrong at their source."""
@@ -119,17 +92,13 @@ class Reader:
         """Counts time that a batch waited for its samples."""
         self._fetch_wait_s += seconds
 
-    def delay(self) -> Delay | None:
-        """What has been under way for longest."""
-        return self._fetcher.delay()
-
     def counters(self) -> dict[str, Any]:
         """By the names of Stats."""
         return {
             "fetched_bytes": self._fetcher.fetched_bytes,
             "cache_hit_bytes": self.wants.cache_hit_bytes,
-            "requests": self._ranges.trouble.requests,
-            "retries": self._ranges.trouble.retries,
+            "requests": sum(each.objects.requests for each in self.caches.remote),
+            "retries": sum(each.objects.retries for each in self.caches.remote),
             "fetch_wait_s": self._fetch_wait_s,
         }
 
@@ -143,27 +112,26 @@ class Reader:
 
     def origin(self, shard: int, offset: int) -> tuple[int, int] | None:
         """Shard and byte of a place that Where named; None: what was there is not any more."""
-        if shard < len(self._names):
+        if shard < len(self.caches.is_remote):
             return shard, offset
         with self.wants.lock:
             return self.wants.ring_parts.origin(offset)
 
     def read(self, shard: int, start: int, stop: int) -> bytes:
         """Bytes of a shard that is not decoded: notes, say. From the cache or the ring if they are there."""
+        dataset, number = self.caches.of_shard(shard)
+        cache, name = dataset.cache, dataset.names[number]
         with self.wants.lock:
-            first = int(self._cache.blocks.first[shard])
-            states = self._cache.states[first + start // BLOCK_BYTES : first + (stop - 1) // BLOCK_BYTES + 1]
+            first = int(cache.blocks.first[number])
+            states = cache.states[first + start // BLOCK_BYTES : first + (stop - 1) // BLOCK_BYTES + 1]
             if not self._fetcher.closed and states.min() >= WRITTEN:
-                kept = self._cache.folder / self._names[shard]
-                with suppress(FileNotFoundError), open(kept, "rb") as file:  # else somebody has removed the cache
-                    return os.pread(file.fileno(), stop - start, start)
+                with suppress(FileNotFoundError), open(cache.folder / name, "rb") as file:
+                    return os.pread(file.fileno(), stop - start, start)  # unless somebody has removed the cache
             sample = self._extents.sample_at(shard, start)
-            part = self.wants.ring_parts.of(sample)
-            piece = part.members[sample] if part is not None else None
+            piece = self.wants.ring_parts.of(sample)
             if piece is not None and piece.place is not None and piece.start <= start and stop <= piece.stop:
                 return self.ring.read(piece.place + start - piece.start, stop - start)
-        size_bytes = int(self._cache.blocks.sizes[shard])
-        answer = self._requests.result(self._ranges.fetch(self._names[shard], start, stop, size_bytes=size_bytes))
+        answer = dataset.objects.fetched(name, start, stop, int(cache.blocks.sizes[number]))
         self._fetcher.fetched_bytes += stop - start
         return bytes(answer.data)
 
@@ -177,3 +145,55 @@ class Reader:
             return
         self._fetcher.close(patience_s)
         self.wants.end_all()
+
+
+@contextmanager
+def brought(reader: Reader, samples: NDArray[np.int64]) -> Iterator[Where]:
+    """Where samples are; they stay there inside the `with`. Ctrl-C ends the wait.
+
+    Raises:
+        DatasetError: a range does not come.
+    """
+    outcome: list[Where | Exception] = []
+    arrived = threading.Event()
+
+    def go(where: Where | Exception) -> None:
+        outcome.append(where)
+        arrived.set()
+
+    started = time.monotonic()
+    ticket = reader.ticket(samples, go)
+    try:
+        arrived.wait()
+        reader.waited(time.monotonic() - started)
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        yield outcome[0]
+    finally:
+        reader.end(ticket, used=False)
+
+
+def check(reader: Reader, sample: int, shard: int, offset: int, size: int, expected: int) -> None:
+    """Compares the hash of a sample's bytes, which are here, and fetches them again if it is another one.
+
+    Args:
+        reader: of the dataset.
+        sample: its number.
+        shard, offset, size: where its bytes are in the shard.
+        expected: their XXH3-64.
+
+    Raises:
+        DatasetError: they are damaged at their source.
+    """
+    one = np.array([sample], dtype=np.int64)
+    for _ in range(ATTEMPTS):
+        found = xxhash.xxh3_64_intdigest(reader.read(shard, offset, offset + size))
+        if found == expected:
+            return
+        reader.again(one)
+        with brought(reader, one):
+            continue
+    raise DatasetError(
+        f"expected XXH3-64 {expected:016x}, got {found:016x}; its bytes were fetched again and are no better, so the "
+        "file behind the URL is damaged"
+    )

@@ -9,14 +9,14 @@ Whoever reads a place that has got other bytes meanwhile finds another hash.
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections import defaultdict, deque
 from typing import Any
 
 from fastpipe.native import _engine
-from fastpipe.remote.holes import punch
 
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 _SIZE_BYTES = 1 << 50  # that the file seems to have: more than can ever be in it
 _SPARE_BYTES = 4 << 20
 
@@ -86,3 +86,13 @@ def room_of(size: int) -> int:
     pages = -(-size // _PAGE)
     step = 1 << max(pages.bit_length() - 5, 0)
     return -(-pages // step) * step * _PAGE
+
+
+def punch(descriptor: int, start: int, stop: int) -> None:
+    """Gives whole pages of a file back to the disk or the memory; they read as zeros afterwards.
+
+    Raises:
+        OSError: the file system cannot.
+    """
+    with mmap.mmap(descriptor, stop - start, offset=start) as pages:
+        pages.madvise(mmap.MADV_REMOVE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
-from fastpipe.remote.holes import punch, take_room
+from fastpipe.remote.ring import punch
 
 _MOST_OPEN = 32
 # Note [size of a write]
@@ -43,7 +44,11 @@ class ShardFiles:
         """
         view, done = memoryview(data), 0
         opened = self._open.get(shard, self._opened)  # open as long as this refers to it
-        take_room(opened.number(), start, start + len(view))
+        try:
+            os.posix_fallocate(opened.number(), start, len(view))
+        except OSError as problem:
+            if problem.errno != errno.EOPNOTSUPP:  # else room is taken bit by bit
+                raise
         while done < len(view):
             done += os.pwrite(opened.number(), view[done : done + _WRITE_BYTES], start + done)
 
@@ -54,11 +59,8 @@ class ShardFiles:
 
     def sync(self, shard: int) -> None:
         """Has the disk write what was written."""
-        file = os.open(self._folder / self._names[shard], os.O_RDWR | os.O_CLOEXEC)
-        try:
-            os.fdatasync(file)
-        finally:
-            os.close(file)
+        opened = self._open.get(shard, self._opened)
+        os.fdatasync(opened.number())
 
     def close(self) -> None:
         """Lets go of the files."""

@@ -18,7 +18,7 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.remote.objects import REQUEST_BYTES, Objects
+from fastpipe.remote.objects import Objects
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.store.files import PARTIAL
 from fastpipe.store.store import Item, NewFile, Result, Store
@@ -77,7 +77,7 @@ class Bucket(Store):
         self.place: Url = url
         last = re.sub(r"[^A-Za-z0-9.-]+", "-", url.rpartition("/")[2])
         self.scratch = (scratch or default_scratch()) / f"{last}-{xxhash.xxh3_64_hexdigest(url.encode())}"
-        self._objects = Objects(url, remote or RemoteOptions(), uploads=True)
+        self._objects = Objects(url, remote or RemoteOptions(), PackError)
 
     def close(self) -> None:
         self._objects.cancel()
@@ -103,10 +103,7 @@ class Bucket(Store):
             if data is None:
                 raise FileNotFoundError(2, "no such file", str(self.place / name))
             return data[start:]
-        begun = [
-            self._objects.begin(name, at, min(at + REQUEST_BYTES, stop)) for at in range(start, stop, REQUEST_BYTES)
-        ]
-        return b"".join(bytes(each.result().data) for each in begun)
+        return b"".join(self._objects.pieces(lambda at, end: self._objects.get(name, at, end), start, stop))
 
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         begun: deque[Future[Result]] = deque()
@@ -124,32 +121,32 @@ class Bucket(Store):
 
     def upload(self, name: str, file: Path, note: str) -> None:
         """Writes an object."""
-        self._objects.run(self._objects.put(name, file, {_NOTE: note} if note else {}))
+        self._objects.put(name, file, {_NOTE: note} if note else {})
         self.uploaded_bytes += file.stat().st_size
 
     def swap(self, name: str, data: bytes, old: bytes | None, note: str = "") -> bool:
         now, etag = self._now(name)
         if now != old:
             return now == data  # an answer may have been lost, and the request made twice
-        written = self._objects.run(self._objects.put(name, data, {_NOTE: note}, replaces=etag))
+        written = self._objects.put(name, data, {_NOTE: note}, replaces=etag)
         self.uploaded_bytes += len(data)
         return written or self._now(name)[0] == data
 
     def _now(self, name: str) -> tuple[bytes | None, str | None]:
         """A small file and its ETag; None and "": there is none."""
-        there = self._objects.get(name)
+        there = self._objects.find(name)
         return (None, "") if there is None else (bytes(there.data), there.etag)
 
     def written_ns(self, name: str) -> int:
-        facts = self._objects.stat(name)
+        (facts,) = self._objects.stats([name])
         return 0 if facts is None else facts.ctime_ns
 
     def note(self, name: str) -> str:
-        there = self._objects.run(self._objects.attributes(name))
-        return "" if there is None else there[1].get(_NOTE, "")
+        there = self._objects.find(name, 1)
+        return "" if there is None else there.attributes.get(_NOTE, "")
 
     def remove(self, names: Iterable[str]) -> None:
-        self._objects.run(self._objects.remove(list(names)))
+        self._objects.remove(list(names))
 
     def check_room(self, needed_bytes: int) -> None:
         free = shutil.disk_usage(self.scratch).free

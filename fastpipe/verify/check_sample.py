@@ -82,7 +82,7 @@ def check_span(span: ShardSpan) -> Checked:
 def _read(span: ShardSpan, start: int, stop: int) -> bytes:
     """The bytes of a shard in a range, as far as there are any."""
     if span.shard.direct is not None:
-        return span.shard.direct.read(start, stop)
+        return bytes(span.shard.direct.fetched(span.shard.name, start, stop).data) if start < stop else b""
     with open(span.shard.path, "rb", buffering=0) as file:
         return read_at(file.fileno(), stop - start, start)
 

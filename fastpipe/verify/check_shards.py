@@ -79,7 +79,7 @@ def check_size(shard: ShardFacts, records: NDArray[np.void] | None = None) -> It
 def _size_of(shard: ShardFacts) -> tuple[int, bool]:
     """A shard's size now, and whether it is a regular file; raises OSError."""
     if shard.direct is not None:
-        return shard.direct.size_bytes(), True
+        return shard.direct.fetched(shard.name, 0, 1).state.size_bytes, True
     status = shard.path.stat()
     return status.st_size, stat.S_ISREG(status.st_mode)
 

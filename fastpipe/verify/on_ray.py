@@ -16,14 +16,11 @@ import xxhash
 
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
-from fastpipe.errors import DatasetError
 from fastpipe.format.folder import Url
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.remote.dataset import RemoteIndex
-from fastpipe.remote.direct import DirectShard
+from fastpipe.remote.objects import Objects, ShardError
 from fastpipe.remote.options import RemoteOptions
-from fastpipe.remote.retry import Ranges
-from fastpipe.remote.store import Store, requests_of_process
 from fastpipe.verify.check_shards import ShardFindings, VerifyProgress, check_shards
 from fastpipe.verify.index_part import IndexPart
 from fastpipe.verify.shard_facts import ShardFacts
@@ -65,13 +62,9 @@ class Seen:
         if self.url is None or self.options is None:
             self._compare((self.folder / DATASET_FILE).read_bytes())
             return [replace(shard, path=self.folder / shard.name) for shard in shards]
-        ranges = Ranges(Store(self.url, self.options), self.options.patience_s)
-        requests = requests_of_process()
-        try:
-            self._compare(bytes(requests.result(ranges.fetch(DATASET_FILE, 0, None)).data))
-        except DatasetError as problem:
-            raise OSError(str(problem)) from problem
-        return [replace(shard, direct=DirectShard(shard.name, ranges, requests)) for shard in shards]
+        there = Objects(self.url, self.options, ShardError)
+        self._compare(bytes(there.fetched(DATASET_FILE, 0, None).data))
+        return [replace(shard, direct=there) for shard in shards]
 
     def _compare(self, description: bytes) -> None:
         found = xxhash.xxh3_64_hexdigest(description)

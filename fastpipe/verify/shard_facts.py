@@ -14,7 +14,7 @@ from fastpipe.format.index import Index, read_info
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, PICTURE_ENDINGS, shard_number, version_folder
 from fastpipe.format.sample_layout import sample_key
 from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, read_self_checksum
-from fastpipe.remote.direct import DirectShard
+from fastpipe.remote.objects import Objects
 from fastpipe.verify.damage import Damage
 
 _HASH = re.compile("[0-9a-f]{16}")
@@ -32,7 +32,7 @@ class ShardFacts:
         picture: the ending of the images' members.
         members: the endings that the member of each field may have, in order.
         removed: further samples in it, which this version of the dataset does not have.
-        direct: reads it behind its URL; None: it is a file.
+        direct: the files behind the URL where it is; None: it is a file of this machine.
     """
 
     number: int
@@ -45,7 +45,7 @@ class ShardFacts:
     members: tuple[tuple[str, ...], ...] = ()
     picture: str = "jpg"
     removed: int = 0
-    direct: DirectShard | None = None
+    direct: Objects | None = None
 
     def key(self, start: int) -> str:
         """The WebDataset key of the sample that begins at a byte of the shard."""

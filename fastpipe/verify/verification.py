@@ -110,7 +110,7 @@ def _described(path: Place) -> tuple[Description, Path, RemoteIndex | None]:
     assert isinstance(index, RemoteIndex)
     index.fetch_small()
     said = describe(index.folder)
-    said.shards = [replace(shard, direct=index.direct(shard.number)) for shard in said.shards]
+    said.shards = [replace(shard, direct=index.past_cache) for shard in said.shards]
     return said, index.folder, index
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import FLAT_CLASSES, FLAT_IMAGES, smooth_noise
+from conftest import FLAT_CLASSES, FLAT_IMAGES, damage, smooth_noise
 from remote.range_server import RangeServer
 
 import fastpipe
@@ -173,21 +173,40 @@ def test_sources_that_are_not_packed(flat: Path, other: Path) -> None:
         assert len(keys) > FLAT_IMAGES
 
 
-@pytest.mark.parametrize("limit", [0, "1GB"])
+@pytest.mark.parametrize("limit", [0, "12MB", "1GB"])
 def test_datasets_behind_urls(
-    flat: Path, remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
+    flat: Path, many_shards: Path, remote_packed: Path, range_server: RangeServer, tmp_path: Path, limit: Any
 ) -> None:
+    """Some behind URLs, and some not, in any order; a cache that keeps all, some or nothing."""
     options = {"seed": 3, "epoch_size": 400}
     cache = {"cache_dir": tmp_path / "cache", "cache_limit": limit}
     with (
-        loader_of({flat: 1, remote_packed: 2}, 16, **options) as local,
-        loader_of({flat: 1, range_server.url: 2}, 16, **options, **cache) as remote,
+        RangeServer(many_shards) as other,
+        loader_of({many_shards: 1, flat: 1, remote_packed: 2}, 16, **options) as local,
+        loader_of({other.url: 1, flat: 1, range_server.url: 2}, 16, **options, **cache) as remote,
     ):
         for _ in range(2):
             for mine, theirs in zip(remote, local, strict=True):
                 assert rows_of(mine) == rows_of(theirs)
                 assert torch.equal(mine.labels, theirs.labels)
+        assert {True} == {any("shard" in name for name in each.sent_by_name) for each in (other, range_server)}
         assert remote.stats().fetched_bytes > 0
+
+
+def test_damage_here_and_behind_a_url(
+    flat: Path, range_server: RangeServer, copied: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    """What lies here is not fetched again, and is not said to be damaged behind a URL."""
+    here = copied(flat)
+    damage(here, 3)
+    options = {"seed": 3, "epoch_size": 4000, "cache_dir": tmp_path / "cache"}
+    with (
+        loader_of({range_server.url: 1, here: 1}, 16, **options) as loader,
+        pytest.raises(SampleError, match="sample 3 ") as caught,
+    ):
+        list(loader)
+    assert caught.value.shard.startswith(str(here))
+    assert "behind the URL" not in str(caught.value)
 
 
 @pytest.mark.parametrize("first", [0, 5])

@@ -28,13 +28,12 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
-from fastpipe.remote.block_states import ALLOTTED, SYNCED, WRITTEN
 from fastpipe.remote.blocks import BLOCK_BYTES
-from fastpipe.remote.cache import Cache
-from fastpipe.remote.cache_root import datasets, disk_bytes, make_root, small_bytes
+from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
+from fastpipe.remote.cache_root import Hold, datasets, disk_bytes, in_use, make_root, small_bytes, unfinished, used_at
 from fastpipe.remote.contents import kept_datasets
-from fastpipe.remote.hold import Hold, in_use, unfinished, used_at
-from fastpipe.remote.reader import Reader
+from fastpipe.remote.requests import loop_of_process
+from fastpipe.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 
@@ -195,7 +194,7 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
 ) -> None:
     with open_remote(range_server.url) as loader:
         digests(loader)
-        states = loader._engine._reader._cache.states
+        states = loader._engine._reader.caches.remote[0].cache.states
         assert set(np.unique(states)) == {WRITTEN}
         loader._engine._reader.arrivals.sync_now()
         assert set(np.unique(states)) == {SYNCED}
@@ -203,9 +202,9 @@ def test_what_was_not_synced_is_fetched_again_after_the_machine_stopped(
     del loader, states
     _settle(tmp_path)
     range_server.forget()
-    monkeypatch.setattr("fastpipe.remote.block_states.boot_id", lambda: b"the next one".ljust(36))
+    monkeypatch.setattr("fastpipe.remote.cache.boot_id", lambda: b"the next one".ljust(36))
     with open_remote(range_server.url) as loader:
-        assert set(np.unique(loader._engine._reader._cache.states[:5])) == {ALLOTTED}
+        assert set(np.unique(loader._engine._reader.caches.remote[0].cache.states[:5])) == {ALLOTTED}
         digests(loader)
         assert 4 << 20 <= shards_sent(range_server) <= 5 << 20
 
@@ -292,15 +291,15 @@ def test_limits() -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     hold = Hold(tmp_path, "a" * 32, "http://x/y")
-    mine = Cache(tmp_path, hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
+    mine = Cache(hold, ["shard-000000.tar"], np.array([5 << 20], dtype=np.uint64), 10 << 20)
     script = """
         import sys, numpy as np, time
         from pathlib import Path
         from fastpipe.remote.cache import Cache
-        from fastpipe.remote.hold import Hold
+        from fastpipe.remote.cache_root import Hold
         root = Path(sys.argv[1])
         sizes = np.array([5 << 20], dtype=np.uint64)
-        cache = Cache(root, Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
+        cache = Cache(Hold(root, "a" * 32, "u"), ["shard-000000.tar"], sizes, 10 << 20)
         print(cache.claim(2), flush=True)
         time.sleep(60)
     """
@@ -347,7 +346,7 @@ def test_a_dropped_loader_lets_go_of_everything(range_server: RangeServer, tmp_p
 def test_a_large_index_is_copied_in_pieces(
     range_server: RangeServer, remote_packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastpipe.remote.dataset.REQUEST_BYTES", 1000)
+    monkeypatch.setattr("fastpipe.remote.objects.REQUEST_BYTES", 1000)
     index = fastpipe.open(range_server.url, cache_dir=tmp_path)
     assert (index.folder / "index.npy").read_bytes() == (remote_packed / "index.npy").read_bytes()
     pieces = [(request.start, request.stop) for request in range_server.requests if request.path == "index.npy"]
@@ -360,7 +359,7 @@ def test_an_epoch_that_begins_takes_nothing_from_the_one_before(
     range_server: RangeServer, open_remote: Loaders, monkeypatch: pytest.MonkeyPatch, limit: Any
 ) -> None:
     wrong: list[Any] = []
-    monkeypatch.setattr(Reader, "again", lambda self, samples: wrong.append(samples))
+    monkeypatch.setattr(Wants, "again", lambda self, samples: wrong.append(samples))
     range_server.latency_s = 0.002
     with open_remote(range_server.url, cache_limit=limit) as loader:
         for _ in range(times(5, 12)):
@@ -378,8 +377,7 @@ def test_a_part_that_is_forgotten_while_somebody_waits_is_asked_for_again(
         arrived = threading.Event()
         with reader.wants.lock:  # nothing begins before the part is forgotten
             ticket = reader.ticket(np.arange(5), lambda where: arrived.set())
-            for part in list(ticket.parts):
-                reader.wants.ring_parts.forget(part)
+            reader.wants.ring_parts.forget(ticket.pieces)
         assert arrived.wait(60.0)
 
 
@@ -398,7 +396,9 @@ def test_closing_a_loader_on_a_slow_disk_delays_no_other(
 ) -> None:
     syncing, sync = threading.Event(), threading.Event()
     with open_remote(range_server.url, cache_dir=tmp_path / "slow") as slow, open_remote(range_server.url) as other:
-        monkeypatch.setattr(slow._engine._reader._cache, "sync", lambda: (syncing.set(), sync.wait(30.0)))
+        monkeypatch.setattr(
+            slow._engine._reader.caches.remote[0].cache, "sync", lambda: (syncing.set(), sync.wait(30.0))
+        )
         next(iter(slow))
         slow._engine._reader.arrivals.sync()
         assert syncing.wait(60.0)
@@ -430,7 +430,7 @@ def test_close_waits_for_no_thread_that_waits_for_it(
             ended.set()
 
         if where == "thread of requests":
-            reader._requests.loop.call_soon_threadsafe(close)
+            loop_of_process().call_soon_threadsafe(close)
         elif where == "thread that writes":
             reader.arrivals._writers.submit(close)
         else:

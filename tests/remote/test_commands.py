@@ -15,7 +15,7 @@ from remote.cases import digests
 from remote.range_server import RangeServer
 
 import fastpipe
-from fastpipe.remote.hold import in_use
+from fastpipe.remote.cache_root import in_use
 from fastpipe.scan.source import Source
 
 Loaders = Callable[..., Any]

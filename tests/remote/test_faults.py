@@ -24,7 +24,7 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe.errors import DatasetError, SampleError
-from fastpipe.remote.blocking import brought
+from fastpipe.remote.reader import brought
 from fastpipe.remote.retry import pause_s, verdict_on, words_of
 
 Loaders = Callable[..., Any]

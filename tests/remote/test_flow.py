@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fastpipe.remote.flow import LEAST, MOST, Flow
+from fastpipe.remote.fetcher import LEAST, MOST, Flow
 
 
 def run(link: Callable[[int], float], seconds: int, *, busy: int = -1, starved: bool = False) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +15,9 @@ from remote.range_server import RangeServer
 
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.remote.parts import Part
-from fastpipe.remote.reader import Reader
+from fastpipe.remote.parts import Part, RingParts
 from fastpipe.remote.ring import Ring, room_of
-from fastpipe.remote.ring_parts import RingParts
+from fastpipe.remote.wants import Wants
 
 Loaders = Callable[..., Any]
 PAGE = 4096
@@ -33,8 +33,8 @@ def test_small_samples_beside_large_ones(tmp_path: Path, open_remote: Loaders, m
         picture.save(tmp_path / "source" / "a" / f"{number}.jpg", quality=95, subsampling=0)
     pack(tmp_path / "source", tmp_path / "packed", PackOptions(workers=1, shard_size=2_000_000))
     wrong: list[Any] = []
-    again = Reader.again
-    monkeypatch.setattr(Reader, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
+    again = Wants.again
+    monkeypatch.setattr(Wants, "again", lambda self, samples: (wrong.extend(samples), again(self, samples)))
     with (
         RangeServer(tmp_path / "packed") as server,
         open_remote(server.url, cache_limit=0, size=32) as loader,
@@ -93,41 +93,46 @@ def test_memory_goes_back() -> None:
     assert again < 32 << 20
 
 
-def test_a_sample_goes_while_its_neighbours_are_read() -> None:
+def test_a_sample_goes_while_its_neighbours_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring()
-    parts = RingParts(ring)
+    parts = RingParts(ring, threading.RLock())
     part = Part(0, 100, 400_100)
     data = np.random.default_rng(1).integers(0, 256, 400_000, dtype=np.uint8).tobytes()
     ends = [100, 150_100, 300_100, 310_100, 320_100]
     for sample, (start, stop) in enumerate(pairwise(ends)):
-        parts.put(sample, part, start, stop)
-        part.samples.add(sample)
-    parts.put(9, part, 330_100, 400_100)  # between them is one that nobody wants
-    pieces = part.pieces()
+        parts.put(sample, part, start, stop).planned.add(sample)
+    parts.put(9, part, 330_100, 400_100)  # between them is one that nobody wants; the plan does not want this one
+    pieces = part.pieces
     assert [(piece.start, piece.stop) for piece in pieces] == [
         *pairwise(ends[:3]),
         (300_100, 320_100),
         (330_100, 400_100),
     ]
-    places = parts.places(part)
-    parts.write(part, places, data)
-    parts.written(part, places)
+    parts.store(part, data)
     for piece in pieces:
         assert piece.place is not None
         assert ring.read(piece.place, piece.stop - piece.start) == data[piece.start - 100 : piece.stop - 100]
         assert parts.origin(piece.place + 7) == (0, piece.start + 7)
-    parts.use(np.array([0, 1, 2]))
-    parts.give_back_used({part}, busy={1, 9})
-    assert [parts.of(sample) is part for sample in (0, 1, 2, 3)] == [False, True, False, True]
-    assert [piece.place is None for piece in pieces] == [True, False, False, False]  # 2 lies beside 3
-    parts.next_plan({part})
-    assert parts.of(3) is part
-    parts.drop_unused([part], set())
+    assert not parts.use(np.array([0, 1, 2]))  # a batch later they go
+    used = parts.use(np.array([], dtype=np.int64))
+    parts.give_back({*used, pieces[3]}, pinned={pieces[1]})
+    assert [piece.place is None for piece in pieces] == [True, False, False, True]  # 1 is read; 2 lies beside 3
+    assert [parts.of(sample) is None for sample in (0, 1, 2, 3, 9)] == [True, False, False, False, True]
+    parts.next_plan({pieces[2]})
+    assert [piece.place is None for piece in pieces] == [True, True, False, True]
+    assert parts.of(3) is pieces[2]
+    parts.give_back(pieces, pinned=set())
     assert [piece.place for piece in pieces] == [None] * 4
+    assert part.dead
     late = Part(0, 100, 150_100)
     parts.put(0, late, 100, 150_100)
-    places = parts.places(late)
-    parts.forget(late)  # while it is written
-    parts.written(late, places)
-    assert late.pieces()[0].place is None
-    assert ring.take(150_000) == places[0][1]  # free again
+    written = []
+
+    def forgotten_while_it_is_written(place: int, _: object) -> None:
+        written.append(place)
+        parts.forget(late.pieces)
+
+    monkeypatch.setattr(ring, "write", forgotten_while_it_is_written)
+    parts.store(late, data)
+    assert late.pieces[0].place is None
+    assert [ring.take(150_000)] == written  # free again

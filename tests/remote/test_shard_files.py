@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from itertools import pairwise
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastpipe.remote import holes
 from fastpipe.remote.shard_files import ShardFiles
 
 MIB = 1 << 20
@@ -19,18 +17,18 @@ MIB = 1 << 20
 
 def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[str, int, int]] = []
-    write, take = os.pwrite, holes.take_room
+    write, take = os.pwrite, os.posix_fallocate
 
     def written(file: int, data: memoryview, place: int) -> int:
         steps.append(("write", place, place + len(data)))
         return write(file, data, place)
 
-    def taken(file: int, start: int, stop: int) -> None:
-        steps.append(("room", start, stop))
-        take(file, start, stop)
+    def taken(file: int, start: int, size: int) -> None:
+        steps.append(("room", start, start + size))
+        take(file, start, size)
 
     monkeypatch.setattr("fastpipe.remote.shard_files.os.pwrite", written)
-    monkeypatch.setattr("fastpipe.remote.shard_files.take_room", taken)
+    monkeypatch.setattr("fastpipe.remote.shard_files.os.posix_fallocate", taken)
     data = np.random.default_rng(3).integers(0, 256, 2 * MIB + 77, dtype=np.uint8).tobytes()
     files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([9 * MIB]))
     files.write(0, 5 * MIB, data)
@@ -45,11 +43,10 @@ def test_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSPC])
 def test_room_that_cannot_be_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def refused(*_: int) -> int:
-        ctypes.set_errno(number)
-        return -1
+    def refused(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(holes, "_fallocate", lambda: refused)
+    monkeypatch.setattr("fastpipe.remote.shard_files.os.posix_fallocate", refused)
     files = ShardFiles(tmp_path, ["shard-000000.tar"], np.array([MIB]))
     if number == errno.ENOSPC:
         with pytest.raises(OSError, match="No space left on device"):

@@ -17,6 +17,7 @@ from fastpipe.packing.source.files import FLAGS, SourcePath
 from fastpipe.packing.source.listing import Listing, Source
 
 if TYPE_CHECKING:
+    from fastpipe.remote.remote_file import Coming
     from fastpipe.remote.remote_path import RemotePath
 
 _Listed = TypeVar("_Listed", bound=Listing)
@@ -144,7 +145,7 @@ class Arriving:
 
     def __init__(self, listing: Listing) -> None:
         self._root = None if isinstance(listing.root, Path) else listing.root
-        self._begun: dict[int, list[object]] = {}
+        self._begun: dict[int, list[Coming]] = {}
 
     def begin(self, run: Sequence[Source]) -> None:
         """Begins to fetch sources."""

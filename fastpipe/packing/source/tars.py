@@ -91,7 +91,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         from fastpipe.remote.options import RemoteOptions
 
         url = root
-        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).stat().st_size
+        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).state().size_bytes
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = damage(index, size_of)
     if checksum is not None and checksum[0] != checksum[1]:

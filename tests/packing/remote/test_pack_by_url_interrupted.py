@@ -27,7 +27,7 @@ from tables import write_table
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.folder import Url
-from fastpipe.remote import retry, store
+from fastpipe.remote import client, objects
 from fastpipe.remote.objects import Objects
 from fastpipe.remote.options import remote_options
 
@@ -49,7 +49,7 @@ def local(tmp_path: Path, source: Path) -> dict[str, bytes]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting between attempts."""
-    monkeypatch.setattr(retry, "pause_s", lambda *_: 0.01)
+    monkeypatch.setattr(client, "pause_s", lambda *_: 0.01)
 
 
 def put_of(name: str) -> Callable[[Asked], bool]:
@@ -328,10 +328,10 @@ def test_a_list_that_breaks_off_goes_on_behind_its_last_name(bucket: Bucket, mon
     names = sorted(f"in/{number % 3}/{number}.jpg" for number in range(40))
     for name in names:
         bucket.client.put_object(Bucket=bucket.name, Key=name, Body=name.encode())
-    monkeypatch.setattr(store, "_PAGE", 7)
-    whole, asked_after = store.Store.pages, list[str | None]()
+    monkeypatch.setattr(objects, "_PAGE", 7)
+    whole, asked_after = Objects._pages, list[str | None]()
 
-    async def breaks_off(self: store.Store, folder: str, after: str | None = None) -> AsyncIterator[list[Any]]:
+    async def breaks_off(self: Objects, folder: str, after: str | None) -> AsyncIterator[Any]:
         asked_after.append(after)
         pages = 0
         async for page in whole(self, folder, after):
@@ -340,9 +340,9 @@ def test_a_list_that_breaks_off_goes_on_behind_its_last_name(bucket: Bucket, mon
             if pages == 2 and len(asked_after) < 3:
                 raise ConnectionResetError("status code: 503 Slow Down")
 
-    monkeypatch.setattr(store.Store, "pages", breaks_off)
-    objects = Objects(Url(f"s3://{bucket.name}"), remote_options(None, 0, bucket.options, 20.0))
-    assert [name for name, _ in objects.listed("in")] == names
+    monkeypatch.setattr(Objects, "_pages", breaks_off)
+    there = Objects(Url(f"s3://{bucket.name}"), remote_options(None, 0, bucket.options, 20.0))
+    assert [name for name, _ in there.listed("in")] == names
     assert asked_after == [None, names[13], names[27]]
 
 
@@ -378,8 +378,8 @@ def test_a_bucket_of_another_region_is_told_at_once(tmp_path: Path, bucket: Buck
 def test_an_upload_that_does_not_succeed_names_all(
     tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_LEAST_PART_BYTES", 5 << 20)
-    monkeypatch.setattr(store, "_PART_RETRIES", 1)
+    monkeypatch.setattr(objects, "_LEAST_PART_BYTES", 5 << 20)
+    monkeypatch.setattr(client, "_PART_RETRIES", 1)
     source = tmp_path / "source"
     source.mkdir()
     import numpy as np
