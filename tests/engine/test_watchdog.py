@@ -161,7 +161,7 @@ def test_a_disk_that_never_answers(flat: Path, tried: Tried) -> None:
         assert log.endswith("still waiting; after 1 s (10 times stall_timeout) there is an error\n")
         assert re.search(r"EngineError: no batch for [1-9]\d* s: stuck ", error)
         for words in (log, error):
-            found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+)\) at byte (\d+) of (\S+), for", words)
+            found = re.search(rf"stuck {stage} sample (\d+) \(key (\d+-\d+)\) at byte (\d+) of (\S+), for", words)
             assert found is not None, words
             path, key, offset = index.where(int(found[1]))
             assert (str(path), key, str(offset)) == (found[4], found[2], found[3])

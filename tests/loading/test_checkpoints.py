@@ -134,4 +134,6 @@ def test_a_state_is_good_for_json_and_for_a_careful_torch_load(flat: Path, chose
     torch.save(state, file)
     file.seek(0)
     assert torch.load(file, weights_only=True) == state == json.loads(json.dumps(state))
-    assert list(state) == ["version", "dataset", "order", "epoch", "batches", "size"], "the same in every loader"
+    assert list(state) == ["version", "dataset", "dataset_versions", "order", "epoch", "batches", "size"], (
+        "the same in every loader"
+    )

@@ -86,7 +86,6 @@ class Photos(TensorDataset):
             lambda flat: [flat, flat],
             "got a list of 2. fastpipe.loader mixes datasets: pass it a dict {folder or URL: weight}. Or put",
         ),
-        (lambda flat: fastpipe.open(flat), "37 samples, 3 classes, 1 shard>. Pass its folder"),
         (lambda flat: fastpipe.Dataset(flat), "37 samples. Pass its folder"),
         (
             lambda flat: Subset(fastpipe.Dataset(flat), [0]),

@@ -53,7 +53,7 @@ def test_tables(table: Path, tmp_path: Path, small_runs: None) -> None:
     for storage in ("jpeg", "coefficients"):
         made[storage] = fastpipe.pack(table, tmp_path / storage, storage=storage, workers=2).info
     assert len(list((tmp_path / "coefficients").glob("shard-*.tar"))) == 1
-    for name in ("samples", "jpeg_bytes", "counts", "classes", "source"):
+    for name in ("samples", "jpeg_bytes", "counts", "classes"):
         assert made["jpeg"][name] == made["coefficients"][name], name
     assert made["coefficients"]["counts"]["rejected"] == 1
     assert_same_epochs(epoch(tmp_path / "jpeg", "caption"), epoch(tmp_path / "coefficients", "caption"))

@@ -130,5 +130,5 @@ def _compared(index: Index, column: str, sign: str, value: str) -> NDArray[np.bo
     if column in _OWN:
         return np.asarray(compare(index.records[column].astype(np.int64), number), np.bool_)
     assert field is not None  # it is one of the numbers
-    values = np.load(index.files / FIELDS_FOLDER / sidecars(field)[0], mmap_mode="r").reshape(-1)
+    values = np.lib.format.open_memmap(index.files / FIELDS_FOLDER / sidecars(field)[0], mode="r").reshape(-1)
     return np.asarray(compare(values, number), np.bool_)

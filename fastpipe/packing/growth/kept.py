@@ -42,7 +42,7 @@ class Columns:
                 raise PackError(f"{file} cannot be read: {problem.strerror or problem}") from problem
             if not good:
                 raise PackError(f"{file} has changed since it was written; find the damage with fastpipe verify first")
-        self.sources: NDArray[np.void] = np.load(sources, mmap_mode="r")
+        self.sources: NDArray[np.void] = np.lib.format.open_memmap(sources, mode="r")
         if self.sources.shape != (len(index),) or self.sources.dtype != SOURCES_DTYPE:
             raise PackError(f"{sources} does not belong to the dataset; pack the source again")
 
@@ -50,7 +50,7 @@ class Columns:
     def of_fields(self) -> dict[tuple[str, str], NDArray[Any]]:
         """By field and part."""
         return {
-            (field.name, column.part): np.load(self._index.files / FIELDS_FOLDER / name, mmap_mode="r")
+            (field.name, column.part): np.lib.format.open_memmap(self._index.files / FIELDS_FOLDER / name, mode="r")
             for field in self._index.fields.values()
             for name, column in zip(sidecars(field), columns(field), strict=True)
         }

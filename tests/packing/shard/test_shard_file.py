@@ -14,7 +14,7 @@ from pack_sources import write_folder
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
-from fastpipe.packing.shard import shard_file
+from fastpipe.packing.shard import tar
 from fastpipe.packing.shard.tar import ShardFile
 
 PIECE = os.urandom(1000)
@@ -30,7 +30,7 @@ def small_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(os.fstat(handle).st_size)
         real(handle)
 
-    monkeypatch.setattr(shard_file, "_SYNC_BYTES", 2500)
+    monkeypatch.setattr(tar, "_SYNC_BYTES", 2500)
     monkeypatch.setattr(os, "fdatasync", fdatasync)
     return sizes
 
@@ -94,7 +94,7 @@ def test_discard_waits_for_the_sync_and_removes(tmp_path: Path, small_syncs: lis
 def test_a_system_without_fdatasync_syncs_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     fsync = os.fsync
-    monkeypatch.setattr(shard_file, "_SYNC_BYTES", 2500)
+    monkeypatch.setattr(tar, "_SYNC_BYTES", 2500)
     monkeypatch.delattr(os, "fdatasync")
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), fsync(handle))[1])
     file = ShardFile(tmp_path / "shard")
