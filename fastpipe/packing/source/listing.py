@@ -140,6 +140,7 @@ class SourceField(NamedTuple):
         names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
             the points.
         flip_pairs: of "keypoints": the points that change places in a mirrored image.
+        column: where the source has its value: a column, an entry of annotations, or the ending of a tar's members.
     """
 
     name: str
@@ -147,6 +148,7 @@ class SourceField(NamedTuple):
     in_note: bool = False
     names: tuple[str, ...] = ()
     flip_pairs: tuple[tuple[int, int], ...] = ()
+    column: str = ""
 
 
 @dataclass(frozen=True)

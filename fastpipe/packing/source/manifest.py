@@ -4,102 +4,103 @@ from __future__ import annotations
 
 import csv
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.files import SourcePath, open_unchanged
+from fastpipe.packing.source.rows import Record, row_name
 
+MANIFESTS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
+_TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
 _BOM = b"\xef\xbb\xbf"
-_TABS = (".tsv", ".tab")
 
 
-class Record(NamedTuple):
-    """One record of a table.
+def separator(path: SourcePath) -> str:
+    """Between the values of a CSV or TSV file."""
+    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
 
-    Attributes:
-        number: names it: of its line, from 1.
-        values: column -> value; None where there is a problem.
-        problem: why it has no values.
+
+def csv_records(path: SourcePath) -> Iterator[Record]:
+    """The records of a CSV or TSV file; its values are texts.
+
+    It has a header row, is UTF-8, and has values in quotes where they hold separators or line ends (RFC 4180). Spaces
+    behind a separator do not count: people write `path, label`. Those in quotes do.
+
+    Raises:
+        PackError: the file cannot be read, or has changed meanwhile; or nobody can say where a record ends.
     """
 
-    number: int
-    values: dict[str, Any] | None
-    problem: str | None = None
+    def wrong(line: int, what: str) -> PackError:
+        return PackError(f"{readable(str(path))}, line {line}: {what}")
 
-
-class Manifest(ABC):
-    """Records, which can be read several times.
-
-    Attributes:
-        path: of the file.
-        typed: False: its values are texts.
-    """
-
-    typed = True
-
-    def __init__(self, path: SourcePath) -> None:
-        self.path = path
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Record]: ...
-
-
-class CsvFile(Manifest):
-    """A CSV or TSV file: a header row, UTF-8, values in quotes where they hold separators or line ends (RFC 4180).
-
-    Spaces behind a separator do not count: people write `path, label`. Those in quotes do.
-    """
-
-    typed = False
-
-    def __iter__(self) -> Iterator[Record]:
-        with open_unchanged(self.path) as file:
-            tabs = self.path.suffix.lower() in _TABS
-            lines, delimiter = self._lines(file), "\t" if tabs else ","
-            reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-            columns = _header(self.path, _next(self.path, reader, 1))
-            while True:
-                number = reader.line_num + 1
-                cells = _next(self.path, reader, number)
-                if cells is None:
-                    return
-                if cells:  # else the line is empty
-                    yield _record(number, columns, cells)
-
-    def _lines(self, file: BinaryIO) -> Iterator[str]:
+    def texts(file: BinaryIO) -> Iterator[str]:
         for number, line in enumerate(_lines(file), 1):
             if line is None:  # the next one may be the rest of a value in quotes
-                raise PackError(
-                    f"{readable(str(self.path))}, line {number}: expected at most {MOST_LINE_BYTES:,} bytes in a line"
-                )
+                raise wrong(number, _TOO_LONG)
             yield line.decode("utf-8", "surrogateescape")
 
+    with open_unchanged(path) as file:
+        reader = csv.reader(texts(file), delimiter=separator(path), skipinitialspace=True, strict=True)
+        columns: list[str] | None = None
+        while True:
+            number = reader.line_num + 1
+            try:
+                cells = next(reader, None)
+            except csv.Error as problem:
+                if "new-line character" in str(problem):
+                    raise wrong(
+                        number,
+                        "expected lines that end with a line feed (\\n or \\r\\n), got a carriage return (\\r) by "
+                        "itself; convert the line ends, or put the value with it into quotes",
+                    ) from None
+                raise wrong(
+                    number,
+                    f"{problem}. A quote is open or stands inside a value, so the lines behind it cannot be told "
+                    "apart; correct this line",
+                ) from None
+            if columns is None:
+                try:
+                    columns = _header(cells)
+                except ValueError as problem:
+                    raise wrong(1, f"expected the names of the columns, {problem}") from None
+            elif cells is None:
+                return
+            elif cells:  # else the line is empty
+                yield _record(row_name(path.name, number), columns, cells)
 
-class JsonLines(Manifest):
-    """A JSONL file: an object a line, UTF-8; NaN counts as null."""
 
-    def __iter__(self) -> Iterator[Record]:
-        with open_unchanged(self.path) as file:
-            for number, line in enumerate(_lines(file), 1):
-                if line is None:
-                    yield Record(number, None, f"expected at most {MOST_LINE_BYTES:,} bytes in a line")
-                elif line.strip():
-                    yield self._record(number, line)
+def json_records(path: SourcePath) -> Iterator[Record]:
+    """The records of a JSONL file: an object a line, UTF-8; NaN counts as null.
 
-    def _record(self, number: int, line: bytes) -> Record:
-        try:
-            values = json.loads(line.decode(), parse_constant=_constant)
-        except UnicodeDecodeError as problem:
-            return Record(number, None, f"expected UTF-8, got a byte {line[problem.start]:#04x}")
-        except (ValueError, RecursionError) as problem:
-            return Record(number, None, f"expected an object in JSON ({problem}), got {line[:40]!r}")
-        if not isinstance(values, dict):
-            return Record(number, None, f"expected an object in JSON, got {line[:40]!r}")
-        return Record(number, values)
+    Raises:
+        PackError: the file cannot be read, or has changed meanwhile.
+    """
+    with open_unchanged(path) as file:
+        for number, line in enumerate(_lines(file), 1):
+            where = row_name(path.name, number)
+            if line is None:
+                yield Record(where, None, _TOO_LONG)
+            elif line.strip():
+                try:
+                    yield Record(where, _object(line))
+                except ValueError as problem:
+                    yield Record(where, None, str(problem))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        values = json.loads(line.decode(), parse_constant=_constant)
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"expected UTF-8, got a byte {line[problem.start]:#04x}") from None
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"expected an object in JSON ({problem}), got {line[:40]!r}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"expected an object in JSON, got {line[:40]!r}")
+    return values
 
 
 def _constant(name: str) -> float | None:
@@ -119,50 +120,30 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         yield None if too_long else line
 
 
-def _next(path: SourcePath, reader: Any, number: int) -> list[str] | None:
-    """The next cells of a CSV file; None at its end."""
-    try:
-        return next(reader, None)
-    except csv.Error as problem:
-        if "new-line character" in str(problem):
-            raise PackError(
-                f"{readable(str(path))}, line {number}: expected lines that end with a line feed (\\n or \\r\\n), got "
-                "a carriage return (\\r) by itself; convert the line ends, or put the value with it into quotes"
-            ) from None
-        raise PackError(
-            f"{readable(str(path))}, line {number}: {problem}. A quote is open or stands inside a value, so the lines "
-            "behind it cannot be told apart; correct this line"
-        ) from None
-
-
-def _header(path: SourcePath, cells: list[str] | None) -> list[str]:
+def _header(cells: list[str] | None) -> list[str]:
     """The names of the columns."""
-
-    def wrong(what: str) -> PackError:
-        return PackError(f"{readable(str(path))}, line 1: expected the names of the columns, {what}")
-
     if not cells:
-        raise wrong("got an empty line" if cells is not None else "got an empty file")
+        raise ValueError("got an empty line" if cells is not None else "got an empty file")
     if len(cells) > MOST_COLUMNS:
-        raise wrong(f"at most {MOST_COLUMNS}; got {len(cells):,}")
+        raise ValueError(f"at most {MOST_COLUMNS}; got {len(cells):,}")
     names = [cell.strip() or f"column_{number}" for number, cell in enumerate(cells, 1)]
     for name in names:
         damage = _damage(name)
         if damage is not None:
-            raise wrong(f"as text; {damage}")
+            raise ValueError(f"as text; {damage}")
         if names.count(name) > 1:
-            raise wrong(f"each once; got {name[:60]!r} {names.count(name)} times")
+            raise ValueError(f"each once; got {name[:60]!r} {names.count(name)} times")
     return names
 
 
-def _record(number: int, columns: list[str], cells: list[str]) -> Record:
+def _record(where: str, columns: list[str], cells: list[str]) -> Record:
     if len(cells) != len(columns):
-        return Record(number, None, f"expected {len(columns)} columns, got {len(cells):,}")
+        return Record(where, None, f"expected {len(columns)} columns, got {len(cells):,}")
     for name, cell in zip(columns, cells, strict=True):
         damage = _damage(cell)
         if damage is not None:
-            return Record(number, None, f"column {name}: {damage}")
-    return Record(number, dict(zip(columns, cells, strict=True)))
+            return Record(where, None, f"column {name}: {damage}")
+    return Record(where, dict(zip(columns, cells, strict=True)))
 
 
 def _damage(text: str) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import entries_of, files_below
+from fastpipe.packing.source.files import files_below, names_in
 from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.options import pick_split
 from fastpipe.packing.source.rows import Row, list_rows
 
 VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -26,19 +27,12 @@ def list_voc(root: Path, split: str | None) -> Listing:
         PackError: there is no such split, or several and none is named; or a folder or a split cannot be read.
     """
     main = root / "ImageSets" / "Main"
-    sets = {name: main / f"{name}.txt" for name in _names(main, ".txt") if "_" not in name} if main.is_dir() else {}
-    named = _names(root / "Annotations", ".xml")
-    parsed = {name: _parse(root / "Annotations" / f"{name}.xml") for name in named}
-    if split is not None and split not in sets:
-        raise PackError(
-            f"--split {split}: {readable(str(root))}/ImageSets/Main has {', '.join(sorted(sets)) or 'none'}"
-        )
-    if split is None and len(sets) > 1:
-        raise PackError(f"{readable(str(root))} has the splits {', '.join(sorted(sets))}: --split picks one")
-    wanted = named
-    if sets:
-        chosen = sets[split] if split is not None else next(iter(sets.values()))
-        wanted = [line.split()[0] for line in _text(chosen).splitlines() if line.strip()]
+    splits = [name for name in _names(main, ".txt") if "_" not in name] if main.is_dir() else []
+    parsed = {name: _parse(root / "Annotations" / f"{name}.xml") for name in _names(root / "Annotations", ".xml")}
+    wanted = list(parsed)
+    if splits or split is not None:
+        lines = _text(main / f"{pick_split(split, splits, root)}.txt").splitlines()
+        wanted = [line.split()[0] for line in lines if line.strip()]
     classes = sorted({each for found in parsed.values() if not isinstance(found, str) for each in found.names})
     images = _Images(root / "JPEGImages")
     rows = (_voc_row(name, parsed.get(name), classes, images) for name in wanted)
@@ -53,7 +47,7 @@ class _Images:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._files = entries_of(folder)
+        self._files = set(names_in(folder).files)
         self._by_stem: dict[str, list[str]] = {}
         for name in self._files:
             self._by_stem.setdefault(Path(name).stem, []).append(name)
@@ -70,7 +64,7 @@ class _Images:
 
 def _names(folder: Path, ending: str) -> list[str]:
     """The names of files with this ending, without it."""
-    return [name.removesuffix(ending) for name in entries_of(folder) if name.endswith(ending)]
+    return [name.removesuffix(ending) for name in names_in(folder).files if name.endswith(ending)]
 
 
 def _text(path: Path) -> str:
@@ -130,14 +124,12 @@ def list_yolo(root: Path, split: str | None) -> Listing:
     Raises:
         PackError: there is no such split, or several and none is named; or a folder or data.yaml cannot be read.
     """
-    splits = [name for name, is_folder in entries_of(root / "images").items() if is_folder]
-    if split is not None and split not in splits:
-        raise PackError(f"--split {split}: {readable(str(root))}/images has the folders {', '.join(splits) or 'none'}")
-    if split is None and splits:
-        raise PackError(f"{readable(str(root))}/images has the folders {', '.join(splits)}: --split picks one")
+    splits = names_in(root / "images").folders
+    if split is not None or splits:
+        split = pick_split(split, splits, root / "images", "the folders")
     images, labels = (root / folder / (split or "") for folder in YOLO_FOLDERS)
-    paths = sorted(files_below(images))
-    beside = files_below(labels) if labels.is_dir() else []
+    paths = sorted(files_below(images, hidden=False))
+    beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
     stray = sorted(texts - {str(Path(path).with_suffix(".txt")) for path in paths})
     fields = [SourceField("boxes", "boxes", True, _class_names(root))]

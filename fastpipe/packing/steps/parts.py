@@ -113,7 +113,7 @@ class Listed(Facts):
 
     Attributes:
         kind: of tables "parquet" or "arrow", else "".
-        columns: of tables: see TableColumns.
+        columns: of tables: see Columns.
         made_with: see Job.
         plan: see Plan.
         stride: see Making.
@@ -130,8 +130,8 @@ class Listed(Facts):
         """As `list_step` has written it; TypeError: another version of fastpipe has."""
         said = json.loads(data)
         fields = tuple(
-            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs))
-            for name, kind, in_note, names, pairs in said["fields"]
+            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
+            for name, kind, in_note, names, pairs, column in said["fields"]
         )
         return cls(**{**said, "fields": fields, "plan": Plan(*said["plan"])})
 
