@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.packing.source.coco_notes import Annotated, Annotation, is_object
@@ -18,6 +18,8 @@ from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
+
+T = TypeVar("T")
 
 _TASKS = ("instances", "person_keypoints", "captions")
 _OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
@@ -67,7 +69,7 @@ def _image_root(annotated: Annotated, split: str | None) -> SourcePath:
     split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
     tops = dict.fromkeys([path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent])
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
-    first = next((image.path for image in annotated.images if isinstance(image.path, str)), "")
+    first = next((image.path for image in annotated.images if image.path), "")
     here = []
     for root in roots:
         try:
@@ -120,10 +122,6 @@ def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 def _rows(annotated: Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
     for image, of_image in annotated:
-        where = row_name(f"{annotated.paths[0].name}/images", image.number)
-        if not isinstance(image.path, str):
-            yield Row("", problem=f"expected a file_name, got {image.path!r:.60}", where=where)
-            continue
         values: dict[str, Any] = {}
         problem = image.problem
         for field in fields:
@@ -131,7 +129,7 @@ def _rows(annotated: Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
                 values[field.name] = _value(annotated, field, of_image)
             except ImageError as wrong:
                 problem = problem or f"field {field.name}: {wrong}"
-        yield Row(image.path, None, values, problem, where, image.size)
+        yield image._replace(values=values, problem=problem)
     for number, file, image_id in annotated.lost:
         where = row_name(f"{annotated.paths[file].name}/annotations", number)
         yield Row("", problem=f"expected the image_id of one of the images, got {image_id}", where=where)
@@ -144,41 +142,40 @@ def _value(annotated: Annotated, field: SourceField, of_image: Sequence[Annotati
         return captions if field.kind == "json" else next(iter(captions), None)
     objects = [each for each in of_image if is_object(each.entry)]
     if field.kind == "boxes":
-        labels = [_category(annotated, each) for each in objects]
-        return {"boxes": [_box(each) for each in objects], "labels": labels}
+        labels = _each(objects, annotated.category)
+        return {"boxes": _each(objects, _box), "labels": labels}
     if field.kind == "keypoints":
-        return [_points(each, len(annotated.points)) for each in objects]
+        return _each(objects, lambda entry: _points(entry, len(annotated.points)))
     if field.kind != "mask":
         return [each.entry.get(field.column) for each in objects]
-    numbers = range(1, len(objects) + 1)
-    shapes = [
-        (number if field.column == "instances" else _category(annotated, each), each.entry)
-        for number, each in zip(numbers, objects, strict=True)
-    ]
+    numbered = field.column == "instances"
+    numbers = range(1, len(objects) + 1) if numbered else _each(objects, annotated.category)
+    shapes = [(number, each.entry) for number, each in zip(numbers, objects, strict=True)]
     shapes.sort(key=lambda shape: not shape[1].get("iscrowd"))  # crowds first: they cover no single object
     return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in shapes]}
 
 
-def _box(annotation: Annotation) -> list[float]:
-    try:
-        boxes: list[list[float]] = xyxy([annotation.entry.get("bbox")], None)["boxes"]
-    except ImageError as problem:
-        raise ImageError(f"{annotation.name}: {problem}") from None
-    return boxes[0]
+def _each(objects: Sequence[Annotation], value: Callable[[dict[str, Any]], T]) -> list[T]:
+    """A value of each annotation; an error names the annotation."""
+    found = []
+    for each in objects:
+        try:
+            found.append(value(each.entry))
+        except ImageError as problem:
+            raise ImageError(f"{each.name}: {problem}") from None
+    return found
 
 
-def _category(annotated: Annotated, annotation: Annotation) -> int:
-    number = annotation.entry.get("category_id")
-    if type(number) is not int or number not in annotated.categories:
-        raise ImageError(f"{annotation.name}: expected a category_id of the categories, got {number!r:.60}")
-    return number
+def _box(entry: dict[str, Any]) -> list[float]:
+    (box,) = xyxy([entry.get("bbox")], None)["boxes"]
+    return list(box)
 
 
-def _points(annotation: Annotation, points: int) -> list[list[float]]:
-    flat = annotation.entry.get("keypoints")
+def _points(entry: dict[str, Any], points: int) -> list[list[float]]:
+    flat = entry.get("keypoints")
     if flat is None:
         return [[0, 0, 0]] * points
     if not isinstance(flat, list) or len(flat) != 3 * points:
         got = f"{len(flat)}" if isinstance(flat, list) else repr(flat)[:60]
-        raise ImageError(f"{annotation.name}: expected 3 x {points} numbers as keypoints, got {got}")
+        raise ImageError(f"expected 3 x {points} numbers as keypoints, got {got}")
     return [flat[at : at + 3] for at in range(0, len(flat), 3)]

@@ -8,29 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.json_arrays import entries
 from fastpipe.packing.source.listing import Notes
+from fastpipe.packing.source.rows import Row, row_name
 
 _MOST_ENTRIES = 1000
-
-
-class Image(NamedTuple):
-    """An image of COCO's.
-
-    Attributes:
-        number: its place in the list of images.
-        path: its file_name, as it stands there.
-        size: width and height; None: the file does not have them.
-        problem: why it cannot be packed; None: nothing is known.
-    """
-
-    number: int
-    path: Any
-    size: tuple[int, int] | None
-    problem: str | None
 
 
 class Annotation(NamedTuple):
@@ -50,7 +35,7 @@ class Annotated:
 
     Attributes:
         paths: the files.
-        images: in the order of the first file, then those that come in later ones.
+        images: their rows without values, in the order of the first file, then those that come in later ones.
         categories: id -> name.
         points: names of the keypoints.
         entries: names of what annotations have.
@@ -62,7 +47,7 @@ class Annotated:
 
     def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
         self.paths = paths
-        self.images: list[Image] = []
+        self.images: list[Row] = []
         self.categories: dict[int, str] = {}
         self.points: tuple[str, ...] = ()
         self.entries: set[str] = set()
@@ -85,12 +70,23 @@ class Annotated:
         """Of the categories, by id; "" where there is no such id."""
         return tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
 
+    def category(self, entry: Mapping[str, Any]) -> int:
+        """The category of an annotation.
+
+        Raises:
+            ImageError: it has none.
+        """
+        number = entry.get("category_id")
+        if type(number) is not int or number not in self.categories:
+            raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
+        return number
+
     @property
     def several_captions(self) -> bool:
         """Whether an image has more than one."""
         return any(self._captions[image] > 1 for image in self._numbers)
 
-    def __iter__(self) -> Iterator[tuple[Image, list[Annotation]]]:
+    def __iter__(self) -> Iterator[tuple[Row, list[Annotation]]]:
         for name, place in self._numbers.items():
             yield self.images[place], self._joined(name)
 
@@ -132,6 +128,11 @@ class Annotated:
 
     def _add_image(self, file: int, number: int, entry: dict[str, Any], before: set[int]) -> None:
         name, path, size = entry.get("id"), entry.get("file_name"), (entry.get("width"), entry.get("height"))
+        problem = None
+        if size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
+            problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
+        if not isinstance(path, str):
+            path, problem = "", f"expected a file_name, got {path!r:.60}"
         if not _is_id(name):
             raise self._wrong(file, f"expected a whole number as the id of image {number:,}, got {name!r:.60}")
         if name in self._numbers:
@@ -145,12 +146,10 @@ class Annotated:
                     "must be about the same images",
                 )
             return
-        problem = None
-        if size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
-            problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
         self._numbers[name] = len(self.images)
-        given = size if problem is None and size[0] else None
-        self.images.append(Image(number, path, given, problem))  # type: ignore[arg-type]
+        where = row_name(f"{self.paths[0].name}/images", number)
+        given: Any = size if problem is None and size[0] else None
+        self.images.append(Row(path, problem=problem, where=where, size=given))
 
     def _add_annotation(self, file: int, number: int, entry: dict[str, Any]) -> None:
         image = entry.pop("image_id", None)

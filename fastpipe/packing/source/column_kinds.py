@@ -20,7 +20,6 @@ from typing import Any
 from fastpipe.errors import ImageError
 from fastpipe.packing.source.listing import SourceField
 
-_INT = re.compile(r"-?(0|[1-9]\d{0,18})")
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
@@ -134,16 +133,14 @@ def _look_of_text(text: str) -> Any:
     text = text.strip()
     if not text:
         return "none"
-    if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
-        return "int"
-    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
-        return "float"
-    if text[0] in "[{":
-        try:
-            return _look(json.loads(text))
-        except (ValueError, RecursionError):
-            pass
-    return "text"
+    spelled = text[0] in "[{"
+    if not spelled and text[0] not in "+-.0123456789":
+        return "text"
+    try:
+        look = _look(_parsed(text))
+    except ImageError:
+        return "text"
+    return look if spelled or look in ("int", "float") else "text"
 
 
 def _look_of_label(text: str, look: str) -> str:

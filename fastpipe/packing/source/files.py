@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
@@ -20,25 +20,12 @@ from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
+    from fastpipe.remote.remote_file import RemoteFile
     from fastpipe.remote.remote_path import RemotePath
 
 
 SourcePath: TypeAlias = "Path | RemotePath"
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
-
-
-class OpenFile(Protocol):
-    """An open file, read by ranges."""
-
-    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """A range; shorter only where the file ends before."""
-
-    @property
-    def state(self) -> FileState:
-        """As it is now; behind a URL as it was listed: reading finds out whether it still is."""
-
-    def close(self) -> None:
-        """Closes it."""
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -78,13 +65,13 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
     return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
 
 
-def opened(path: SourcePath) -> OpenFile:
+def opened(path: SourcePath) -> LocalFile | RemoteFile:
     """Opens a file to read ranges of it.
 
     Raises:
         OSError: it cannot be opened.
     """
-    return _LocalFile(path) if isinstance(path, Path) else path.open()
+    return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
@@ -203,18 +190,21 @@ def _cannot_be_listed(problem: OSError) -> PackError:
     return PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}")
 
 
-class _LocalFile:
-    """See OpenFile."""
+class LocalFile:
+    """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, _FLAGS)
 
     def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """A range; shorter only where the file ends before."""
         return read_at(self._descriptor, size_bytes, offset_bytes)
 
     @property
     def state(self) -> FileState:
+        """As it is now; that of a file behind a URL is as it was listed: reading finds out whether it still is."""
         return state_of(os.fstat(self._descriptor))
 
     def close(self) -> None:
+        """Closes it."""
         os.close(self._descriptor)

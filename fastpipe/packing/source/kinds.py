@@ -14,8 +14,7 @@ from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
 from fastpipe.packing.source.coco import list_coco
 from fastpipe.packing.source.files import SourcePath, files_below, state_or_problem
 from fastpipe.packing.source.listing import Listing, Source, packing_order
-from fastpipe.packing.source.manifest import MANIFESTS
-from fastpipe.packing.source.manifest_rows import list_manifest
+from fastpipe.packing.source.manifest import MANIFESTS, list_manifest
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables

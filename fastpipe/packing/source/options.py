@@ -76,6 +76,14 @@ class SourceOptions:
     split: str | None = None
     remote: RemoteOptions | None = None
 
+    def __post_init__(self) -> None:
+        choice("--format", self.format, FORMATS)
+        for name in ("image_column", "label_column", "split", "image_root"):
+            value = getattr(self, name)
+            if not isinstance(value, (str, type(None))):
+                expected = "the path of a folder" if name == "image_root" else "a text"
+                raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
+
     def root_of_images(self) -> SourcePath | None:
         """The folder that the user names; None: none is named."""
         return None if self.image_root is None else source_path(self.image_root, self.remote)
@@ -97,38 +105,22 @@ def recorded_options(
 
 def source_options(
     *,
-    format: str = "auto",
-    image_column: str | None = None,
-    label_column: str | None = None,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    remote: RemoteOptions | None = None,
+    **others: Any,
 ) -> SourceOptions:
     """The options of a source, checked.
 
     Args:
         fields: name of the field -> COLUMN or COLUMN:KIND; or texts NAME=COLUMN, NAME=COLUMN:KIND or NAME.
+        image_root: the folder that paths of images are relative to.
+        others: see `SourceOptions`.
 
     Raises:
         ConfigError: a value is wrong.
     """
-    if isinstance(image_root, os.PathLike):
-        image_root = os.fspath(image_root)
-    texts = {"image-root": image_root, "image-column": image_column, "label-column": label_column, "split": split}
-    for name, value in texts.items():
-        if not isinstance(value, (str, type(None))):
-            expected = "the path of a folder" if name == "image-root" else "a text"
-            raise ConfigError(f"--{name}: expected {expected}, got {value!r}")
-    return SourceOptions(
-        format=choice("--format", format, FORMATS),
-        image_column=image_column,
-        label_column=label_column,
-        fields=None if fields is None else tuple(_fields(fields)),
-        image_root=image_root,
-        split=split,
-        remote=remote,
-    )
+    root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
+    return SourceOptions(fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others)
 
 
 def _fields(fields: object) -> Iterable[FieldColumn]:

@@ -139,6 +139,10 @@ class TableFile(ABC):
     def _named(self, number: int) -> str:
         return f"{self.group} {number}"
 
+    def _count(self, group: Group, rows: int) -> None:
+        if rows != group.rows:
+            raise self.damaged(self._named(group.number), f"it has {rows:,} rows; expected {group.rows:,}")
+
     def __enter__(self) -> Self:
         return self
 
@@ -192,8 +196,6 @@ class ParquetTable(TableFile):
                 values = [] if column is None else self._column(group, column)
             yield group, values
             first += group.rows
-        if first != self._parquet.metadata.num_rows:
-            raise self.damaged("its footer", f"it has {self._parquet.metadata.num_rows:,} rows, its groups {first:,}")
 
     def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
         per_row = max(group.size_bytes // max(group.rows, 1), 1)
@@ -208,8 +210,7 @@ class ParquetTable(TableFile):
                 break
             read += batch.num_rows
             yield batch
-        if read != group.rows:
-            raise self.damaged(self._named(group.number), f"it has {read:,} rows, the footer says {group.rows:,}")
+        self._count(group, read)
 
     def _group(self, number: int, first_row: int) -> Group:
         facts = self._parquet.metadata.row_group(number)
@@ -229,8 +230,7 @@ class ParquetTable(TableFile):
     def _column(self, group: Group, column: str) -> list[pa.Array]:
         found = self._parquet.iter_batches(_SCAN_ROWS, [group.number], [column], use_threads=False)
         values = [batch.column(0) for batch in found]
-        if (rows := sum(map(len, values))) != group.rows:
-            raise self.damaged(self._named(group.number), f"{rows:,} values in column {column!r}, {group.rows:,} rows")
+        self._count(group, sum(map(len, values)))
         return values
 
 
@@ -271,8 +271,7 @@ class ArrowTable(TableFile):
     def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
         with self.reading(self._named(group.number)):
             batch = self._batch(group.offset_bytes)
-        if batch.num_rows != group.rows:
-            raise self.damaged(self._named(group.number), f"it has {batch.num_rows:,} rows, and had {group.rows:,}")
+        self._count(group, batch.num_rows)
         for first in range(0, batch.num_rows, _BATCH_ROWS):
             yield batch.select(columns).slice(first, _BATCH_ROWS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -28,8 +28,7 @@ _FILES = ("mask", "image")  # kinds whose values may name files
 _WEB = ("http://", "https://")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What a manifest says of one image.
 
     Attributes:
@@ -44,7 +43,7 @@ class Row:
 
     path: str
     label: int | str | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     problem: str | None = None
     where: str = ""
     size: tuple[int, int] | None = None

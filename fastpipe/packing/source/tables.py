@@ -118,35 +118,50 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     if how.format not in ("auto", found.kind):
         raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
     opener = table_opener(found.kind)
-    columns = _common_columns(found, opener, how)
+    from fastpipe.packing.source.table_columns import columns_of_table
+
+    columns: Columns | None = None
+    tables: dict[str, Table] = {}
+    given: list[list[Any]] = []
+    for name in found.names:
+        with opener(found.root / name) as file:
+            here = columns_of_table(file.schema, how, name)
+            columns = columns or here
+            if here != columns:
+                part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
+                raise PackError(
+                    f"{name} has other columns than {found.names[0]}: {part} is {getattr(here, part)!r} there, "
+                    f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
+                    "(--image-column, --label-column, --field)"
+                )
+            if not columns.has_paths:
+                groups, labels = _scanned(file, columns.label)
+                tables[name] = Table(file.state(), groups)
+                given.append(labels)
+    assert columns is not None  # there are files
     if columns.has_paths:
         wanted = [*columns.read(), *filter(None, [columns.label])]
         rows = rows_of(table_rows(found.names, found.root, opener, wanted), columns)
         return list_rows(how.root_of_images() or found.root, rows, columns.fields, classes=columns.classes)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
-    tables: dict[str, Table] = {}
     sources: list[Source] = []
-    labels = Labels(columns.classes)
-    for name in found.names:
-        with opener(found.root / name) as file:
-            groups, given = _scanned(file, columns.label)
-            state = file.state()
-        tables[name] = Table(state, groups)
-        digits = max(_LEAST_DIGITS, len(str(len(given) - 1)))
-        for row, label in enumerate(given):
-            path, taken, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
+    numbers = Labels(columns.classes)
+    for (name, (state, _)), labels in zip(tables.items(), given, strict=True):
+        digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+        for row, label in enumerate(labels):
+            path, number, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
             try:
-                taken = labels.take(label, path)
+                number = numbers.take(label, path)
             except ValueError as wrong:
                 problem = str(wrong)
             times = state.mtime_ns, state.ctime_ns
-            sources.append(Source(path, taken, 0, *times, problem, name, row, state.size_bytes))
+            sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(found.names)} tables are empty")
     return TableListing(
         found.root,
-        labels.settle(sources),
+        numbers.settle(sources),
         sources,
         found.stray,
         fields=columns.fields,
@@ -207,26 +222,6 @@ def table_opener(kind: str) -> Opener:
             f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: pip install 'fastpipe[parquet]'"
         ) from problem
     return ArrowTable if kind == "arrow" else ParquetTable
-
-
-def _common_columns(found: _Tables, opener: Opener, how: SourceOptions) -> Columns:
-    """The columns, which must be those of each file."""
-    from fastpipe.packing.source.table_columns import columns_of_table
-
-    first: Columns | None = None
-    for name in found.names:
-        with opener(found.root / name) as file:
-            columns = columns_of_table(file.schema, how, name)
-        first = first or columns
-        if columns != first:
-            part = next(part for part in first._fields if getattr(columns, part) != getattr(first, part))
-            raise PackError(
-                f"{name} has other columns than {found.names[0]}: {part} is {getattr(columns, part)!r} there, "
-                f"{getattr(first, part)!r} here. Pack them one by one, or choose columns that all have "
-                "(--image-column, --label-column, --field)"
-            )
-    assert first is not None  # there are files
-    return first
 
 
 def _scanned(file: TableFile, label: str | None) -> tuple[tuple[Group, ...], list[Any]]:

@@ -17,6 +17,7 @@ FILES = frozenset([b"0", b"\0", b"7"])
 FOLDER = b"5"
 OLD_SPARSE = b"S"
 PAX, GLOBAL_PAX, LONG_NAME, LONG_LINK = frozenset([b"x", b"X"]), b"g", b"L", b"K"
+EXTENSIONS = PAX | {GLOBAL_PAX, LONG_NAME, LONG_LINK}
 # What has no bytes of its own; a header that gives it some is read in two ways.
 WITHOUT_BYTES = {
     b"1": "a hard link",

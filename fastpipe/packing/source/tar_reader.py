@@ -107,7 +107,7 @@ class TarFile:
         at = 0
         while True:
             start, changes = at, headers.Changes()
-            while (header := self._header(at)) is not None and _is_extension(header.kind):
+            while (header := self._header(at)) is not None and header.kind in headers.EXTENSIONS:
                 body = self._extension(at, header)
                 try:
                     changes.take(header.kind, body)
@@ -205,10 +205,6 @@ def shown(name: str, most: int = 120) -> str:
     """A name that may hold anything, for messages: in one line, short, with no byte that a terminal acts on."""
     words = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[1:-1]
     return words if len(words) <= most else words[:most] + "..."
-
-
-def _is_extension(kind: bytes) -> bool:
-    return kind in headers.PAX or kind in (headers.GLOBAL_PAX, headers.LONG_NAME, headers.LONG_LINK)
 
 
 def _problem(kind: bytes, header: headers.Header, changes: headers.Changes) -> str | None:

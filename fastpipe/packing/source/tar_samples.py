@@ -120,10 +120,12 @@ class _Tar:
 
     def _put(self, path: str, member: Member, label: int, problem: str | None, identity: int | None) -> None:
         whole = f"{self.archive}/{path}" if self.archive else path
-        size, mtime_ns, ctime_ns, _ = self.file.state
-        place = self.archive, member.offset_bytes, size
-        source = Source(whole, label, member.size_bytes, mtime_ns, ctime_ns, problem, *place, identity=identity)
-        self.gathered.sources.append(source)
+        size, mtime, ctime, _ = self.file.state
+        at = member.offset_bytes
+        found = Source(
+            whole, label, member.size_bytes, mtime, ctime, problem, self.archive, at, size, identity=identity
+        )
+        self.gathered.sources.append(found)
 
 
 def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> bool:
@@ -176,7 +178,7 @@ def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gather
     sample.end(into, rules)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Sample:
     """Members of one key, as far as they matter.
 

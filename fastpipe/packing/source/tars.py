@@ -16,7 +16,7 @@ from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, PICTURES, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
@@ -83,7 +83,7 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         from fastpipe.remote.options import RemoteOptions
 
         url = root
-        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).stat().st_size
+        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).state().size_bytes
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = damage(index, size_of)
     if checksum is not None and checksum[0] != checksum[1]:
@@ -197,12 +197,15 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
     sources = gathered.sources
     kept = 0
     for source in sources:  # in place: there may be millions
-        placed = _placed(source, depth, labels)
-        if placed is None:
-            stray.append(source.path)
-        else:
-            sources[kept] = placed
-            kept += 1
+        if source.problem is None:
+            prefix = f"{source.archive}/" if source.archive else ""
+            parts = source.path[len(prefix) :].split("/")[depth:]
+            if len(parts) < 2 or parts[0] not in labels:
+                stray.append(source.path)
+                continue
+            source = replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])
+        sources[kept] = source
+        kept += 1
     del sources[kept:]
     return Listing(root, classes, sources, stray)
 
@@ -216,14 +219,3 @@ def _called(folder: str, tars: list[str]) -> bool:
     tar's name does. photos.tar, photos-000.tar and photos_1.tar are called after photos.
     """
     return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)
-
-
-def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None:
-    """A file with its label and its path below the image folder; None where it lies in no class folder."""
-    if source.problem is not None:
-        return source
-    prefix = f"{source.archive}/" if source.archive else ""
-    parts = source.path[len(prefix) :].split("/")[depth:]
-    if len(parts) < 2 or parts[0] not in labels:
-        return None
-    return replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])
