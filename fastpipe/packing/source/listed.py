@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.format.file_state import FileState
+from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import source_path
-from fastpipe.packing.source.listing import Listing, Note, Notes, Source, SourceField
-from fastpipe.packing.source.tables import Table, TableListing, table_opener
+from fastpipe.packing.source.listing import Group, Listing, Note, Notes, Source
+from fastpipe.packing.source.tables import Table, TableListing
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
@@ -29,35 +30,20 @@ class Piece(NamedTuple):
     positions: Sequence[int]
 
 
-class Facts(Protocol):
-    """What a listing's pieces have in common: see Listing."""
-
-    @property
-    def root(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def columns(self) -> list[Any] | None: ...
-    @property
-    def classes(self) -> list[str] | None: ...
-    @property
-    def taken_ns(self) -> int: ...
-    @property
-    def fields(self) -> tuple[SourceField, ...]: ...
-
-
 def piece_of(listing: Listing, piece: Piece) -> bytes:
     """Some sources as JSON. Names may have bytes that are no UTF-8; these stand as escapes."""
     run = [listing.sources[at] for at in piece.positions]
-    tables: dict[str, Any] = {}
+    tables = None
     if isinstance(listing, TableListing):
         rows: dict[str, list[int]] = defaultdict(list)
         for source in run:
             rows[source.archive or ""].append(source.offset_bytes)
+        files = {}
         for name, ours in rows.items():
             first, last, (state, groups) = min(ours), max(ours), listing.tables[name]
             needed = [each for each in groups if each.first_row <= last and each.first_row + each.rows > first]
-            tables[name] = state, needed
+            files[name] = state, needed
+        tables = [listing.kind, listing.columns.image, files]
     cells = [[_text_of(source, name, listing.notes) for name in Source.__slots__] for source in run]
     written = {"number": piece.number, "sources": cells, "tables": tables, "notes": listing.notes is not None}
     return json.dumps(written, separators=(",", ":")).encode()
@@ -81,16 +67,15 @@ def sources_in(data: bytes, facts: Facts, remote: RemoteOptions | None) -> tuple
     listing = Listing(
         source_path(facts.root, remote), facts.classes or [], sources, [], {}, facts.fields, notes, facts.taken_ns
     )
-    if not facts.kind:
+    if written["tables"] is None:
         return listing, piece
-    from fastpipe.packing.source.parquet_arrow import Group
-
+    kind, image, files = written["tables"]
     tables = {
         name: Table(FileState(*state), tuple(Group(*group) for group in groups))
-        for name, (state, groups) in written["tables"].items()
+        for name, (state, groups) in files.items()
     }
-    columns = Columns(facts.columns[0] if facts.columns else "", None, facts.fields, has_paths=False)
-    return TableListing(**vars(listing), open=table_opener(facts.kind), tables=tables, columns=columns), piece
+    columns = Columns(image, None, facts.fields, has_paths=False)
+    return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns), piece
 
 
 def _text_of(source: Source, name: str, notes: Notes | None) -> Any:

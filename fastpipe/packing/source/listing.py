@@ -90,6 +90,23 @@ class Note(NamedTuple):
     state: int
 
 
+class Group(NamedTuple):
+    """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
+
+    Attributes:
+        number: in its file.
+        first_row, rows: of the file.
+        offset_bytes: where it begins; 0 where the file itself says that.
+        size_bytes: of its columns, about, when they are not compressed.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    offset_bytes: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One file of the source: in a folder, or a member of a tar.

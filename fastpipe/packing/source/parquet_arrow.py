@@ -11,7 +11,7 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
 from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.listing import Group
 from fastpipe.packing.source.reading import changed
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
@@ -33,23 +34,6 @@ _BYTES_PER_ROW = 8
 _FOOTERS_BYTES = 64 << 20
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of a stream of Arrow
 _FILE_MAGIC = b"ARROW1"
-
-
-class Group(NamedTuple):
-    """Rows that are read together: a row group of Parquet, a record batch of Arrow.
-
-    Attributes:
-        number: in its file.
-        first_row, rows: of the file.
-        offset_bytes: where it begins; 0 where the file itself says that.
-        size_bytes: of its columns, about, when they are not compressed.
-    """
-
-    number: int
-    first_row: int
-    rows: int
-    offset_bytes: int
-    size_bytes: int
 
 
 class TableFile(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
@@ -15,15 +15,16 @@ from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, files_below
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.listing import Group, Listing, Source
 from fastpipe.packing.source.options import SourceOptions, pick_split
 from fastpipe.packing.source.rows import Labels, Record, list_rows, row_name, rows_of
 
 if TYPE_CHECKING:
-    from fastpipe.packing.source.parquet_arrow import Group, TableFile
+    from fastpipe.packing.source.parquet_arrow import TableFile
 
     Opener = Callable[[SourcePath], TableFile]
 
+_NO_COLUMNS = Columns("", None, ())
 _LEAST_DIGITS = 6
 _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
@@ -48,14 +49,18 @@ class TableListing(Listing):
     `offset_bytes` its number.
 
     Attributes:
-        open: opens a file.
+        kind: "parquet" or "arrow".
         tables: the files, by name.
         columns: that are read.
     """
 
-    open: Opener = None  # type: ignore[assignment]  # fields with defaults come before
-    tables: Mapping[str, Table] = None  # type: ignore[assignment]
-    columns: Columns = None  # type: ignore[assignment]
+    kind: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    columns: Columns = _NO_COLUMNS
+
+    def open(self, path: SourcePath) -> TableFile:
+        """Opens one of the files."""
+        return table_opener(self.kind)(path)
 
     def weight(self, source: Source) -> int:
         """See Listing: one, for the bytes of rows are not known before they are read."""
@@ -165,7 +170,7 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
         sources,
         found.stray,
         fields=columns.fields,
-        open=opener,
+        kind=found.kind,
         tables=tables,
         columns=columns,
     )

@@ -24,7 +24,8 @@ from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.parquet_arrow import Group, ParquetTable
+from fastpipe.packing.source.listing import Group
+from fastpipe.packing.source.parquet_arrow import ParquetTable
 
 
 def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:
