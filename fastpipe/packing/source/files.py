@@ -98,10 +98,15 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
     except OSError as problem:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
     if before[:2] != after[:2]:
-        raise PackError(
-            f"{readable(str(path))} has changed while it was read; wait until nothing changes it, then run the same "
-            "command again"
-        )
+        raise changed(path)
+
+
+def changed(path: SourcePath, how: str = "") -> PackError:
+    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
+        "the source, then run the same command again: it continues with the files as they are then"
+    )
 
 
 class Names(NamedTuple):

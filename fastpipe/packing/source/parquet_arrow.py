@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
-from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.files import SourcePath, changed
 from fastpipe.packing.source.listing import Group
-from fastpipe.packing.source.reading import changed
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
 _BUFFER_BYTES = 1 << 20

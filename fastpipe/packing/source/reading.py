@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState
-from fastpipe.packing.source.files import SourcePath, opened
+from fastpipe.packing.source.files import SourcePath, changed, opened
 from fastpipe.packing.source.listing import Listing, Source
 
 _Listed = TypeVar("_Listed", bound=Listing)
@@ -56,14 +56,6 @@ def read_source(root: SourcePath, source: Source, most_bytes: int | None = None)
             f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "
             "the cause, then run the same command again: it continues there"
         ) from problem
-
-
-def changed(path: SourcePath, how: str = "") -> PackError:
-    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
-    return PackError(
-        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
-        "the source, then run the same command again: it continues with the files as they are then"
-    )
 
 
 def _range_as_listed(root: SourcePath, path: str, start: int, stop: int, listed: FileState) -> bytes:

@@ -114,7 +114,7 @@ def test_a_file_that_changes_while_it_is_read(photos: Path) -> None:
     records = csv_records(path)
     next(records)
     path.write_text("path\n000.jpg\n001.jpg\n")
-    with pytest.raises(PackError, match=r"a\.csv has changed while it was read"):
+    with pytest.raises(PackError, match=r"a\.csv has changed while packing"):
         list(records)
 
 
