@@ -663,4 +663,4 @@ def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     assert (path, reason) == ("a.parquet/000001", "column file: expected the path of an image, got none")
     pq.write_table(pa.table({"file": ["a.jpg"], "raw": [b"x"]}), tmp_path / "photos" / "a.parquet")
     told = failed(1, "pack", tmp_path / "photos" / "a.parquet", tmp_path / "other", *options)
-    assert "column 'raw' holds bytes, which a table of paths cannot store" in told
+    assert "column 'raw': rows that name their images hold no bytes" in told

@@ -66,11 +66,6 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
             f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "
             "--field NAME=COLUMN picks those to store"
         )
-    for each in columns.fields:
-        if each.kind == "bytes":
-            raise PackError(
-                f"--field {each.name}={each.column}:bytes: {name} holds no bytes; text or json can hold its values"
-            )
     numbered = None
     if columns.label is not None and not typed:
         numbered = _numbered(name, columns.label, seen[columns.label].labels)
@@ -83,7 +78,7 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         return sorted(each for each in beside if each.rpartition("/")[2] not in METADATA)
 
     rows = rows_of(records(), columns, typed=typed, numbered=numbered)
-    return list_rows(root, rows, columns.fields, numbered=numbered, stray=without_row if metadata else None)
+    return list_rows(root, rows, columns.fields, stray=without_row if metadata else None)
 
 
 def _seen(records: Iterable[Record], name: str, *, typed: bool) -> dict[str, Seen]:

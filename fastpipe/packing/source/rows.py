@@ -112,7 +112,6 @@ def list_rows(
     fields: Sequence[SourceField] = (),
     *,
     classes: Sequence[str] | None = None,
-    numbered: bool | None = None,
     stray: Callable[[Container[str]], list[str]] | None = None,
     place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
@@ -127,16 +126,21 @@ def list_rows(
         fields: of the samples.
         classes: names in the order of the labels, where the source has them; None: labels are numbers as they are, or
             names, sorted as ImageFolder does.
-        numbered: whether labels are numbers, where that is known.
         stray: gets the paths that the rows name, and says which other files there are.
         place: names the image root, and says how to choose another one if the user can.
 
     Raises:
-        PackError: labels are partly numbers and partly names, or values cannot be kept.
+        PackError: labels are partly numbers and partly names, or values cannot be kept; or a field is of bytes.
     """
+    for each in fields:
+        if each.kind == "bytes":
+            raise PackError(
+                f"field {each.name}: column {each.column!r}: rows that name their images hold no bytes. Choose the "
+                "columns to store with --field NAME=COLUMN; text or json can hold values of such a column"
+            )
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
-    notes, labels = Notes(), Labels(classes, numbered)
+    notes, labels = Notes(), Labels(classes)
     found = _Sources(image_root, fields, labels, notes, place)
     waiting = iter(rows)
     ahead = 1 if isinstance(image_root, Path) else _RUN_ROWS  # rows hold their values
@@ -281,13 +285,12 @@ class Labels:
 
     Args:
         classes: names in the order of the labels, if they are known.
-        numbered: whether labels are numbers, if that is known.
     """
 
-    def __init__(self, classes: Sequence[str] | None, numbered: bool | None = None) -> None:
+    def __init__(self, classes: Sequence[str] | None) -> None:
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
-        self._numbered = numbered
+        self._numbered: bool | None = None  # whether labels are numbers, as the first one says
         self._most = NO_LABEL
 
     def take(self, label: object, where: str) -> int:

@@ -88,10 +88,6 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
     has_paths = held[image] == "text"
     fields = []
     for each in chosen.fields:
-        if has_paths and each.kind == "bytes":
-            raise PackError(
-                f"{file}: column {each.column!r} holds bytes, which a table of paths cannot store. {_CHOOSE}"
-            )
         if each.kind in _PICTURES and held[each.column] not in (("text",) if has_paths else ("bytes", "file")):
             expected = "paths, as the images are" if has_paths else "bytes"
             raise PackError(

@@ -241,7 +241,7 @@ def test_what_is_not_certain_is_an_error(photos: Path, name: str, text: str, mes
         ({"image_column": "pic"}, "--image-column pic: .* has no such column; expected one of Year, caption"),
         ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
         ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
-        ({"fields": {"a": "caption:bytes"}}, "holds no bytes"),
+        ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
         ({"split": "train"}, "--split has no meaning for a single file"),
     ],
 )
