@@ -414,6 +414,19 @@ def test_names_that_say_a_split(tmp_path: Path, names: list[str], split: str | N
             pack(tmp_path / "source", tmp_path / "none", pack_options(format="parquet"))
 
 
+def test_links_to_folders_are_followed_and_cycles_are_not(tmp_path: Path) -> None:
+    write_table(tmp_path / "elsewhere" / "b.parquet", jpegs(2))
+    write_table(tmp_path / "source" / "a.parquet", jpegs(1))
+    (tmp_path / "source" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "source" / "self").symlink_to(".")
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions())
+    assert sorted(paths_of(tmp_path / "packed")) == [
+        "a.parquet/000000",
+        "more/b.parquet/000000",
+        "more/b.parquet/000001",
+    ]
+
+
 def test_files_with_other_columns_are_named(tmp_path: Path) -> None:
     write_table(tmp_path / "source" / "a.parquet", jpegs(1), text=["x"])
     write_table(tmp_path / "source" / "b.parquet", jpegs(1), text=[1])

@@ -68,9 +68,10 @@ def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
 
 def _file(path: SourcePath, how: SourceOptions) -> Recognised:
     kind = how.format
-    if kind == "auto":
-        described = path.name in METADATA and _metadata_of(path.parent) is not None
-        kind = "metadata" if described else SUFFIXES.get(path.suffix.lower(), "webdataset")
+    if kind == "auto" and path.name in METADATA:
+        kind, path = "metadata", _metadata_of(path.parent)  # itself, if it is the only one
+    elif kind == "auto":
+        kind = SUFFIXES.get(path.suffix.lower(), "webdataset")
     elif kind in ("imagefolder", "voc", "yolo"):
         raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
     return Recognised(kind, (path,), Names([], [], []))
@@ -160,21 +161,20 @@ def _has_metadata(folder: SourcePath) -> bool:
     return any((folder / name).is_file() for name in METADATA)
 
 
-def _metadata_of(folder: SourcePath) -> SourcePath | None:
-    """The metadata file of a folder; None: it has none."""
+def _metadata_of(folder: SourcePath) -> SourcePath:
+    """The metadata file of a folder that has some."""
     found = [name for name in METADATA if (folder / name).is_file()]
     if len(found) > 1:
         raise PackError(
             f"{readable(str(folder))} holds {' and '.join(found)}; expected one of them. Pass the file with "
             f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
         )
-    return folder / found[0] if found else None
+    return folder / found[0]
 
 
 def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
-    here = _metadata_of(root) if split is None else None
-    if here is not None:
-        return here
+    if split is None and _has_metadata(root):
+        return _metadata_of(root)
     splits = [name for name in folders if _has_metadata(root / name)]
     chosen = pick_split(split, splits, root, "metadata files in the folders")
     if split is None and len(folders) > 1:
@@ -182,9 +182,7 @@ def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> So
             f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
             "what it lists, --format imagefolder takes the folders as classes"
         )
-    found = _metadata_of(root / chosen)
-    assert found is not None  # it is one of the splits
-    return found
+    return _metadata_of(root / chosen)
 
 
 def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:

@@ -310,10 +310,10 @@ class Labels:
         if numbered and label == NO_LABEL:
             return NO_LABEL
         if self._known is None and self._numbered not in (None, numbered):
+            this, others = ("number", "names") if numbered else ("name", "numbers")
             raise PackError(
-                f"labels are numbers and names: {label!r} in {where} is a {'number' if numbered else 'name'}, "
-                f"{'those before it are names' if numbered else 'those before it are numbers'}. Expected only one of "
-                "both; in JSONL, write all labels as numbers or all as texts"
+                f"labels are numbers and names: {label!r} in {where} is a {this}, those before it are {others}. "
+                "Expected only one of both; in JSONL, write all labels as numbers or all as texts"
             )
         self._numbered = numbered
         if isinstance(label, str):
