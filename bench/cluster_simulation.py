@@ -41,8 +41,7 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
 from fastpipe.packing.shard.plan import runs_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.listing import Source, packing_order
-from fastpipe.packing.source.table_file import Group
+from fastpipe.packing.source.listing import Group, Source, packing_order
 from fastpipe.packing.source.tables import Table, TableListing
 from fastpipe.packing.steps import on_ray
 from fastpipe.packing.steps.end import finished

@@ -14,7 +14,7 @@ from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
-from fastpipe.packing.source.files import folders_and_files
+from fastpipe.packing.source.files import names_in
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, packing_order
 from fastpipe.packing.source.options import SourceOptions
@@ -128,23 +128,24 @@ def _refuse_others(path: Path, form: str) -> None:
 
 def _folder(path: Path) -> Source:
     try:
-        listed = folders_and_files(path)
-        folders, files = ([name for name in names if not name.startswith(".")] for names in listed)
-        packed = [name for name in folders if is_dataset(path / name / DATASET_FILE)]
+        there = names_in(path)
+        packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
+    except PackError as problem:
+        raise DatasetError(str(problem)) from problem
     except OSError as problem:
-        raise DatasetError(f"{readable(str(path))} cannot be listed: {problem.strerror}") from problem
+        raise DatasetError(f"{readable(str(path))} cannot be read: {problem.strerror}") from problem
     if packed:
         raise DatasetError(
             f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
             f"{path / packed[0]}"
         )
-    if not any(listed):
+    if not any(there):
         raise DatasetError(
             f"{path} is not a packed dataset, and it is empty; expected a folder that `fastpipe pack` wrote, or one "
             "folder of images for each class, images without classes, or tars"
         )
-    tars = [name for name in files if name.lower().endswith(".tar")]
-    return Source(str(path), path, tars if tars and not folders else None)
+    tars = [name for name in there.files if name.lower().endswith(".tar")]
+    return Source(str(path), path, tars if tars and not there.folders else None)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -81,7 +81,7 @@ CHANGES: dict[Callable[[Path], None], str] = {
     exchange: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and now has [\d,]+",
     block: r"05.jpg has changed while packing: .* is no longer a regular file",
     bury: r"05.jpg has changed while packing: .* is no longer a regular file",
-    lose: r"the source folder .* has disappeared",
+    lose: r"has changed while packing: .* has disappeared, with all of the source",
 }
 OUTCOME = "the pack names it and stops; a second run finishes; the bytes are those of the source as it is then"
 

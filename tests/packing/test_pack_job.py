@@ -159,7 +159,7 @@ def test_rejected_files_are_listed_with_reasons(source: Path, tmp_path: Path) ->
     assert rejected == {
         "ant/empty.jpg": "empty file",
         "cow/\\xff.jpg": "empty file",
-        "cow/pipe.jpg": "not a regular file (a pipe, socket or device)",
+        "cow/pipe.jpg": "not a regular file (a folder, pipe, socket or device)",
     }
     assert summary.info["counts"]["rejected"] == 5
     assert summary.info["samples"] == 24

@@ -22,6 +22,7 @@ from fastpipe.packing.pipeline import converting
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.reading import START_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,13 @@ def test_a_large_file_that_is_no_picture_is_never_read(tmp_path: Path, monkeypat
     film = tmp_path / "only" / "clip.mp4"
     film.write_bytes(b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41")
     os.truncate(film, 3 << 30)
-    monkeypatch.setattr(converting, "read_source", lambda *_: pytest.fail("it was read"))
+    real = converting.read_source
+
+    def start_only(root: Path, source: Source, most_bytes: int | None = None) -> bytes:
+        assert most_bytes == START_BYTES, "it was read"
+        return real(root, source, most_bytes)
+
+    monkeypatch.setattr(converting, "read_source", start_only)
     listing = list_sources(tmp_path, seed=1)
     ((_, outcome),) = converted(listing, listing.sources, EncodeOptions(), 1)
     assert outcome == f"ISO media file (brand b'isom') is not supported; {EXPECTED}"

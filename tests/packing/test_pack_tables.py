@@ -269,7 +269,7 @@ def test_labels_that_cannot_be_are_rejected(tmp_path: Path) -> None:
     summary = pack(tmp_path / "a.parquet", tmp_path / "packed", PackOptions())
     rejected = dict(summary.tally.rejected)
     assert rejected.keys() == {"a.parquet/000001", "a.parquet/000002"}
-    assert "its label is -2" in rejected["a.parquet/000001"]
+    assert "label: expected -1 (none) or 0 to 999,999, got -2" in rejected["a.parquet/000001"]
 
 
 def test_classes_beyond_the_names_are_rejected(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_classes_beyond_the_names_are_rejected(tmp_path: Path) -> None:
     assert summary.info["classes"] == ["a", "b"]
     ((name, reason),) = summary.tally.rejected
     assert name == "a.parquet/000001"
-    assert "its label is 2; expected 0 to 1" in reason
+    assert "label: expected -1 (none) or 0 to 1, got 2" in reason
 
 
 def test_columns_become_fields_of_the_kind_of_their_values(tmp_path: Path) -> None:
@@ -360,10 +360,10 @@ def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
         assert words in failed(1, "pack", source, tmp_path / "packed", *options)
         assert not (tmp_path / "packed" / "dataset.json").exists()
 
-    refused("several columns hold images: a, b. Choose one with --image-column", a=one, b=one)
+    refused("several columns that may hold the images: a, b. --image-column picks one", a=one, b=one)
     refused("expected a column with images", a=["x"], b=[1])
-    refused("--image-column c: no such column; expected one of a, b", "--image-column", "c", a=one, b=[1])
-    refused("--label-column c: no such column; expected one of a, b", "--label-column", "c", a=one, b=[1])
+    refused("has no such column; expected one of a, b", "--image-column", "c", a=one, b=[1])
+    refused("has no such column; expected one of a, b", "--label-column", "c", a=one, b=[1])
     refused("the labels in column 'label' are double", a=one, label=[1.5])
     refused("column 'maps' is", a=one, maps=[[{"x": b"bytes"}]])
     refused("--field m=t:mask: expected bytes, the column is string", "--field", "m=t:mask", a=one, t=["x"])
@@ -382,9 +382,9 @@ def test_splits(tmp_path: Path) -> None:
     for name in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
         write_table(source / f"{name}.parquet", jpegs(2))
     told = failed(1, "pack", source, tmp_path / "packed")
-    assert "holds several splits: the names of files say test, train" in told
+    assert "has splits, as the names of files say: test, train: --split picks one" in told
     assert "--split" in told
-    assert "no such split; the names of files say: test, train" in failed(
+    assert "has splits, as the names of files say: test, train: --split picks one" in failed(
         1, "pack", source, tmp_path / "packed", "--split", "val"
     )
     succeeded("pack", source, tmp_path / "packed", "--split", "train")
@@ -410,8 +410,21 @@ def test_names_that_say_a_split(tmp_path: Path, names: list[str], split: str | N
     summary = pack(tmp_path / "source", tmp_path / "packed", how)
     assert summary.info["samples"] == (2 if split is None else 1)
     if split is not None:
-        with pytest.raises(PackError, match="several splits"):
+        with pytest.raises(PackError, match=r"has splits, as the names of files say: .*: --split picks one"):
             pack(tmp_path / "source", tmp_path / "none", pack_options(format="parquet"))
+
+
+def test_links_to_folders_are_followed_and_cycles_are_not(tmp_path: Path) -> None:
+    write_table(tmp_path / "elsewhere" / "b.parquet", jpegs(2))
+    write_table(tmp_path / "source" / "a.parquet", jpegs(1))
+    (tmp_path / "source" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "source" / "self").symlink_to(".")
+    pack(tmp_path / "source", tmp_path / "packed", PackOptions())
+    assert sorted(paths_of(tmp_path / "packed")) == [
+        "a.parquet/000000",
+        "more/b.parquet/000000",
+        "more/b.parquet/000001",
+    ]
 
 
 def test_files_with_other_columns_are_named(tmp_path: Path) -> None:
@@ -660,7 +673,7 @@ def test_rows_of_paths_are_files(tmp_path: Path) -> None:
     for file in ("shard-000000.tar", "index.npy", "fields/n.npy"):
         assert (tmp_path / "packed" / file).read_bytes() == (tmp_path / "csv" / file).read_bytes()
     ((path, reason),) = [each.values() for each in read_rejected(tmp_path / "packed")]
-    assert (path, reason) == ("a.parquet/000001", "no path of an image, got None")
+    assert (path, reason) == ("a.parquet/000001", "column file: expected the path of an image, got none")
     pq.write_table(pa.table({"file": ["a.jpg"], "raw": [b"x"]}), tmp_path / "photos" / "a.parquet")
     told = failed(1, "pack", tmp_path / "photos" / "a.parquet", tmp_path / "other", *options)
-    assert "column 'raw' holds bytes, which a table of paths cannot store" in told
+    assert "column 'raw': rows that name their images hold no bytes" in told

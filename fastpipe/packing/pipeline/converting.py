@@ -28,7 +28,6 @@ from fastpipe.packing.source.reading import (
     Arriving,
     give_up_requests,
     read_source,
-    read_start,
     with_own_requests,
 )
 
@@ -140,7 +139,7 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
 
     def read() -> bytes:
         if source.size_bytes > LARGE_BYTES:
-            image_format(read_start(root, source, START_BYTES))  # a film among the pictures need not be read
+            image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
         return read_source(root, source)
 
     def values(picture: Packed) -> list[tuple[str, str, Any]]:

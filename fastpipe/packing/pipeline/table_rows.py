@@ -14,10 +14,12 @@ from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import Outcome, convert_sample, cut, in_advance
-from fastpipe.packing.source.listing import Source
-from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, changed, with_own_requests
-from fastpipe.packing.source.table_cells import Cells, as_meant, cells
-from fastpipe.packing.source.table_columns import TableColumns, TableField
+from fastpipe.packing.source.column_kinds import field_value
+from fastpipe.packing.source.field_names import Columns
+from fastpipe.packing.source.files import changed
+from fastpipe.packing.source.listing import Source, SourceField
+from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, with_own_requests
+from fastpipe.packing.source.table_columns import Cells, cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 
 
@@ -101,7 +103,7 @@ def _image_of(cells: Cells, at: int) -> bytes:
     )
 
 
-def _values_of(cells: Cells, at: int, columns: TableColumns) -> list[tuple[str, str, Any]]:
+def _values_of(cells: Cells, at: int, columns: Columns) -> list[tuple[str, str, Any]]:
     """Name, kind and value of each field of a row.
 
     Raises:
@@ -114,11 +116,11 @@ def _values_of(cells: Cells, at: int, columns: TableColumns) -> list[tuple[str, 
     return found
 
 
-def _value(cells: Cells, at: int, number: int, field: TableField) -> Any:
+def _value(cells: Cells, at: int, number: int, field: SourceField) -> Any:
     try:
         value = cells.value(number, at)
     except UnicodeDecodeError as problem:
         raise ImageError(f"expected UTF-8 ({problem.reason} at byte {problem.start})") from None
     except (ValueError, OverflowError) as problem:
         raise ImageError(str(problem)) from None
-    return value if field.kind in ("mask", "image") else take(field.kind, as_meant(field, value))
+    return value if field.kind in ("mask", "image") else take(field.kind, field_value(value, field))

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_INT = re.compile(r"-?(0|[1-9]\d{0,18})")
+from fastpipe.errors import ImageError
+from fastpipe.packing.source.listing import SourceField
+
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
@@ -30,25 +32,25 @@ class Seen:
 
     Attributes:
         count: how many there are.
-        looks: what they look like -> the number of the first such record.
+        looks: what they look like -> the name of the first such row.
         labels: the same for a column of labels in a CSV file; "whole" is a number such as 2.0.
     """
 
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
         self.count = 0
-        self.looks: dict[Any, int] = {}
-        self.labels: dict[str, int] = {}
+        self.looks: dict[Any, str] = {}
+        self.labels: dict[str, str] = {}
 
-    def add(self, value: object, number: int) -> None:
-        """One more value, of the record with this number; None: it is missing."""
+    def add(self, value: object, where: str) -> None:
+        """One more value, of the row of this name; None: it is missing."""
         self.count += 1
         look = _look(value) if self._typed or value is None else _look_of_text(str(value))
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[1] != look[1] for one in self.looks):
             look = "json"  # lists of several lengths
-        self.looks.setdefault(look, number)
+        self.looks.setdefault(look, where)
         if not self._typed:
-            self.labels.setdefault(_look_of_label(str(value).strip(), str(look)), number)
+            self.labels.setdefault(_look_of_label(str(value).strip(), str(look)), where)
 
     @property
     def kind(self) -> str:
@@ -69,37 +71,46 @@ class Seen:
         return "json"
 
 
-def field_value(value: Any, kind: str, *, typed: bool) -> Any:
-    """A value of a column as a field of this kind takes it.
+def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
+    """A value of a column as a field takes it, not yet checked.
 
     Args:
         value: of the column; None: it is missing.
-        kind: of the field.
+        field: that stores it.
         typed: False: it is a text of a CSV file.
 
     Raises:
-        ValueError: it cannot be; the message is the reason.
+        ImageError: it cannot be; the message is the reason.
     """
+    kind = field.kind
     if not typed and kind != "text" and value is not None:
         value = _parsed(value) if kind not in ("mask", "image") else value or None
-    if value is None:
-        return None
+    if kind == "int" and isinstance(value, bool):
+        return int(value)
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
+    if kind == "classes" and field.names and isinstance(value, list):
+        return [_class_name(each, field.names) for each in value]
     if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
         labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
         return xyxy(value["bbox"] or [], labels)
     return value
 
 
+def _class_name(number: Any, names: Sequence[str]) -> str:
+    if isinstance(number, int) and 0 <= number < len(names):
+        return names[number]
+    raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
+
+
 def xyxy(boxes: Any, labels: Any) -> dict[str, Any]:
     """Boxes of COCO, x, y, width, height, and their labels -> the value of a field of boxes.
 
     Raises:
-        ValueError: they are none; the message is the reason.
+        ImageError: they are none; the message is the reason.
     """
     if not _are_boxes(boxes):
-        raise ValueError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
+        raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
     corners = [[x, y, x + width, y + height] for x, y, width, height in boxes]
     return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
 
@@ -122,16 +133,14 @@ def _look_of_text(text: str) -> Any:
     text = text.strip()
     if not text:
         return "none"
-    if _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
-        return "int"
-    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
-        return "float"
-    if text[0] in "[{":
-        try:
-            return _look(json.loads(text))
-        except (ValueError, RecursionError):
-            pass
-    return "text"
+    spelled = text[0] in "[{"
+    if not spelled and text[0] not in "+-.0123456789":
+        return "text"
+    try:
+        look = _look(_parsed(text))
+    except ImageError:
+        return "text"
+    return look if spelled or look in ("int", "float") else "text"
 
 
 def _look_of_label(text: str, look: str) -> str:
@@ -156,7 +165,7 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         if _FLOAT.fullmatch(text):  # such as .5, which is none in JSON
             return float(text)
-        raise ValueError(f"expected a value in JSON, got {text[:40]!r}") from None
+        raise ImageError(f"expected a value in JSON, got {text[:40]!r}") from None
 
 
 def _is_number(value: object) -> bool:

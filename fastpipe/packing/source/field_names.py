@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable
 from itertools import count
+from typing import NamedTuple
 
-from fastpipe.errors import PackError
+from fastpipe.errors import PackError, readable
 from fastpipe.format.fields import RESERVED, Field, member
-from fastpipe.packing.source.listing import Part, SourceField
+from fastpipe.packing.source.listing import SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 
 MOST_FIELDS = 64  # with more endings, they are parts of names, as in photo.v1.2.jpg, and no fields
 NOTE = "json"
 _MOST_CHARACTERS = 64  # of a field's name
+_MOST_SHOWN = 20  # names in a message
 
+_ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif fpc"
+PICTURES = frozenset(_ENDINGS.split())
 # By the last part of the ending; of other members the bytes are kept.
 _KINDS = {
     **dict.fromkeys(("txt", "text", "transcript", "caption"), "text"),
@@ -23,12 +27,17 @@ _KINDS = {
     "png": "mask",
     **dict.fromkeys(("jpg", "jpeg", "webp", "tif", "tiff", "bmp", "ppm", "pgm"), "image"),
 }
-
 _OF_MEMBERS = ("text", "json", "bytes", "mask", "image")
 
+# Columns with the path of an image, if there is no --image-column.
+_IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
+IMAGE_COLUMNS = frozenset(_IMAGES.split())
+FILE_NAME = "file_name"
+_LABEL = "label"
 
-def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
-    """Endings and fields: KEY.txt is a text "txt", KEY.seg.png a mask "seg", KEY.mp3 bytes "mp3".
+
+def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
+    """The fields of members: KEY.txt is a text "txt", KEY.seg.png a mask "seg", KEY.mp3 bytes "mp3".
 
     Where two endings would give one name, the whole ending is the name: KEY.note.txt and KEY.note.json are "note_txt"
     and "note_json".
@@ -36,54 +45,42 @@ def fields_of(endings: Collection[str]) -> list[tuple[str, SourceField]]:
     Args:
         endings: of the members that are neither image nor label, in small letters.
     """
-    short = {ending: field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
+    short = {ending: _field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
     taken = Counter(short.values())
-    found: dict[str, tuple[str, SourceField]] = {}
+    found: dict[str, SourceField] = {}
     for ending, name in short.items():
-        name = name if taken[name] == 1 else field_name(ending)
-        name = free_name(name, found)  # such as a-b.txt and a_b.txt
-        found[name] = ending, SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"))
-    return list(found.values())
+        name = _free_name(name if taken[name] == 1 else _field_name(ending), found)  # such as a-b.txt and a_b.txt
+        found[name] = SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"), column=ending)
+    return tuple(found.values())
 
 
-def fields_asked(asked: Collection[FieldColumn], endings: Collection[str]) -> list[tuple[str, SourceField]]:
+def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
     """The same for the fields that a user asks for, by the endings of their members.
 
     Raises:
         PackError: no member has such an ending, or it cannot be of such a kind.
     """
-    kinds = {ending: field.kind for ending, field in fields_of(endings)}
+    kinds = {field.column: field.kind for field in fields_of(endings)}
+    found = []
     for field in asked:
         if field.column not in kinds:
-            raise PackError(
-                f"--field {field.name}={field.column}: no sample has a member with the ending {field.column}; there "
-                f"are {', '.join(sorted(kinds)[:20]) or 'none'}"
-            )
+            raise PackError(f"{field}: no sample has a member with the ending {field.column}; there are {named(kinds)}")
         if field.kind is not None and field.kind not in _OF_MEMBERS:
             raise PackError(
-                f"--field {field.name}={field.column}:{field.kind}: expected one of the kinds {', '.join(_OF_MEMBERS)} "
-                "for a member of a tar. Store values of other kinds as json, or write them with fastpipe.Writer"
+                f"{field}: expected one of the kinds {', '.join(_OF_MEMBERS)} for a member of a tar. Store values of "
+                "other kinds as json, or write them with fastpipe.Writer"
             )
-    return [(field.column, SourceField(field.name, field.kind or kinds[field.column])) for field in asked]
+        found.append(SourceField(field.name, field.kind or kinds[field.column], column=field.column))
+    return tuple(found)
 
 
-def fields_of_dataset(fields: Collection[Field]) -> list[tuple[str, SourceField]]:
-    """The same for the shards of a packed dataset."""
-    found: list[tuple[str, SourceField]] = []
-    for field in fields:
-        ending = member(field)
-        found.append(
-            (ending or NOTE, SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs))
-        )
-    return found
+def field_of_dataset(field: Field) -> SourceField:
+    """The same for a field of a packed dataset, in its shards."""
+    ending = member(field)
+    return SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs, ending or NOTE)
 
 
-def parts_of(fields: Collection[tuple[str, SourceField]], members: Mapping[str, Part]) -> tuple[Part | None, ...]:
-    """Where the value of each field is, of a sample with these members."""
-    return tuple(members.get(ending) for ending, _ in fields)
-
-
-def field_name(ending: str) -> str:
+def _field_name(ending: str) -> str:
     """A field's name like an ending."""
     name = re.sub(r"[^a-z0-9_]", "_", ending)[:60]
     if not name[:1].isalpha():
@@ -91,7 +88,7 @@ def field_name(ending: str) -> str:
     return f"{name}_" if name in RESERVED else name
 
 
-def free_name(name: str, taken: Container[str]) -> str:
+def _free_name(name: str, taken: Container[str]) -> str:
     """A field's name that no other field has: the name itself, or with _ or a number behind it."""
     free = name
     for number in count(2):
@@ -101,46 +98,99 @@ def free_name(name: str, taken: Container[str]) -> str:
     return free
 
 
-# Columns with the path of an image, if there is no --image-column.
-_IMAGES = "path file_name filename file filepath file_path image image_path image_file img img_path"
-IMAGE_COLUMNS = frozenset(_IMAGES.split())
-FILE_NAME = "file_name"
-_LABEL = "label"
+class Columns(NamedTuple):
+    """What is read of a table.
+
+    Attributes:
+        image: the column with the images, or with their paths.
+        label: the column with labels; None: there is none.
+        fields: that are stored.
+        has_paths: `image` has paths of files, not their bytes.
+        classes: names of the classes that the label's numbers stand for; None: nothing says it.
+    """
+
+    image: str
+    label: str | None
+    fields: tuple[SourceField, ...]
+    has_paths: bool = True
+    classes: tuple[str, ...] | None = None
+
+    def read(self) -> list[str]:
+        """Names of the columns that a sample is made of; its label is known before."""
+        return list(dict.fromkeys([self.image, *(field.column for field in self.fields)]))
 
 
-def named_as_image(names: Collection[str], how: SourceOptions, *, metadata: bool = False) -> list[str]:
-    """The columns that are called as if they held the paths of the images, sorted.
+def choose_columns(
+    table: str,
+    columns: Collection[str],
+    how: SourceOptions,
+    images: Collection[str],
+    kind_of: Callable[[str], str],
+    *,
+    further: str = "",
+    expected: str = "with the paths of the images, such as path, file_name or image",
+) -> Columns:
+    """Finds the columns that are asked for, or that are certain.
 
     Args:
-        names: of all columns.
-        how: what the user says; a column that is a field is no image.
-        metadata: Hugging Face's ImageFolder: file_name is the image, *_file_name are further ones.
+        table: names it in messages.
+        columns: that it has.
+        how: what the user says.
+        images: columns that may hold the images.
+        kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
+        further: an ending of columns with further images, which their fields' names do not have.
+        expected: says what column holds images.
+
+    Raises:
+        PackError: a column is missing, or there is a choice that only the user can make.
     """
-    if metadata and FILE_NAME in names:
-        return [FILE_NAME]
+
+    def there(option: str, column: str) -> str:
+        if column not in columns:
+            raise PackError(f"{option}: {table} has no such column; expected one of {named(columns)}")
+        return column
+
+    if how.image_column is not None:
+        image = there(f"--image-column {how.image_column}", how.image_column)
+    elif len(images) == 1:
+        (image,) = images
+    elif images:
+        raise PackError(
+            f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
+        )
+    else:
+        raise PackError(f"{table}: expected a column {expected}; got {named(columns)}. --image-column names it")
+    label = how.label_column
+    if label is not None:
+        there(f"--label-column {label}", label)
+    elif _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
+        label = _LABEL
+    fields = []
+    asked = how.fields
+    if asked is None:
+        asked = _own_fields((name for name in columns if name not in (image, label)), further)
+    for each in asked:
+        column = there(str(each), each.column)
+        fields.append(SourceField(each.name, each.kind or kind_of(column), column=column))
+    return Columns(image, label, tuple(fields))
+
+
+def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
+    """The columns that are called as if they held the paths of the images; one that is a field does not."""
     taken = {each.column for each in how.fields or ()}
-    called = (lambda name: name.endswith("_" + FILE_NAME)) if metadata else (lambda name: name.lower() in IMAGE_COLUMNS)
-    return sorted(name for name in names if name not in taken and called(name))
+    return [name for name in columns if name not in taken and name.lower() in IMAGE_COLUMNS]
 
 
-def label_column(names: Collection[str], how: SourceOptions, image: str) -> str | None:
-    """The column with the labels; None: there is none."""
-    if how.label_column is not None:
-        return how.label_column
-    return _LABEL if _LABEL in names and _LABEL not in (image, *(each.column for each in how.fields or ())) else None
-
-
-def own_fields(columns: Iterable[str], *, metadata: bool = False) -> list[FieldColumn]:
+def _own_fields(columns: Iterable[str], further: str) -> tuple[FieldColumn, ...]:
     """Fields that are called after their columns, with names that differ: A-b and a_b give a_b and a_b_."""
-    taken: set[str] = set()
-    found = []
+    found: dict[str, FieldColumn] = {}
     for column in columns:
-        called = column.removesuffix("_" + FILE_NAME) if metadata else column
-        name = free_name(field_name(called.lower()), taken)
-        taken.add(name)
-        found.append(FieldColumn(name, column))
-    return found
+        name = _free_name(_field_name(column.removesuffix(further).lower()), found)
+        found[name] = FieldColumn(name, column)
+    return tuple(found.values())
 
 
-_ENDINGS = "jpg jpeg jpe jfif png apng webp bmp dib tif tiff gif avif jp2 j2k ppm pgm pbm pnm tga ico heic heif fpc"
-PICTURES = frozenset(_ENDINGS.split())
+def named(columns: Iterable[str]) -> str:
+    """Names of columns, for messages."""
+    shown = sorted(columns)
+    return ", ".join(map(readable, shown[:_MOST_SHOWN])) + (" ..." if len(shown) > _MOST_SHOWN else "") or "none"

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
@@ -20,25 +20,12 @@ from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
+    from fastpipe.remote.remote_file import RemoteFile
     from fastpipe.remote.remote_path import RemotePath
 
 
 SourcePath: TypeAlias = "Path | RemotePath"
-FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
-
-
-class OpenFile(Protocol):
-    """An open file, read by ranges."""
-
-    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """A range; shorter only where the file ends before."""
-
-    @property
-    def state(self) -> FileState:
-        """As it is now; behind a URL as it was listed: reading finds out whether it still is."""
-
-    def close(self) -> None:
-        """Closes it."""
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -67,13 +54,24 @@ def state_at(root: SourcePath, path: str) -> FileState:
     return (root / path).state()
 
 
-def opened(path: SourcePath) -> OpenFile:
+def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> FileState | str:
+    """The same, or why it cannot be read; `absent` says that of one that is not there."""
+    try:
+        found = state_at(root, path)
+    except OSError as problem:
+        if absent is not None and isinstance(problem, FileNotFoundError):
+            return absent
+        return f"cannot be read: {problem.strerror}"
+    return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
+
+
+def opened(path: SourcePath) -> LocalFile | RemoteFile:
     """Opens a file to read ranges of it.
 
     Raises:
         OSError: it cannot be opened.
     """
-    return _LocalFile(path) if isinstance(path, Path) else path.open()
+    return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
@@ -100,25 +98,49 @@ def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
     except OSError as problem:
         raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
     if before[:2] != after[:2]:
-        raise PackError(
-            f"{readable(str(path))} has changed while it was read; wait until nothing changes it, then run the same "
-            "command again"
-        )
+        raise changed(path)
 
 
-def folders_and_files(root: SourcePath) -> tuple[list[str], list[str]]:
-    """The names in a folder, sorted: of folders, and of all else.
+def changed(path: SourcePath, how: str = "") -> PackError:
+    """The error for a file that is no longer the one that was listed; `how` says what is known of it."""
+    return PackError(
+        f"{readable(str(path))} has changed while packing{how}. Finished shards are kept. Wait until nothing changes "
+        "the source, then run the same command again: it continues with the files as they are then"
+    )
+
+
+class Names(NamedTuple):
+    """The names in a folder, sorted.
+
+    Attributes:
+        folders, files: without hidden ones, in which tools keep their notes.
+        hidden: names of these.
+    """
+
+    folders: list[str]
+    files: list[str]
+    hidden: list[str]
+
+
+def names_in(folder: SourcePath) -> Names:
+    """The names in a folder.
 
     Raises:
-        OSError, PackError: it cannot be listed.
+        PackError: it cannot be listed.
     """
-    if not isinstance(root, Path):
-        return root.listed()
-    folders, files = list[str](), list[str]()
-    with os.scandir(root) as entries:
-        for each in sorted(entries, key=lambda entry: entry.name):
-            (folders if _is_folder(each) else files).append(each.name)
-    return folders, files
+    if isinstance(folder, Path):
+        try:
+            with os.scandir(folder) as entries:
+                found = [(entry.name, _is_folder(entry)) for entry in entries]
+        except OSError as problem:
+            raise _cannot_be_listed(problem) from problem
+    else:
+        folders, files = folder.listed()
+        found = [(name, True) for name in folders] + [(name, False) for name in files]
+    names = Names([], [], [])
+    for name, is_folder in sorted(found):
+        (names.hidden if name.startswith(".") else names.folders if is_folder else names.files).append(name)
+    return names
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -130,68 +152,64 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False  # a link to itself is a file that cannot be read
 
 
-def names_in(folder: SourcePath) -> list[str]:
-    """All names in a folder.
+def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
+    """The paths of all files below root/folder, relative to root, with "/". Links are followed, cycles are not.
 
-    Raises:
-        OSError, PackError: it cannot be listed.
-    """
-    if isinstance(folder, Path):
-        return os.listdir(folder)
-    folders, files = folder.listed() if folder.objects.has_lists else ([], [])
-    return folders + files
+    A link back to a folder that is being walked, or to one that holds it, would bring the same files again, and of
+    class folders under the wrong class.
 
-
-class _LocalFile:
-    """See OpenFile."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, FLAGS)
-
-    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
-        return read_at(self._descriptor, size_bytes, offset_bytes)
-
-    @property
-    def state(self) -> FileState:
-        return state_of(os.fstat(self._descriptor))
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
-def entries_of(folder: SourcePath) -> dict[str, bool]:
-    """Name -> whether it is a folder, sorted.
-
-    Raises:
-        PackError: the folder cannot be listed.
-    """
-    try:
-        folders, files = folders_and_files(folder)
-    except OSError as problem:
-        raise _cannot_be_listed(problem) from problem
-    found = {**dict.fromkeys(folders, True), **dict.fromkeys(files, False)}
-    return {name: found[name] for name in sorted(found) if not name.startswith(".")}
-
-
-def files_below(root: SourcePath) -> list[str]:
-    """The paths of all files below a folder, relative to it, with "/".
+    Args:
+        root: a folder.
+        folder: in it; "": the root itself.
+        hidden: False: without names that begin with a dot, and all that is in such folders.
 
     Raises:
         PackError: a folder cannot be listed.
     """
     if not isinstance(root, Path):
-        return [path for path in root.files_below() if not any(part.startswith(".") for part in path.split("/"))]
+        paths = (root / folder).files_below() if folder else root.files_below()
+        for path in paths:
+            if hidden or not any(part.startswith(".") for part in path.split("/")):
+                yield f"{folder}/{path}" if folder else path
+        return
+    top = root.resolve()
+    seen = {(info.st_dev, info.st_ino) for info in map(os.stat, [top, *top.parents] if folder else top.parents)}
 
     def refuse(problem: OSError) -> None:
         raise _cannot_be_listed(problem) from problem
 
-    found = []
-    for folder, folders, files in os.walk(root, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        prefix = os.path.relpath(folder, root).replace(os.sep, "/") + "/"
-        found += [prefix.removeprefix("./") + name for name in files if not name.startswith(".")]
-    return found
+    for place, folders, files in os.walk(root / folder, followlinks=True, onerror=refuse):
+        info = os.stat(place)
+        if (info.st_dev, info.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        folders[:] = sorted(name for name in folders if hidden or not name.startswith("."))
+        prefix = os.path.relpath(place, root).replace(os.sep, "/") + "/"
+        for name in files:
+            if hidden or not name.startswith("."):
+                yield prefix.removeprefix("./") + name
 
 
 def _cannot_be_listed(problem: OSError) -> PackError:
     return PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}")
+
+
+class LocalFile:
+    """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, _FLAGS)
+
+    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """A range; shorter only where the file ends before."""
+        return read_at(self._descriptor, size_bytes, offset_bytes)
+
+    @property
+    def state(self) -> FileState:
+        """As it is now; that of a file behind a URL is as it was listed: reading finds out whether it still is."""
+        return state_of(os.fstat(self._descriptor))
+
+    def close(self) -> None:
+        """Closes it."""
+        os.close(self._descriptor)

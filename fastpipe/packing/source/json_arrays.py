@@ -47,30 +47,33 @@ class _Text:
         self._ended = False
 
     def entries(self) -> Iterator[tuple[str, int, Any]]:
-        self._expect("{")
-        while self._next() != "}":
+        for _ in self._each("{", "}"):
             name = self._value()
             if not isinstance(name, str):
                 raise ValueError(f"expected a name at character {self._place:,}")
-            self._expect(":")
+            self._take(":")
             if self._next() != "[":
                 yield name, -1, self._value()
-            else:
-                self._expect("[")
-                number = 0
-                while self._next() != "]":
-                    yield name, number, self._value()
-                    number += 1
-                    self._separate("]")
-                self._expect("]")
-            self._separate("}")
-        self._expect("}")
+                continue
+            for number, _ in enumerate(self._each("[", "]")):
+                yield name, number, self._value()
         if self._next():
             raise ValueError(f"more text behind the object, at character {self._place:,}")
 
     @property
     def _place(self) -> int:
         return self._before + self._at
+
+    def _each(self, start: str, end: str) -> Iterator[None]:
+        """Stops before each entry of an object or list, whose reader takes it."""
+        self._take(start)
+        if self._next() == end:
+            self._at += 1
+            return
+        found = ","
+        while found != end:
+            yield
+            found = self._take(",", end)
 
     def _next(self) -> str:
         """The next character that is no space, which is not taken; "" at the end."""
@@ -80,18 +83,13 @@ class _Text:
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
-    def _expect(self, character: str) -> None:
-        if self._next() != character:
-            raise ValueError(f"expected {character!r} at character {self._place:,}, got {self._next()!r}")
+    def _take(self, *expected: str) -> str:
+        """Takes the next character, which must be one of these."""
+        found = self._next()
+        if found not in expected:
+            raise ValueError(f"expected {' or '.join(map(repr, expected))} at character {self._place:,}, got {found!r}")
         self._at += 1
-
-    def _separate(self, end: str) -> None:
-        """Takes a comma, which no end may follow; or nothing before the end."""
-        if self._next() == end:
-            return
-        self._expect(",")
-        if self._next() == end:
-            raise ValueError(f"expected an entry at character {self._place:,}, got {end!r}")
+        return found
 
     def _value(self) -> Any:
         self._next()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import is_dataset
-from fastpipe.format.layout import DATASET_FILE, WORK_FOLDER
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
 from fastpipe.packing.source.coco import list_coco
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.folders import list_flat_folder, list_folder
-from fastpipe.packing.source.listing import Listing, packing_order
-from fastpipe.packing.source.manifest import CsvFile, JsonLines
-from fastpipe.packing.source.manifest_rows import list_manifest
-from fastpipe.packing.source.metadata import list_metadata
+from fastpipe.packing.source.files import SourcePath, files_below, state_or_problem
+from fastpipe.packing.source.listing import Listing, Source, packing_order
+from fastpipe.packing.source.manifest import MANIFESTS, list_manifest
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables
@@ -27,10 +25,7 @@ _EXPECTED = (
     "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
     "images without classes, or a file that lists images (CSV, JSONL, COCO)"
 )
-_NOT_BY_URL = {
-    "voc": "a folder of Pascal VOC",
-    "yolo": "a folder of YOLO",
-}
+_FOLDERS_OF_BOXES = {"voc": list_voc, "yolo": list_yolo}
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
@@ -73,27 +68,23 @@ def _list(root: SourcePath, how: SourceOptions) -> Listing:
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
     found = recognise(root, how)
-    path = found.paths[0]
-    image_root = how.root_of_images() or path.parent
-    if not isinstance(root, Path) and found.format in _NOT_BY_URL:
-        raise PackError(
-            f"{root} is {_NOT_BY_URL[found.format]}, which fastpipe does not read by URL: copy it to a folder"
-        )
     match found.format:
         case "dataset":
             return list_dataset(root, how.remote)
         case "metadata":
-            return list_metadata(path, how)
-        case "csv":
-            return list_manifest(CsvFile(path), how, image_root)
-        case "jsonl":
-            return list_manifest(JsonLines(path), how, image_root)
+            path = found.paths[0]
+            return list_manifest(path, MANIFESTS.get(path.suffix.lower(), "parquet"), how, metadata=True)
+        case "csv" | "jsonl":
+            return list_manifest(found.paths[0], found.format, how)
         case "coco":
-            return list_coco(found.paths, how, coco_image_roots(path, how.split))
-        case "voc" if isinstance(root, Path):
-            return list_voc(root, how.split)
-        case "yolo" if isinstance(root, Path):
-            return list_yolo(root, how.split)
+            return list_coco(found.paths, how)
+        case "voc" | "yolo":
+            if not isinstance(root, Path):
+                raise PackError(
+                    f"{root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
+                    "a folder of this machine"
+                )
+            return _FOLDERS_OF_BOXES[found.format](root, how.split)
         case "parquet" | "arrow":
             return list_tables(root, how)
     return _list_images(root, found, how)
@@ -103,35 +94,40 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Lis
     """Class folders, images without classes, or tars."""
     if not root.is_dir():
         return list_archives(root, [""], asked=how.fields)
-    folders, others = list(found.folders), list(found.files)
+    folders, files, hidden = found.names
     if folders and found.format == "imagefolder":
-        return list_folder(root, folders, [*others, *found.hidden])
-    compressed = next((name for name in others if _COMPRESSED.search(name)), None)
+        paths = ((path, label) for label, name in enumerate(folders) for path in files_below(root, name))
+        return _list_files(root, folders, paths, [*files, *hidden])
+    compressed = next((name for name in files if _COMPRESSED.search(name)), None)
     if compressed is not None:
         raise PackError(
             f"{readable(str(root / compressed))} is compressed, so fastpipe cannot read single members from it; "
             "unpack the tars (gunzip, zstd -d, xz -d) and pack them or their files"
         )
-    tars = [name for name in others if name.lower().endswith(".tar")]
-    if not others:
+    if not files:
         raise PackError(
             f"{root} holds no folders and no files; expected one folder of images for each class "
             f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if found.format == "imagefolder":
-        return list_flat_folder(root, others, list(found.hidden))
+        return _list_files(root, [], ((name, NO_LABEL) for name in files), hidden)
+    tars = [name for name in files if name.lower().endswith(".tar")]
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
-    stray = [name for name in others if name not in tars] + [*folders, *found.hidden]
+    stray = [name for name in files if name not in tars] + [*folders, *hidden]
     return list_archives(root, tars, stray, asked=how.fields)
 
 
-def coco_image_roots(path: SourcePath, split: str | None) -> list[SourcePath]:
-    """The folders in which COCO's images may lie: beside the annotations, or called after their split."""
-    task, _, named = path.stem.partition("_")
-    split = split or (named if task in ("instances", "captions") else named.removeprefix("keypoints_"))
-    tops = dict.fromkeys([path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent])
-    return [place for top in tops for place in (top, top / "images", top / split, top / "images" / split)]
+def _list_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
+    """Lists files, each with its label, in no order."""
+    sources = []
+    for path, label in paths:
+        found = state_or_problem(root, path)
+        if isinstance(found, str):
+            sources.append(Source(path, label, 0, 0, 0, found))
+        else:
+            sources.append(Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns))
+    return Listing(root, classes, sources, stray)
 
 
 def could_be_source(path: Path) -> bool:

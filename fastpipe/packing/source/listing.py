@@ -90,6 +90,23 @@ class Note(NamedTuple):
     state: int
 
 
+class Group(NamedTuple):
+    """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
+
+    Attributes:
+        number: in its file.
+        first_row, rows: of the file.
+        offset_bytes: where it begins; 0 where the file itself says that.
+        size_bytes: of its columns, about, when they are not compressed.
+    """
+
+    number: int
+    first_row: int
+    rows: int
+    offset_bytes: int
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One file of the source: in a folder, or a member of a tar.
@@ -140,6 +157,7 @@ class SourceField(NamedTuple):
         names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
             the points.
         flip_pairs: of "keypoints": the points that change places in a mirrored image.
+        column: where the source has its value: a column, an entry of annotations, or the ending of a tar's members.
     """
 
     name: str
@@ -147,6 +165,7 @@ class SourceField(NamedTuple):
     in_note: bool = False
     names: tuple[str, ...] = ()
     flip_pairs: tuple[tuple[int, int], ...] = ()
+    column: str = ""
 
 
 @dataclass(frozen=True)
@@ -206,15 +225,11 @@ class Listing:
 
     def digest(self) -> str:
         """Names the content: classes, each file's path and size, and values of rows, in packing order."""
-        digest = xxhash.xxh3_128()
-        for name in self.classes:
-            digest.update(os.fsencode(name) + b"\0")
+        digest = xxhash.xxh3_128(b"".join(os.fsencode(name) + b"\0" for name in self.classes))
         for source in self.sources:
-            digest.update(os.fsencode(source.path) + f"\0{source.label} {source.size_bytes}\n".encode())
-            if source.parts:
-                digest.update(repr([part and part[1] for part in source.parts]).encode())
-            if source.note is not None:
-                digest.update(f"{source.note.content:x}\n".encode())
+            note = None if source.note is None else source.note.content
+            sizes = [part and part[1] for part in source.parts]
+            digest.update(_named(source, f"{source.label} {source.size_bytes}", sizes, note))
         return digest.hexdigest()
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
@@ -225,13 +240,9 @@ class Listing:
         digest = xxhash.xxh3_128()
         here = isinstance(self.root, Path)
         for source in self.sources[start:stop]:
+            note = None if source.note is None else source.note.state
             times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
-            state = f"\0{source.label} {source.size_bytes} {times}\n"
-            digest.update(os.fsencode(source.path) + state.encode())
-            if source.parts:
-                digest.update(repr(source.parts).encode())
-            if source.note is not None:
-                digest.update(f"{source.note.state:x}\n".encode())
+            digest.update(_named(source, f"{source.label} {source.size_bytes} {times}", source.parts, note))
         return digest.hexdigest()
 
     def last_change_ns(self) -> int:
@@ -240,6 +251,12 @@ class Listing:
         By the system's clock (ctime), which nobody sets: an old file that is moved into a new one's place counts.
         """
         return max((source.ctime_ns for source in self.sources), default=0)
+
+
+def _named(source: Source, facts: str, parts: object, note: int | None) -> bytes:
+    """A source as a digest has it."""
+    name = os.fsencode(source.path) + f"\0{facts}\n".encode()
+    return name + (repr(parts).encode() if source.parts else b"") + (b"" if note is None else f"{note:x}\n".encode())
 
 
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:

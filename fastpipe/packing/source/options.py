@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastpipe.checks import choice
-from fastpipe.errors import ConfigError
+from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.packing.source.files import SourcePath, source_path
 
@@ -34,8 +33,7 @@ class Format(StrEnum):
 
 
 FORMATS = tuple(each.value for each in Format)
-
-_FIELD = re.compile(r"(?P<column>.*?)(?::(?P<kind>[a-z]+))?", re.DOTALL)
+_SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
 
 
 class FieldColumn(NamedTuple):
@@ -50,6 +48,10 @@ class FieldColumn(NamedTuple):
     name: str
     column: str
     kind: str | None = None
+
+    def __str__(self) -> str:
+        """As on the command line."""
+        return f"--field {self.name}={self.column}" + (f":{self.kind}" if self.kind else "")
 
 
 @dataclass(frozen=True)
@@ -74,14 +76,21 @@ class SourceOptions:
     split: str | None = None
     remote: RemoteOptions | None = None
 
+    def __post_init__(self) -> None:
+        choice("--format", self.format, FORMATS)
+        for name in ("image_column", "label_column", "split", "image_root"):
+            value = getattr(self, name)
+            if not isinstance(value, (str, type(None))):
+                expected = "the path of a folder" if name == "image_root" else "a text"
+                raise ConfigError(f"--{name.replace('_', '-')}: expected {expected}, got {value!r}")
+
     def root_of_images(self) -> SourcePath | None:
         """The folder that the user names; None: none is named."""
         return None if self.image_root is None else source_path(self.image_root, self.remote)
 
     def recorded(self) -> dict[str, Any]:
         """For dataset.json: what differs from the defaults. Not the image root: it may be elsewhere next time."""
-        said = {name: getattr(self, name) for name in ("format", "image_column", "label_column", "split")}
-        said = {name: value for name, value in said.items() if value not in (None, "auto")}
+        said = {name: value for name in _SAID if (value := getattr(self, name)) not in (None, "auto")}
         return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
 
 
@@ -89,83 +98,75 @@ def recorded_options(
     said: Mapping[str, Any], image_root: str | None = None, remote: RemoteOptions | None = None
 ) -> SourceOptions:
     """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
-    fields = said.get("fields")
-    taken = None if fields is None else tuple(FieldColumn(*field) for field in fields)
-    others = {name: said[name] for name in ("format", "image_column", "label_column", "split") if name in said}
-    return SourceOptions(**others, fields=taken, image_root=image_root, remote=remote)
+    fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
+    others = {name: said[name] for name in _SAID if name in said}
+    return SourceOptions(**others, fields=fields, image_root=image_root, remote=remote)
 
 
 def source_options(
     *,
-    format: str = "auto",
-    image_column: str | None = None,
-    label_column: str | None = None,
     fields: Mapping[str, str] | Sequence[str] | None = None,
     image_root: str | os.PathLike[str] | None = None,
-    split: str | None = None,
-    remote: RemoteOptions | None = None,
+    **others: Any,
 ) -> SourceOptions:
     """The options of a source, checked.
 
     Args:
         fields: name of the field -> COLUMN or COLUMN:KIND; or texts NAME=COLUMN, NAME=COLUMN:KIND or NAME.
+        image_root: the folder that paths of images are relative to.
+        others: see `SourceOptions`.
 
     Raises:
         ConfigError: a value is wrong.
     """
-    if not isinstance(image_root, (str, os.PathLike, type(None))):
-        raise ConfigError(f"--image-root: expected the path of a folder, got {image_root!r}")
-    given = None if fields is None else _columns(fields)
-    return SourceOptions(
-        format=choice("--format", format, FORMATS),
-        image_column=_text("--image-column", image_column),
-        label_column=_text("--label-column", label_column),
-        fields=None if given is None else tuple(_field(*each) for each in given.items()),
-        image_root=None if image_root is None else os.fspath(image_root),
-        split=_text("--split", split),
-        remote=remote,
-    )
+    root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
+    return SourceOptions(fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others)
 
 
-def _columns(fields: object) -> dict[str, str]:
-    """Name -> COLUMN or COLUMN:KIND, not yet checked."""
-    if isinstance(fields, Mapping):
-        return dict(fields)
-    listed = list(fields) if isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)) else None
-    if listed is None or not all(isinstance(each, str) for each in listed):
+def _fields(fields: object) -> Iterable[FieldColumn]:
+    given: Any = fields.items() if isinstance(fields, Mapping) else None
+    if given is None and isinstance(fields, Iterable) and not isinstance(fields, (str, bytes)):
+        texts = list(fields)
+        if all(isinstance(each, str) for each in texts):
+            given = [(name, column if said else name) for name, said, column in (each.partition("=") for each in texts)]
+    if given is None:
         raise ConfigError(
             "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
             f"{fields!r}"
         )
-    columns: dict[str, str] = {}
-    for name, column in map(_split, listed):
-        if name in columns:
+    seen: dict[str, str] = {}
+    for name, column in given:
+        if name in seen:
             raise ConfigError(
-                f"--field {name}={column}: the field {name} is {columns[name]} already; expected each name once"
+                f"--field {name}={column}: the field {name} is {seen[name]} already; expected each name once"
             )
-        columns[name] = column
-    return columns
+        seen[name] = column
+        try:
+            check_name(name)
+        except ValueError as problem:
+            raise ConfigError(f"--field {name}={column}: {problem}") from None
+        if not isinstance(column, str):
+            raise ConfigError(f"--field {name}: expected the name of a column, got {column!r}")
+        before, colon, kind = column.rpartition(":")
+        yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
 
 
-def _split(text: str) -> tuple[str, str]:
-    name, separator, column = text.partition("=")
-    return name, column if separator else name
+def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
+    """The split that a user names, or the only one there is.
 
+    Args:
+        split: as the user names it; None: not at all.
+        there: all splits; "" is what says none.
+        root: the source.
+        what: names the splits.
 
-def _field(name: str, column: str) -> FieldColumn:
-    try:
-        check_name(name)
-    except ValueError as problem:
-        raise ConfigError(f"--field {name}={column}: {problem}") from None
-    if not isinstance(column, str):
-        raise ConfigError(f"--field {name}: expected the name of a column, got {column!r}")
-    match = _FIELD.fullmatch(column)
-    assert match is not None  # it matches any text
-    kind = match["kind"]
-    return FieldColumn(name, column) if kind not in KINDS else FieldColumn(name, match["column"], kind)
-
-
-def _text(name: str, value: str | None) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{name}: expected a text, got {value!r}")
-    return value
+    Raises:
+        PackError: there is no such split, or several and none is named.
+    """
+    if split is None and len(there) == 1:
+        return next(iter(there))
+    if split is not None and split in there:
+        return split
+    names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
+    asked = "" if split is None else f"--split {split}: "
+    raise PackError(f"{asked}{readable(str(root))} has {what} {names}: --split picks one")

@@ -5,13 +5,21 @@ Format of the stream: Arrow columnar format, "IPC streaming format".
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastpipe.format.file_state import FileState
-from fastpipe.packing.source.table_file import Group, TableFile
+from fastpipe.errors import PackError, readable
+from fastpipe.format.file_state import FileState, state_of
+from fastpipe.packing.source.files import SourcePath, changed
+from fastpipe.packing.source.listing import Group
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
 _BUFFER_BYTES = 1 << 20
@@ -23,6 +31,106 @@ _SCAN_ROWS = 1 << 16
 _BELIEVED_ROWS = 1_000_000
 _BYTES_PER_ROW = 8
 _FOOTERS_BYTES = 64 << 20
+_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of a stream of Arrow
+_FILE_MAGIC = b"ARROW1"
+
+
+class TableFile(ABC):
+    """An open file with a table.
+
+    Attributes:
+        schema: its columns.
+
+    Raises:
+        PackError: it cannot be read, or is no such table.
+    """
+
+    kind: str
+    group: str  # what a group of rows is called
+    schema: pa.Schema
+
+    def __init__(self, path: SourcePath) -> None:
+        self.path = path
+        self._listed_as: FileState | None = None
+        try:
+            if isinstance(path, Path):
+                if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for who writes it
+                    raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
+                self._file: pa.NativeFile = pa.OSFile(os.fspath(path))
+            else:
+                remote = path.open()
+                self._listed_as = remote.state
+                self._file = pa.PythonFile(remote, mode="r")
+        except OSError as problem:
+            raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
+        self._first = self.state()
+        try:
+            with self.reading("its description"):
+                self._open()
+        except BaseException:
+            self._file.close()
+            raise
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Reads the schema."""
+
+    @abstractmethod
+    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+        """All groups, each with the values of one column."""
+
+    @abstractmethod
+    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a group, in order, a few at a time."""
+
+    def state(self) -> FileState:
+        """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
+        return self._listed_as or state_of(os.fstat(self._file.fileno()))
+
+    def is_replaced(self) -> bool:
+        """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
+        if not isinstance(self.path, Path):
+            return False
+        try:
+            return state_of(os.stat(self.path))[:2] != self._first[:2]
+        except FileNotFoundError:
+            return True
+
+    @contextlib.contextmanager
+    def reading(self, part: str) -> Iterator[None]:
+        """Names the file and the part of it that cannot be read."""
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError) as problem:
+            if self.state()[:2] != self._first[:2]:
+                raise changed(self.path) from problem
+            said = readable(" ".join(str(problem).split())[:300])
+            raise self.damaged(part, f"cannot be read as {self.kind}: {said}") from problem
+        except MemoryError as problem:  # pyarrow's own is one, too
+            raise PackError(
+                f"{readable(str(self.path))}, {part}: not enough memory to read it. Finished shards are kept. Run the "
+                "same command again where there is more memory"
+            ) from problem
+
+    def damaged(self, part: str, what: str) -> PackError:
+        """The error for a file that is no such table, or contradicts itself."""
+        return PackError(
+            f"{readable(str(self.path))}, {part}: {what}. The file is damaged or incomplete: get it again, or leave it "
+            "out. Finished shards are kept"
+        )
+
+    def _named(self, number: int) -> str:
+        return f"{self.group} {number}"
+
+    def _count(self, group: Group, rows: int) -> None:
+        if rows != group.rows:
+            raise self.damaged(self._named(group.number), f"it has {rows:,} rows; expected {group.rows:,}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 class _Footers:
@@ -39,7 +147,7 @@ class _Footers:
     def keep(self, table: TableFile, footer: pq.FileMetaData) -> None:
         """Keeps one, as long as there is room."""
         key = str(table.path), table.state()
-        if table.is_remote and key not in self._kept and footer.serialized_size <= self._left_bytes:
+        if not isinstance(table.path, Path) and key not in self._kept and footer.serialized_size <= self._left_bytes:
             self._left_bytes -= footer.serialized_size
             self._kept[key] = footer
 
@@ -71,8 +179,6 @@ class ParquetTable(TableFile):
                 values = [] if column is None else self._column(group, column)
             yield group, values
             first += group.rows
-        if first != self._parquet.metadata.num_rows:
-            raise self.damaged("its footer", f"it has {self._parquet.metadata.num_rows:,} rows, its groups {first:,}")
 
     def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
         per_row = max(group.size_bytes // max(group.rows, 1), 1)
@@ -87,8 +193,7 @@ class ParquetTable(TableFile):
                 break
             read += batch.num_rows
             yield batch
-        if read != group.rows:
-            raise self.damaged(self._named(group.number), f"it has {read:,} rows, the footer says {group.rows:,}")
+        self._count(group, read)
 
     def _group(self, number: int, first_row: int) -> Group:
         facts = self._parquet.metadata.row_group(number)
@@ -108,13 +213,8 @@ class ParquetTable(TableFile):
     def _column(self, group: Group, column: str) -> list[pa.Array]:
         found = self._parquet.iter_batches(_SCAN_ROWS, [group.number], [column], use_threads=False)
         values = [batch.column(0) for batch in found]
-        if (rows := sum(map(len, values))) != group.rows:
-            raise self.damaged(self._named(group.number), f"{rows:,} values in column {column!r}, {group.rows:,} rows")
+        self._count(group, sum(map(len, values)))
         return values
-
-
-_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-_FILE_MAGIC = b"ARROW1"
 
 
 class ArrowTable(TableFile):
@@ -154,8 +254,7 @@ class ArrowTable(TableFile):
     def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
         with self.reading(self._named(group.number)):
             batch = self._batch(group.offset_bytes)
-        if batch.num_rows != group.rows:
-            raise self.damaged(self._named(group.number), f"it has {batch.num_rows:,} rows, and had {group.rows:,}")
+        self._count(group, batch.num_rows)
         for first in range(0, batch.num_rows, _BATCH_ROWS):
             yield batch.select(columns).slice(first, _BATCH_ROWS)
 

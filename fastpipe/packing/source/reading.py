@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState
-from fastpipe.format.read_at import read_at
-from fastpipe.packing.source.files import FLAGS, SourcePath
+from fastpipe.packing.source.files import SourcePath, changed, opened
 from fastpipe.packing.source.listing import Listing, Source
 
 if TYPE_CHECKING:
     from fastpipe.remote.remote_file import Coming
-    from fastpipe.remote.remote_path import RemotePath
 
 _Listed = TypeVar("_Listed", bound=Listing)
 
@@ -41,62 +38,22 @@ def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) 
         OSError: it cannot be read.
         PackError: it has changed, or is gone.
     """
-    return _range_as_listed(root, path, 0, size_bytes, size_bytes, mtime_ns)
+    return _range_as_listed(root, path, 0, size_bytes, FileState(size_bytes, mtime_ns, 0))
 
 
-def _range_as_listed(root: SourcePath, path: str, start: int, stop: int, size_bytes: int, mtime_ns: int) -> bytes:
-    """Bytes `start` to `stop` of a file that had `size_bytes`."""
-    if not isinstance(root, Path):
-        return _read_behind_url(root / path, start, stop, size_bytes, mtime_ns)
-
-    def changed(now: str) -> PackError:
-        if root.is_dir() or not path:  # the source is a tar
-            file = readable(str(root / path))
-            what = f"{file} has changed while packing: it had {size_bytes:,} bytes when it was listed, and {now}"
-        else:
-            what = f"the source folder {readable(str(root))} has disappeared"
-        return PackError(
-            f"{what}. Finished shards are kept. Wait until nothing changes the source folder, then run the same "
-            "command again: it continues with the files as they are then"
-        )
-
-    def check(now: os.stat_result) -> None:
-        if not stat.S_ISREG(now.st_mode):
-            raise changed("is no longer a regular file")
-        if now.st_size != size_bytes:
-            raise changed(f"now has {now.st_size:,}")
-        if now.st_mtime_ns != mtime_ns:
-            raise changed("was written again, with the same size")
-
-    try:
-        handle = os.open(root / path, FLAGS)
-    except OSError as problem:
-        if problem.errno not in _GONE:
-            raise
-        raise changed(f"has disappeared ({problem.strerror})") from problem
-    try:
-        check(os.fstat(handle))
-        data = read_at(handle, stop - start, start)
-        check(os.fstat(handle))
-    finally:
-        os.close(handle)
-    if len(data) != stop - start:
-        raise changed(f"now ends after {start + len(data):,}")
-    return data
-
-
-def read_source(root: SourcePath, source: Source) -> bytes:
-    """The whole content of a source file, or of a tar's member; see `read_as_listed`.
+def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
+    """The content of a source file, or of a tar's member, or the first bytes of it; see `read_as_listed`.
 
     Raises:
         OSError: a file that is a source by itself cannot be read.
         PackError: it, or its tar, has changed since it was listed, or is gone; or its tar cannot be read.
     """
+    start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
     if source.archive is None:
-        return read_as_listed(root, source.file_path, source.size_bytes, source.mtime_ns)
-    stop = source.offset_bytes + source.size_bytes
+        return _range_as_listed(root, source.file_path, 0, size, FileState(source.size_bytes, source.mtime_ns, 0))
     try:
-        return _range_as_listed(root, source.archive, source.offset_bytes, stop, source.archive_bytes, source.mtime_ns)
+        listed = FileState(source.archive_bytes, source.mtime_ns, 0)
+        return _range_as_listed(root, source.archive, start, start + size, listed)
     except OSError as problem:
         raise PackError(
             f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "
@@ -104,36 +61,36 @@ def read_source(root: SourcePath, source: Source) -> bytes:
         ) from problem
 
 
-def changed(path: SourcePath) -> PackError:
-    """The error for a file that is no longer the one that was listed."""
-    return PackError(
-        f"{readable(str(path))} has changed while packing. Finished shards are kept. Wait until nothing changes the "
-        "source, then run the same command again: it continues with the files as they are then"
-    )
+def _range_as_listed(root: SourcePath, path: str, start: int, stop: int, listed: FileState) -> bytes:
+    """Bytes `start` to `stop` of a file."""
+    if not isinstance(root, Path):
+        return (root / path).read_as_listed(start, stop, listed)
 
+    def refuse(how: str) -> PackError:
+        return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
 
-def read_start(root: SourcePath, source: Source, size_bytes: int) -> bytes:
-    """The first bytes of a source file, from which its format can be told.
+    def check(now: FileState) -> None:
+        if not now.is_regular:
+            raise refuse("is no longer a regular file")
+        if now.size_bytes != listed.size_bytes:
+            raise refuse(f"now has {now.size_bytes:,}")
+        if now.mtime_ns != listed.mtime_ns:
+            raise refuse("was written again, with the same size")
 
-    Raises:
-        OSError: it cannot be read.
-        PackError: of one behind a URL: it does not come, or has changed.
-    """
-    path = root / (source.file_path if source.archive is None else source.archive)
-    size_bytes = min(source.size_bytes, size_bytes)
-    if not isinstance(path, Path):
-        whole = source.size_bytes if source.archive is None else source.archive_bytes
-        at = source.offset_bytes
-        return _read_behind_url(path, at, at + size_bytes, whole, source.mtime_ns)
-    handle = os.open(path, FLAGS)
     try:
-        return read_at(handle, size_bytes, source.offset_bytes)
-    finally:
-        os.close(handle)
-
-
-def _read_behind_url(path: RemotePath, start: int, stop: int, whole_bytes: int, mtime_ns: int) -> bytes:
-    return path.read_as_listed(start, stop, FileState(whole_bytes, mtime_ns, 0))
+        file = opened(root / path)
+    except OSError as problem:
+        if problem.errno not in _GONE:
+            raise
+        with_all = "" if root.exists() else ", with all of the source"
+        raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
+    with closing(file):
+        check(file.state)
+        data = file.read_at(stop - start, start)
+        check(file.state)
+    if len(data) != stop - start:
+        raise refuse(f"now ends after {start + len(data):,}")
+    return data
 
 
 class Arriving:
@@ -163,10 +120,11 @@ def _span(source: Source) -> tuple[str, int, int]:
     start, stop = source.offset_bytes, source.offset_bytes + source.size_bytes
     if source.archive is None:
         return source.file_path, start, stop
-    for offset, size in sorted(part for part in source.parts if part is not None):
+    parts = sorted(part for part in source.parts if part is not None)
+    for offset, size in parts:
         if offset + size > stop and offset - stop <= _GAP_BYTES:
             stop = offset + size
-    for offset, size in sorted((part for part in source.parts if part is not None), reverse=True):
+    for offset, size in reversed(parts):
         if offset < start and start - (offset + size) <= _GAP_BYTES:
             start = offset
     return source.archive, start, stop

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import xxhash
 
-from fastpipe.errors import PackError, readable
+from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.packing.source.files import SourcePath, state_at
+from fastpipe.packing.source.column_kinds import field_value, is_no_label
+from fastpipe.packing.source.field_names import Columns
+from fastpipe.packing.source.files import SourcePath, state_or_problem
 from fastpipe.packing.source.listing import Listing, Note, Notes, Source, SourceField
 from fastpipe.remote.urls import SCHEME
 
@@ -26,8 +28,7 @@ _FILES = ("mask", "image")  # kinds whose values may name files
 _WEB = ("http://", "https://")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """What a manifest says of one image.
 
     Attributes:
@@ -42,15 +43,67 @@ class Row:
 
     path: str
     label: int | str | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     problem: str | None = None
     where: str = ""
     size: tuple[int, int] | None = None
 
 
+class Record(NamedTuple):
+    """One record of a table.
+
+    Attributes:
+        where: names it: the file, and the number of the record or line there.
+        values: column -> value; None where there is a problem.
+        problem: why it has no values.
+    """
+
+    where: str
+    values: Mapping[str, Any] | None
+    problem: str | None = None
+
+
 def row_name(file: str, number: int) -> str:
     """Names a row, such as train.csv/000123."""
     return f"{file}/{number:06d}"
+
+
+def rows_of(
+    records: Iterable[Record], columns: Columns, *, typed: bool = True, numbered: bool | None = None
+) -> Iterator[Row]:
+    """What records say of the images.
+
+    Args:
+        records: of a table.
+        columns: that count.
+        typed: False: values are texts.
+        numbered: whether labels that are texts are numbers.
+    """
+    for where, said, problem in records:
+        if said is None:
+            yield Row("", problem=problem, where=where)
+            continue
+        path = said.get(columns.image)
+        if not isinstance(path, str) or not path:
+            got = "none" if path in (None, "") else repr(path)[:60]
+            yield Row("", problem=f"column {columns.image}: expected the path of an image, got {got}", where=where)
+            continue
+        label = said.get(columns.label) if columns.label is not None else None
+        if isinstance(label, str) and not typed:
+            label = label.strip()
+            if is_no_label(label):
+                label = None
+            elif numbered:
+                label = int(label.partition(".")[0])
+        elif isinstance(label, str) and not label.strip():
+            label = None
+        values: dict[str, Any] = {}
+        for each in columns.fields:
+            try:
+                values[each.name] = field_value(said.get(each.column), each, typed=typed)
+            except ImageError as wrong:
+                problem = f"field {each.name}: {wrong}"
+        yield Row(path, label, values, problem, where)
 
 
 def list_rows(
@@ -59,8 +112,7 @@ def list_rows(
     fields: Sequence[SourceField] = (),
     *,
     classes: Sequence[str] | None = None,
-    numbered: bool | None = None,
-    stray: Callable[[set[str]], list[str]] | None = None,
+    stray: Callable[[Container[str]], list[str]] | None = None,
     place: str = "the image root; --image-root says where the images are",
 ) -> Listing:
     """Lists the images that rows name, in no order.
@@ -74,17 +126,22 @@ def list_rows(
         fields: of the samples.
         classes: names in the order of the labels, where the source has them; None: labels are numbers as they are, or
             names, sorted as ImageFolder does.
-        numbered: whether labels are numbers, where that is known.
         stray: gets the paths that the rows name, and says which other files there are.
         place: names the image root, and says how to choose another one if the user can.
 
     Raises:
-        PackError: labels are partly numbers and partly names, or values cannot be kept.
+        PackError: labels are partly numbers and partly names, or values cannot be kept; or a field is of bytes.
     """
+    for each in fields:
+        if each.kind == "bytes":
+            raise PackError(
+                f"field {each.name}: column {each.column!r}: rows that name their images hold no bytes. Choose the "
+                "columns to store with --field NAME=COLUMN; text or json can hold values of such a column"
+            )
     if not image_root.is_dir():
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
-    notes = Notes()
-    found = _Sources(image_root, fields, _Labels(classes, numbered), notes, set() if stray is not None else None, place)
+    notes, labels = Notes(), Labels(classes)
+    found = _Sources(image_root, fields, labels, notes, place)
     waiting = iter(rows)
     ahead = 1 if isinstance(image_root, Path) else _RUN_ROWS  # rows hold their values
     while run := list(islice(waiting, ahead)):
@@ -92,12 +149,8 @@ def list_rows(
         for row in run:
             found.add(row)
     notes.flush()
-    classes, order = found.labels.in_order()
-    for at, source in enumerate(found.sources if order is not None else ()):  # in place: there may be millions
-        if order is not None and source.label != NO_LABEL and order[source.label] != source.label:
-            found.sources[at] = replace(source, label=order[source.label])
-    beside = stray(found.named) if stray is not None and found.named is not None else []
-    return Listing(image_root, list(classes), found.sources, beside, {}, tuple(fields), notes)
+    beside = stray(found.taken) if stray is not None else []
+    return Listing(image_root, labels.settle(found.sources), found.sources, beside, {}, tuple(fields), notes)
 
 
 def relative_path(path: str, image_root: SourcePath) -> str:
@@ -124,22 +177,15 @@ class _Sources:
     """Rows, one after the other -> sources."""
 
     def __init__(
-        self,
-        root: SourcePath,
-        fields: Sequence[SourceField],
-        labels: _Labels,
-        notes: Notes,
-        named: set[str] | None,
-        place: str,
+        self, root: SourcePath, fields: Sequence[SourceField], labels: Labels, notes: Notes, place: str
     ) -> None:
-        self.labels = labels
         self.sources: list[Source] = []
-        self.named = named
+        self.taken: dict[str, int] = {}  # name -> how many rows have wanted it; and 0 for files of fields
+        self._labels = labels
         self._root = root
         self._fields = fields
         self._notes = notes
         self._place = place
-        self._taken: dict[str, int] = {}  # name -> how many rows have wanted it
         self._states: dict[str, FileState] = {}  # of files behind a URL: asked for many at a time
 
     def look_ahead(self, rows: Sequence[Row]) -> None:
@@ -159,13 +205,11 @@ class _Sources:
             self._refuse(row.where, why)
             return
         path = relative_path(row.path, self._root)
-        if self.named is not None:
-            self.named.add(path)
         found = self._state(path)
         try:
             if row.problem is not None or isinstance(found, str):
                 raise ValueError(row.problem or found)
-            label = self.labels.take(row.label, row.where)
+            label = self._labels.take(row.label, row.where)
             note, ctime_ns = self._keep(row) if self._fields or row.size else (None, 0)
         except ValueError as problem:
             self._refuse(path, f"{problem} ({row.where})")
@@ -175,22 +219,24 @@ class _Sources:
         self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
 
     def _state(self, path: str) -> FileState | str:
+        """Size and times of a file, or why it cannot be read."""
+        absent = f"{'a URL that is not' if SCHEME.match(path) else 'no such file'} in {self._place}"
         if isinstance(self._root, Path):
-            return _state(self._root, path, self._place)
-        return self._states.get(path, _no_such_file(path, self._place))
+            return state_or_problem(self._root, path, absent)
+        return self._states.get(path, absent)
 
     def _refuse(self, name: str, why: str) -> None:
         self.sources.append(Source(self._free(name), NO_LABEL, 0, 0, 0, why))
 
     def _free(self, name: str) -> str:
         """A name that no sample has: the name itself, or with #2, #3, ... behind it."""
-        number = self._taken.get(name, 0) + 1
-        while number > 1 and f"{name}#{number}" in self._taken:
+        number = self.taken.get(name, 0) + 1
+        while number > 1 and f"{name}#{number}" in self.taken:
             number += 1
-        self._taken[name] = number
+        self.taken[name] = number
         if number > 1:
             name = f"{name}#{number}"
-            self._taken[name] = 1
+            self.taken[name] = 1
         return name
 
     def _keep(self, row: Row) -> tuple[Note, int]:
@@ -210,8 +256,7 @@ class _Sources:
                 found = self._state(path)
                 if isinstance(found, str):
                     raise ValueError(f"field {each.name}: {readable(path)}: {found}")
-                if self.named is not None:
-                    self.named.add(path)
+                self.taken.setdefault(path, 0)
                 value = {"file": path, "size_bytes": found.size_bytes}
                 times[each.name] = found
             if value is not None:
@@ -235,29 +280,17 @@ def _is_name(path: str) -> bool:
     return b"\0" not in data and 0 < len(data) <= _MOST_PATH_BYTES
 
 
-def _no_such_file(path: str, place: str) -> str:
-    return f"a URL that is not in {place}" if SCHEME.match(path) else f"no such file in {place}"
+class Labels:
+    """The labels of rows, as they come -> numbers, and at the end the classes.
 
+    Args:
+        classes: names in the order of the labels, if they are known.
+    """
 
-def _state(root: SourcePath, path: str, place: str) -> FileState | str:
-    """Size and times of a file, or why it cannot be read."""
-    try:
-        found = state_at(root, path)
-    except FileNotFoundError:
-        return _no_such_file(path, place)
-    except OSError as problem:
-        return f"cannot be read: {problem.strerror}"
-    return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
-
-
-class _Labels:
-    """The labels of rows, as they come -> numbers, and at the end the classes."""
-
-    def __init__(self, classes: Sequence[str] | None, numbered: bool | None) -> None:
+    def __init__(self, classes: Sequence[str] | None) -> None:
         self._known = classes
         self._numbers = {name: number for number, name in enumerate(classes or ())}
-        self._numbered = numbered
-        self._first = ""  # the row that decided it
+        self._numbered: bool | None = None  # whether labels are numbers, as the first one says
         self._most = NO_LABEL
 
     def take(self, label: object, where: str) -> int:
@@ -277,14 +310,14 @@ class _Labels:
         if numbered and label == NO_LABEL:
             return NO_LABEL
         if self._known is None and self._numbered not in (None, numbered):
+            this, others = ("number", "names") if numbered else ("name", "numbers")
             raise PackError(
-                f"labels are numbers and names: {label!r} in {where} is a {'number' if numbered else 'name'}, "
-                f"{'those before it are names' if numbered else 'those before it are numbers'}. Expected only one of "
-                "both; in JSONL, write all labels as numbers or all as texts"
+                f"labels are numbers and names: {label!r} in {where} is a {this}, those before it are {others}. "
+                "Expected only one of both; in JSONL, write all labels as numbers or all as texts"
             )
         self._numbered = numbered
         if isinstance(label, str):
-            if not _is_name(label):
+            if label and not _is_name(label):
                 raise ValueError(f"label: expected the name of a class, got {label[:60]!r}")
             if self._known is not None and label not in self._numbers:
                 raise ValueError(f"label: expected one of the {len(self._known)} classes, got {label[:60]!r}")
@@ -295,12 +328,16 @@ class _Labels:
         self._most = max(self._most, label)
         return label
 
-    def in_order(self) -> tuple[Sequence[str], list[int] | None]:
-        """Names of the classes; and for each number that `take` gave the final one, None where they are the same."""
+    def settle(self, sources: list[Source]) -> list[str]:
+        """Names of the classes, sorted where the source has no order; gives sources their labels in this order."""
         if self._known is not None:
-            return self._known, None
+            return list(self._known)
         if not self._numbers:
-            return [str(label) for label in range(self._most + 1)], None
+            return [str(label) for label in range(self._most + 1)]
         names = sorted(self._numbers)
         place = {name: number for number, name in enumerate(names)}
-        return names, [place[name] for name in self._numbers]
+        order = [place[name] for name in self._numbers]
+        for at, source in enumerate(sources):  # in place: there may be millions
+            if source.label != NO_LABEL and order[source.label] != source.label:
+                sources[at] = replace(source, label=order[source.label])
+        return names

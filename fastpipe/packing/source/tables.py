@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState
-from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, Source, SourceField
-from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.rows import Row, list_rows, row_name
-from fastpipe.packing.source.table_splits import ARROW, Tables, find_tables
+from fastpipe.format.layout import NO_LABEL
+from fastpipe.packing.source.field_names import Columns
+from fastpipe.packing.source.files import SourcePath, files_below
+from fastpipe.packing.source.listing import Group, Listing, Source
+from fastpipe.packing.source.options import SourceOptions, pick_split
+from fastpipe.packing.source.rows import Labels, Record, list_rows, row_name, rows_of
 
 if TYPE_CHECKING:
-    from fastpipe.packing.source.table_columns import TableColumns
-    from fastpipe.packing.source.table_file import Group, TableFile
+    from fastpipe.packing.source.parquet_arrow import TableFile
 
+    Opener = Callable[[SourcePath], TableFile]
+
+_NO_COLUMNS = Columns("", None, ())
 _LEAST_DIGITS = 6
 _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+# train-00000-of-00002.parquet, also with a hash behind it.
+_PART = re.compile(r"(?P<split>.+?)-\d{3,}-of-\d{3,}(-[0-9a-f]+)?\.parquet", re.IGNORECASE)
+_USUAL = {"train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation"}
 
 
 class Table(NamedTuple):
@@ -41,14 +49,18 @@ class TableListing(Listing):
     `offset_bytes` its number.
 
     Attributes:
-        open: opens a file.
+        kind: "parquet" or "arrow".
         tables: the files, by name.
         columns: that are read.
     """
 
-    open: Callable[[SourcePath], TableFile] = None  # type: ignore[assignment]  # fields with defaults come before
-    tables: Mapping[str, Table] = None  # type: ignore[assignment]
-    columns: TableColumns = None  # type: ignore[assignment]
+    kind: str = ""
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    columns: Columns = _NO_COLUMNS
+
+    def open(self, path: SourcePath) -> TableFile:
+        """Opens one of the files."""
+        return table_opener(self.kind)(path)
 
     def weight(self, source: Source) -> int:
         """See Listing: one, for the bytes of rows are not known before they are read."""
@@ -64,9 +76,8 @@ class TableListing(Listing):
         files = list(first.values())
         files = files[:: -(-len(files) // _FILES_SAMPLED)]
         each = -(-_ROWS_SAMPLED // len(files))
-        return [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]][
-            :most
-        ]
+        found = [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]]
+        return found[:most]
 
     def digest(self) -> str:
         """Names the content: the rows with their labels, and the size of each file."""
@@ -79,7 +90,23 @@ class TableListing(Listing):
         return sum(table.state.size_bytes for table in self.tables.values())
 
 
-def list_tables(root: SourcePath, how: SourceOptions | None = None) -> Listing:
+class _Tables(NamedTuple):
+    """The files of a source.
+
+    Attributes:
+        root: the folder that their names are relative to.
+        kind: "parquet" or "arrow".
+        names: of the files, with "/".
+        stray: names of files that are no tables.
+    """
+
+    root: SourcePath
+    kind: str
+    names: list[str]
+    stray: list[str]
+
+
+def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     """Lists the rows of tables, in no order.
 
     The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches.
@@ -92,38 +119,60 @@ def list_tables(root: SourcePath, how: SourceOptions | None = None) -> Listing:
     Raises:
         PackError: a file is damaged or none; or something is missing, or there is a choice that only the user can make.
     """
-    how = how or SourceOptions()
-    found = _found(root, how)
+    found = _tables_in(root, how.split)
+    if how.format not in ("auto", found.kind):
+        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
     opener = table_opener(found.kind)
-    columns = _common_columns(found, opener, how)
-    if columns.has_paths:
-        in_rows = [SourceField(field.name, field.kind, in_note=True) for field in columns.fields]
-        image_root = how.root_of_images() or found.root
-        return list_rows(image_root, _rows(found, opener, columns), in_rows, classes=columns.classes)
-    if how.image_root is not None:
-        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
+    from fastpipe.packing.source.table_columns import columns_of_table
+
+    columns: Columns | None = None
     tables: dict[str, Table] = {}
-    sources: list[Source] = []
-    given: list[Any] = []
+    given: list[list[Any]] = []
     for name in found.names:
         with opener(found.root / name) as file:
-            groups, labels = _scanned(file, columns)
-            state = file.state()
-        tables[name] = Table(state, groups)
-        rows = len(labels)
-        digits = max(_LEAST_DIGITS, len(str(rows - 1)))
-        times = state.mtime_ns, state.ctime_ns
-        sources += [
-            Source(f"{name}/{row:0{digits}d}", NO_LABEL, 0, *times, None, name, row, state.size_bytes)
-            for row in range(rows)
-        ]
-        given += labels
+            here = columns_of_table(file.schema, how, name)
+            columns = columns or here
+            if here != columns:
+                part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
+                raise PackError(
+                    f"{name} has other columns than {found.names[0]}: {part} is {getattr(here, part)!r} there, "
+                    f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
+                    "(--image-column, --label-column, --field)"
+                )
+            if not columns.has_paths:
+                groups, labels = _scanned(file, columns.label)
+                tables[name] = Table(file.state(), groups)
+                given.append(labels)
+    assert columns is not None  # there are files
+    if columns.has_paths:
+        wanted = [*columns.read(), *filter(None, [columns.label])]
+        rows = rows_of(table_rows(found.names, found.root, opener, wanted), columns)
+        return list_rows(how.root_of_images() or found.root, rows, columns.fields, classes=columns.classes)
+    if how.image_root is not None:
+        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
+    sources: list[Source] = []
+    numbers = Labels(columns.classes)
+    for (name, (state, _)), labels in zip(tables.items(), given, strict=True):
+        digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+        for row, label in enumerate(labels):
+            path, number, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
+            try:
+                number = numbers.take(label, path)
+            except ValueError as wrong:
+                problem = str(wrong)
+            times = state.mtime_ns, state.ctime_ns
+            sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(found.names)} tables are empty")
-    classes = _number(sources, given, columns)
-    fields = tuple(field.as_source_field() for field in columns.fields)
     return TableListing(
-        found.root, classes, sources, found.stray, fields=fields, open=opener, tables=tables, columns=columns
+        found.root,
+        numbers.settle(sources),
+        sources,
+        found.stray,
+        fields=columns.fields,
+        kind=found.kind,
+        tables=tables,
+        columns=columns,
     )
 
 
@@ -134,98 +183,124 @@ def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
             yield group
 
 
-def _rows(found: Tables, opener: Callable[[SourcePath], TableFile], columns: TableColumns) -> Iterator[Row]:
-    """The rows of tables whose images are paths of files."""
-    from fastpipe.packing.source.table_cells import row_values
+def table_rows(names: list[str], root: SourcePath, opener: Opener, columns: list[str]) -> Iterator[Record]:
+    """The records of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
+    from fastpipe.packing.source.table_columns import column_values
 
-    for name in found.names:
-        with opener(found.root / name) as file:
-            at = 0
-            groups, labels = _scanned(file, columns)
-            for group in groups:
-                for batch in file.read(group, columns.read()):
-                    with file.reading(f"rows from {at:,} on"):
-                        rows = row_values(batch, columns)
-                    for path, values, problem in rows:
-                        yield Row(path or "", labels[at], values, problem, row_name(name, at))
-                        at += 1
-
-
-def _found(root: SourcePath, how: SourceOptions) -> Tables:
-    found = find_tables(root, how.split)
-    if how.format not in ("auto", found.kind):
-        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
-    return found
+    for name in names:
+        with opener(root / name) as file:
+            row = 0
+            for group, _ in file.scan(None):
+                for batch in file.read(group, columns):
+                    with file.reading(f"rows from {row:,} on"):
+                        found = [column_values(batch.column(column)) for column in columns]
+                    for cells in zip(*found, strict=True):
+                        values = (None if cell != cell else cell for cell in cells)
+                        yield Record(row_name(name, row), dict(zip(columns, values, strict=True)))
+                        row += 1
 
 
-def table_opener(kind: str) -> Callable[[SourcePath], TableFile]:
+def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator[Record]]:
+    """What reads the records of a file of metadata.
+
+    Raises:
+        PackError: the file is damaged or none, or holds what metadata cannot.
+    """
+    opener = table_opener("parquet")
+    with opener(path) as file:
+        from fastpipe.packing.source.table_columns import columns_of_rows
+
+        columns = columns_of_rows(file.schema, how, readable(str(path)))
+    return lambda: table_rows([path.name], path.parent, opener, columns)
+
+
+def table_opener(kind: str) -> Opener:
     """What opens a file of this kind.
 
     Raises:
         PackError: pyarrow is not installed.
     """
     try:
-        if kind == ARROW:
-            from fastpipe.packing.source.parquet_arrow import ArrowTable
-
-            return ArrowTable
-        from fastpipe.packing.source.parquet_arrow import ParquetTable
-
-        return ParquetTable
+        from fastpipe.packing.source.parquet_arrow import ArrowTable, ParquetTable
     except ImportError as problem:
         raise PackError(
             f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: pip install 'fastpipe[parquet]'"
         ) from problem
+    return ArrowTable if kind == "arrow" else ParquetTable
 
 
-def _common_columns(found: Tables, opener: Callable[[SourcePath], TableFile], how: SourceOptions) -> TableColumns:
-    """The columns, which must be those of each file."""
-    from fastpipe.packing.source.table_columns import choose_columns
-
-    first: TableColumns | None = None
-    for name in found.names:
-        with opener(found.root / name) as file:
-            columns = choose_columns(file.schema, how, name)
-        first = first or columns
-        if columns != first:
-            part = next(part for part in first._fields if getattr(columns, part) != getattr(first, part))
-            raise PackError(
-                f"{name} has other columns than {found.names[0]}: {part} is {getattr(columns, part)!r} there, "
-                f"{getattr(first, part)!r} here. Pack them one by one, or choose columns that all have "
-                "(--image-column, --label-column, --field)"
-            )
-    assert first is not None  # there are files
-    return first
-
-
-def _scanned(file: TableFile, columns: TableColumns) -> tuple[tuple[Group, ...], list[Any]]:
+def _scanned(file: TableFile, label: str | None) -> tuple[tuple[Group, ...], list[Any]]:
     """The groups of a file, and the label of each row as it stands there."""
     groups, labels = [], list[Any]()
-    for group, values in file.scan(columns.label):
+    for group, values in file.scan(label):
         groups.append(group)
-        if columns.label is None:
+        if label is None:
             labels += [None] * group.rows
         else:
-            with file.reading(f"column {columns.label!r}"):
+            with file.reading(f"column {label!r}"):
                 labels += [value for part in values for value in part.to_pylist()]
     return tuple(groups), labels
 
 
-def _number(sources: list[Source], given: list[Any], columns: TableColumns) -> list[str]:
-    """Gives each source its label, in place; returns the names of the classes."""
-    names = sorted({name for name in given if name is not None}) if columns.named else list(columns.classes or ())
-    numbers = {name: number for number, name in enumerate(names)}
-    most = MOST_CLASSES if columns.classes is None else len(names)
-    for at, label in enumerate(given):
-        if label is None or label == NO_LABEL:
-            continue
-        if columns.named:
-            sources[at] = replace(sources[at], label=numbers[label])
-        elif 0 <= label < most:
-            sources[at] = replace(sources[at], label=label)
-        else:
-            why = f"its label is {label}; expected 0 to {most - 1:,}, or -1 or null for none"
-            sources[at] = replace(sources[at], problem=why)
-    if columns.named or columns.classes is not None:
-        return names
-    return [str(number) for number in range(max((source.label for source in sources), default=-1) + 1)]
+def _tables_in(root: SourcePath, split: str | None) -> _Tables:
+    """The files of a split of a Parquet file, of a folder of them, or of what `save_to_disk` wrote."""
+    by_name = "splits, as the names of files say:"
+    if not root.is_dir():
+        pick_split(split, [_split_of(root.name)], root, by_name)
+        return _Tables(root.parent, "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], [])
+    if (root / _SPLITS).is_file():
+        said = _json(root / _SPLITS).get("splits")
+        names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
+        return _Tables(root, "arrow", _saved(root, f"{pick_split(split, names, root)}/"), [])
+    if (root / _STATE).is_file():
+        said = _json(root / _STATE).get("_split")
+        pick_split(split, [said if isinstance(said, str) else ""], root)
+        return _Tables(root, "arrow", _saved(root, ""), [])
+    names = sorted(files_below(root, hidden=False))
+    splits: dict[str, list[str]] = {}
+    for name in names:
+        if name.lower().endswith(".parquet"):
+            splits.setdefault(_split_of(name), []).append(name)
+    if not splits:
+        raise PackError(f"{readable(str(root))} holds no .parquet files")
+    stray = [name for name in names if not name.lower().endswith(".parquet")]
+    return _Tables(root, "parquet", splits[pick_split(split, splits, root, by_name)], stray)
+
+
+def _split_of(name: str) -> str:
+    """The split that the name of a file says, in the layouts of Hugging Face; "": it says none."""
+    if part := _PART.fullmatch(name.rpartition("/")[2]):
+        return part["split"]
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word in _USUAL]
+    return words[-1] if words else ""
+
+
+def _saved(root: SourcePath, prefix: str) -> list[str]:
+    """The files that state.json names, with the folder before them."""
+    state = root / prefix / _STATE
+    listed = _json(state).get("_data_files")
+    entries = listed if isinstance(listed, list) else []
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries]
+    if not names or not all(map(_is_name, names)) or len(set(names)) != len(names):
+        raise PackError(
+            f"{readable(str(state))}: expected a list of files in the same folder, got {str(listed)[:100]!r}"
+        )
+    return [prefix + str(name) for name in names]
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def _json(file: SourcePath) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
+    except OSError as problem:
+        raise PackError(f"cannot read {readable(str(file))}: {problem.strerror}") from problem
+    except (ValueError, RecursionError) as problem:
+        raise PackError(
+            f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"
+        ) from problem
+    return found

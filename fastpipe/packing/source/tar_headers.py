@@ -17,6 +17,7 @@ FILES = frozenset([b"0", b"\0", b"7"])
 FOLDER = b"5"
 OLD_SPARSE = b"S"
 PAX, GLOBAL_PAX, LONG_NAME, LONG_LINK = frozenset([b"x", b"X"]), b"g", b"L", b"K"
+EXTENSIONS = PAX | {GLOBAL_PAX, LONG_NAME, LONG_LINK}
 # What has no bytes of its own; a header that gives it some is read in two ways.
 WITHOUT_BYTES = {
     b"1": "a hard link",
@@ -113,40 +114,30 @@ class Changes:
         Raises:
             ValueError: it is damaged, or it can be read in two ways.
         """
-        if kind in PAX:
-            kind = b"x"
+        kind = b"x" if kind in PAX else kind
         if kind in self._kinds and kind != GLOBAL_PAX:
             raise ValueError(f"expected one extended header of type {kind.decode()!r} before a member, got two")
         self._kinds.add(kind)
-        if kind == LONG_NAME:
-            if b"\0" not in data:  # tarfile reads on, to the end of the block
-                raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
-            self._rename(_text(data))
-        elif kind == LONG_LINK:
+        if kind == LONG_LINK:
             return
-        else:
-            self._take_records(pax_records(data), everywhere=kind == GLOBAL_PAX)
-
-    def _take_records(self, records: dict[bytes, bytes], *, everywhere: bool) -> None:
-        for keyword, value in records.items():
+        if kind == LONG_NAME and b"\0" not in data:  # tarfile reads on, to the end of the block
+            raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
+        for keyword, value in ({b"path": _text(data)} if kind == LONG_NAME else pax_records(data)).items():
             sparse = keyword.startswith(b"GNU.sparse.") or keyword == b"SCHILY.realsize"
-            if everywhere and (sparse or keyword in (b"path", b"size", b"linkpath")):
+            if kind == GLOBAL_PAX and (sparse or keyword in (b"path", b"size", b"linkpath")):
                 raise ValueError(
                     f"expected no {keyword.decode()!r} in a global pax header, because it would apply to every member"
                 )
             if keyword == b"path":
-                self._rename(value)
+                if self.name is not None or not value:
+                    what = "two" if value else "an empty name"
+                    raise ValueError(f"expected one name in the extended headers before a member, got {what}")
+                self.name = value
             elif keyword == b"size":
                 if not _DECIMAL.fullmatch(value):
                     raise ValueError(f"expected a size in decimal digits in the pax header, got {value[:40]!r}")
                 self.size_bytes = int(value)
             self.sparse |= sparse
-
-    def _rename(self, name: bytes) -> None:
-        if self.name is not None or not name:
-            what = "two" if name else "an empty name"
-            raise ValueError(f"expected one name in the extended headers before a member, got {what}")
-        self.name = name
 
 
 def pax_records(data: bytes) -> dict[bytes, bytes]:

@@ -54,7 +54,7 @@ class TarFile:
 
     Attributes:
         path: of the file.
-        size_bytes, mtime_ns, ctime_ns: when it was opened.
+        state: when it was opened.
 
     Raises:
         PackError: it is no regular file, or cannot be opened.
@@ -66,9 +66,9 @@ class TarFile:
             self._file = opened(path)
         except OSError as problem:
             raise PackError(f"{readable(str(path))} cannot be opened: {problem.strerror}") from problem
-        self.size_bytes, self.mtime_ns, self.ctime_ns, is_regular = self._file.state
+        self.state = self._file.state
         self._window, self._window_at = b"", 0
-        if not is_regular:
+        if not self.state.is_regular:
             self.close()
             raise PackError(
                 f"{readable(str(path))} is not a regular file; expected a tar file, because fastpipe reads no streams"
@@ -107,7 +107,7 @@ class TarFile:
         at = 0
         while True:
             start, changes = at, headers.Changes()
-            while (header := self._header(at)) is not None and _is_extension(header.kind):
+            while (header := self._header(at)) is not None and header.kind in headers.EXTENSIONS:
                 body = self._extension(at, header)
                 try:
                     changes.take(header.kind, body)
@@ -128,7 +128,7 @@ class TarFile:
         try:
             if len(block) < BLOCK:
                 expected = "expected a header, or the two blocks of zeros that end a tar"
-                raise ValueError(f"{expected}; the file ends at byte {self.size_bytes}")
+                raise ValueError(f"{expected}; the file ends at byte {self.state.size_bytes}")
             return headers.parse(block)
         except ValueError as problem:
             if at == 0:
@@ -173,17 +173,17 @@ class TarFile:
         if what is not None and size_bytes:  # Note [two readings]
             expected = f"expected 0 bytes after the header of {what}"
             raise self._refuse(at, f"{expected}, got {size_bytes:,}; programs disagree where the next member starts")
-        if offset + size_bytes > self.size_bytes:
+        if offset + size_bytes > self.state.size_bytes:
             raise self._cut_off(at, f"member {shown(name)}", offset + size_bytes)
         problem = _problem(kind, header, changes)
         return Member(name, start, offset, size_bytes, kind == headers.FOLDER, problem)
 
     def _check_end(self, at: int) -> None:
         """Two blocks of zeros, then nothing but padding. Note [two readings]"""
-        rest = self.size_bytes - at
+        rest = self.state.size_bytes - at
         if rest < 2 * BLOCK:
             expected = "expected the two blocks of zeros that end a tar"
-            raise self._refuse(at, f"{expected}; the file ends at byte {self.size_bytes}")
+            raise self._refuse(at, f"{expected}; the file ends at byte {self.state.size_bytes}")
         padding = self.read(at, min(rest, MOST_PADDING_BYTES))
         other = len(padding) - len(padding.lstrip(b"\0"))
         if other < 2 * BLOCK:
@@ -194,7 +194,7 @@ class TarFile:
             raise self._refuse(at, words, "If cat joined several tars into this file, join them with tar -A instead")
 
     def _cut_off(self, at: int, what: str, end: int) -> PackError:
-        return self._refuse(at, f"expected {what} up to byte {end}; the file ends at byte {self.size_bytes}")
+        return self._refuse(at, f"expected {what} up to byte {end}; the file ends at byte {self.state.size_bytes}")
 
     def _refuse(self, at: int, problem: str, what_to_do: str = "") -> PackError:
         todo = what_to_do or "Download or write it again, or remove it from the source"
@@ -205,10 +205,6 @@ def shown(name: str, most: int = 120) -> str:
     """A name that may hold anything, for messages: in one line, short, with no byte that a terminal acts on."""
     words = ascii(os.fsencode(name[: most + 1]).decode("utf-8", "backslashreplace"))[1:-1]
     return words if len(words) <= most else words[:most] + "..."
-
-
-def _is_extension(kind: bytes) -> bool:
-    return kind in headers.PAX or kind in (headers.GLOBAL_PAX, headers.LONG_NAME, headers.LONG_LINK)
 
 
 def _problem(kind: bytes, header: headers.Header, changes: headers.Changes) -> str | None:

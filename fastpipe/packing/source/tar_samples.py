@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
@@ -80,14 +80,62 @@ def split_key(name: str) -> tuple[str, str] | None:
     return folder + slash + stem, extension.lower()
 
 
+class _Tar:
+    """A tar of a source, whose members become sources.
+
+    Args:
+        tar: open.
+        archive: its path, relative to the source; "" where it is the source.
+        gathered: gets the sources.
+    """
+
+    def __init__(self, tar: TarFile, archive: str, gathered: Gathered) -> None:
+        self.file, self.archive, self.gathered = tar, archive, gathered
+        self._seen: set[str] = set()
+
+    def usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
+        """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""
+        for member in members:
+            path, problem = member.name, member.problem
+            if problem is None and (len(path) > MOST_NAME_CHARACTERS or _ODD.search(path)):
+                problem = _flaw(member)
+                path = "/".join(part for part in path.split("/") if part not in ("", "."))
+            if problem is None:
+                yield member, path
+            else:
+                self.reject(member, problem)
+
+    def add(self, path: str, member: Member, label: int = 0, identity: int | None = None) -> bool:
+        """Adds a picture, if it is the first of its path; else the reason against it, and returns False."""
+        if path in self._seen:
+            self.reject(member, "an earlier member has the same name: unpacking the tar would overwrite it")
+            return False
+        self._seen.add(path)
+        self._put(path, member, label, None, identity)
+        return True
+
+    def reject(self, member: Member, problem: str) -> None:
+        """Adds what is no picture, with the reason, under a name that is no other one's path."""
+        self._put(f"{shown(member.name)} (at byte {member.header_bytes})", member, 0, problem, None)
+
+    def _put(self, path: str, member: Member, label: int, problem: str | None, identity: int | None) -> None:
+        whole = f"{self.archive}/{path}" if self.archive else path
+        size, mtime, ctime, _ = self.file.state
+        at = member.offset_bytes
+        found = Source(
+            whole, label, member.size_bytes, mtime, ctime, problem, self.archive, at, size, identity=identity
+        )
+        self.gathered.sources.append(found)
+
+
 def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> bool:
     """Adds all members as files, under their own names, as of an image folder.
 
     Returns:
         Whether it came to the end: False at the first label, for then the tars are a WebDataset.
     """
-    seen: set[str] = set()
-    for member, path in _usable(tar, members, archive, gathered):
+    into = _Tar(tar, archive, gathered)
+    for member, path in into.usable(members):
         folders = path.split("/", 2)
         if not member.is_folder:
             folders.pop()
@@ -98,14 +146,14 @@ def gather_files(tar: TarFile, members: Iterable[Member], archive: str, gathered
         parts = split_key(path)
         if parts is not None and parts[1] == LABEL:
             return False
-        _add(gathered, tar, archive, path, member, seen)
+        into.add(path, member)
     return True
 
 
 def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered, rules: Rules) -> None:
     """Adds the samples of a WebDataset: members of one key, one behind the other."""
-    sample, seen = _Sample(""), set[str]()
-    for member, path in _usable(tar, members, archive, gathered):
+    into, sample = _Tar(tar, archive, gathered), _Sample("")
+    for member, path in into.usable(members):
         if member.is_folder:
             continue
         parts = split_key(path)
@@ -114,14 +162,12 @@ def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gather
             continue
         key, extension = parts
         if key != sample.key:
-            sample.end(tar, archive, gathered, rules, seen)
+            sample.end(into, rules)
             sample = _Sample(key)
         if extension == LABEL:
-            sample.labels += 1
-            sample.label = sample.label or (path, member)
+            sample.labels.append((path, member))
         elif extension in PICTURES:
-            sample.pictures += 1
-            sample.picture = sample.picture or (path, member)
+            sample.pictures.append((path, member))
         else:
             if extension == NOTE:
                 sample.ours = _ours(tar, member)
@@ -129,27 +175,24 @@ def gather_samples(tar: TarFile, members: Iterable[Member], archive: str, gather
                 sample.take(extension, member)
             else:
                 gathered.drop(extension)
-    sample.end(tar, archive, gathered, rules, seen)
+    sample.end(into, rules)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Sample:
     """Members of one key, as far as they matter.
 
     Attributes:
         key: theirs.
-        pictures, labels: how many.
-        picture, label: the first, and its path.
+        pictures, labels: each with its path.
         others: further members, by extension.
         twice: an extension that several of these have.
         ours: of a sample of a packed dataset its class's name and its identity, or why they cannot be read.
     """
 
     key: str
-    pictures: int = 0
-    labels: int = 0
-    picture: tuple[str, Member] | None = None
-    label: tuple[str, Member] | None = None
+    pictures: list[tuple[str, Member]] = field(default_factory=list)
+    labels: list[tuple[str, Member]] = field(default_factory=list)
     others: dict[str, Part] = field(default_factory=dict)
     twice: str | None = None
     ours: tuple[str | None, int] | str | None = None
@@ -160,44 +203,46 @@ class _Sample:
             self.twice = extension
         self.others[extension] = member.offset_bytes, member.size_bytes
 
-    def end(self, tar: TarFile, archive: str, gathered: Gathered, rules: Rules, seen: set[str]) -> None:
+    def end(self, into: _Tar, rules: Rules) -> None:
         """Adds it to the sources, or why it is none."""
-        first = self.picture or self.label
-        if first is None:
+        gathered = into.gathered
+        if not self.pictures and not self.labels:
             for extension in self.others:
                 gathered.drop(extension)
             return
-        path, member = first
+        path, member = (self.pictures or self.labels)[0]
+        problem = self._problem(rules)
+        label: int | str = NO_LABEL
+        if problem is None and self.labels:
+            label = _label(into.file, self.labels[0][1], rules, self.ours is not None)
+        name, identity = self.ours if isinstance(self.ours, tuple) else (None, None)
+        if isinstance(label, int) and label != NO_LABEL:
+            name = str(label) if name is None else name
+            known = gathered.names[into.archive].setdefault(label, name)
+            if known != name:
+                label = f"its label {label} is the class {name!r} here, and {known!r} before it"
+        if problem is not None or isinstance(label, str):
+            into.reject(member, problem or str(label))
+        elif into.add(path, member, label, identity) and self.others:
+            gathered.members[len(gathered.sources) - 1] = self.others
+            gathered.endings.update(self.others.keys())
+
+    def _problem(self, rules: Rules) -> str | None:
+        """What speaks against it as a sample, before its label is read."""
+        pictures, labels = len(self.pictures), len(self.labels)
         if self.twice is not None:
-            problem = f"expected one member .{shown(self.twice, 20)} with this key, got several"
-        elif isinstance(self.ours, str):
-            problem = self.ours
-        elif self.pictures == 1 and self.labels == rules.labelled:
-            label = NO_LABEL if self.label is None else _label(tar, self.label[1], rules, self.ours is not None)
-            if isinstance(label, int):
-                name, identity = self.ours or (None, None)
-                name = str(label) if name is None else name
-                if label == NO_LABEL or gathered.names[archive].setdefault(label, name) == name:
-                    if _add(gathered, tar, archive, path, member, seen, label):
-                        if identity is not None:
-                            gathered.sources[-1] = replace(gathered.sources[-1], identity=identity)
-                        if self.others:
-                            gathered.members[len(gathered.sources) - 1] = self.others
-                            gathered.endings.update(self.others.keys())
-                    return
-                label = (
-                    f"its label {label} is the class {name!r} here, and {gathered.names[archive][label]!r} before it"
-                )
-            problem = label
-        elif not self.pictures:
-            problem = "a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
-        elif rules.labelled and not self.labels:
-            problem = "an image without a label; expected KEY.cls next to it"
-        elif rules.labelled:
-            problem = f"expected one image and one label with this key, got {self.pictures} and {self.labels}"
-        else:
-            problem = f"expected one image with this key, got {self.pictures}"
-        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
+            return f"expected one member .{shown(self.twice, 20)} with this key, got several"
+        if isinstance(self.ours, str):
+            return self.ours
+        if pictures == 1 and labels == rules.labelled:
+            return None
+        if not pictures:
+            return "a label without an image; expected KEY.jpg, .png, .webp, .bmp or .tif next to KEY.cls"
+        if rules.labelled and not labels:
+            return "an image without a label; expected KEY.cls next to it"
+        if rules.labelled:
+            return f"expected one image and one label with this key, got {pictures} and {labels}"
+        return f"expected one image with this key, got {pictures}"
 
 
 def _ours(tar: TarFile, note: Member) -> tuple[str | None, int] | str | None:
@@ -221,24 +266,6 @@ def _label(tar: TarFile, member: Member, rules: Rules, ours: bool) -> int | str:
     return label
 
 
-def _usable(tar: TarFile, members: Iterable[Member], archive: str, gathered: Gathered) -> Iterator[tuple[Member, str]]:
-    """Members and their paths. Those that are no files, or have a name that none must have, become rejected sources."""
-    for member in members:
-        path, problem = member.name, member.problem
-        if problem is None and (len(path) > MOST_NAME_CHARACTERS or _ODD.search(path)):
-            problem = _flaw(member)
-            path = "/".join(part for part in path.split("/") if part not in ("", "."))
-        if problem is None:
-            yield member, path
-        else:
-            gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
-
-
-def _told(member: Member) -> str:
-    """The name of a rejected member. It is no other one's path."""
-    return f"{shown(member.name)} (at byte {member.header_bytes})"
-
-
 def _flaw(member: Member) -> str | None:
     """What is wrong with a name. Nothing is ever written under it; but what leads out of a folder is no picture."""
     name = member.name
@@ -253,24 +280,3 @@ def _flaw(member: Member) -> str | None:
     if not member.is_folder and name.rpartition("/")[2] in ("", "."):
         return "a file with the name of a folder"
     return None
-
-
-def _add(
-    gathered: Gathered, tar: TarFile, archive: str, path: str, member: Member, seen: set[str], label: int = 0
-) -> bool:
-    """Adds a picture, if it is the first of its path in its tar; else the reason against it, and returns False."""
-    if path in seen:
-        problem = "an earlier member has the same name: unpacking the tar would overwrite it"
-        gathered.sources.append(_source(tar, archive, _told(member), member, problem=problem))
-        return False
-    seen.add(path)
-    gathered.sources.append(_source(tar, archive, path, member, label))
-    return True
-
-
-def _source(
-    tar: TarFile, archive: str, path: str, member: Member, label: int = 0, problem: str | None = None
-) -> Source:
-    whole = f"{archive}/{path}" if archive else path
-    times = tar.mtime_ns, tar.ctime_ns
-    return Source(whole, label, member.size_bytes, *times, problem, archive, member.offset_bytes, tar.size_bytes)

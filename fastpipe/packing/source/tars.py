@@ -14,17 +14,9 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
-from fastpipe.packing.source.field_names import (
-    MOST_FIELDS,
-    NOTE,
-    PICTURES,
-    fields_asked,
-    fields_of,
-    fields_of_dataset,
-    parts_of,
-)
+from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, PICTURES, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_reader import Member, TarFile
 from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
@@ -98,27 +90,17 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
-    rules = Rules(len(index.classes), with_fields=bool(index.fields))
-    fields = fields_of_dataset(index.fields.values())
-    gathered = _gathered(root, [shard.name for shard in index.shards], rules)
-    if any("removed" in shard for shard in index.info["shards"]):
-        _drop_removed(gathered, index)
-    return _list_samples(root, gathered, [], index.classes, fields)
-
-
-def _drop_removed(gathered: Gathered, index: Index) -> None:
-    """Leaves out samples of the shards that this version of the dataset does not have."""
     names = [shard.name for shard in index.shards]
-    records = index.records
-    there = set(zip(records["shard"].tolist(), records["offset"].tolist(), strict=True))
-    numbers = {name: number for number, name in enumerate(names)}
-    kept = [
-        at
-        for at, each in enumerate(gathered.sources)
-        if each.problem is not None or (numbers[each.archive or ""], each.offset_bytes) in there
-    ]
-    gathered.members = {new: gathered.members[at] for new, at in enumerate(kept) if at in gathered.members}
-    gathered.sources[:] = [gathered.sources[at] for at in kept]
+    gathered = _gathered(root, names, Rules(len(index.classes), with_fields=bool(index.fields)))
+    fields = tuple(map(field_of_dataset, index.fields.values()))
+    listing = _list_samples(root, gathered, [], index.classes, fields)
+    if any("removed" in shard for shard in index.info["shards"]):  # from this version of the dataset
+        places = zip(index.records["shard"].tolist(), index.records["offset"].tolist(), strict=True)
+        there = {(names[shard], offset) for shard, offset in places}
+        listing.sources[:] = [
+            each for each in listing.sources if each.problem is not None or (each.archive, each.offset_bytes) in there
+        ]
+    return listing
 
 
 def _noted(tar: TarFile, members: list[Member]) -> Iterator[Member]:
@@ -142,7 +124,7 @@ def _list_samples(
     gathered: Gathered,
     stray: list[str],
     classes: list[str] | None = None,
-    fields: list[tuple[str, SourceField]] | None = None,
+    fields: tuple[SourceField, ...] | None = None,
     asked: tuple[FieldColumn, ...] | None = None,
 ) -> Listing:
     """Lists the samples of a WebDataset.
@@ -150,7 +132,7 @@ def _list_samples(
     Args:
         gathered: its samples.
         classes: names, if they are known.
-        fields: if they are known; else all further members are fields.
+        fields: if they are known.
         asked: the fields to take; None: all.
     """
     if classes is None:
@@ -158,19 +140,20 @@ def _list_samples(
             raise _without_images(root, gathered.dropped)
         classes = _named_classes(gathered)
     known = set() if fields is None else {NOTE}
-    if asked is not None:
+    if fields is None and asked is not None:
         fields = fields_asked(asked, gathered.endings)
-    if fields is None:
-        fields = fields_of(gathered.endings) if len(gathered.endings) <= MOST_FIELDS else []
-    known |= {ending for ending, _ in fields}
+    elif fields is None:
+        fields = fields_of(gathered.endings) if len(gathered.endings) <= MOST_FIELDS else ()
+    known |= {field.column for field in fields}
     for ending, members in gathered.endings.items():
         if ending not in known:
             gathered.drop(ending, members)
     sources = gathered.sources
     for at, source in enumerate(sources if fields else ()):  # in place: there may be millions
         if source.problem is None:
-            sources[at] = replace(source, parts=parts_of(fields, gathered.members.pop(at, {})))
-    return Listing(root, classes, sources, stray, gathered.dropped, tuple(field for _, field in fields))
+            places = gathered.members.pop(at, {})
+            sources[at] = replace(source, parts=tuple(places.get(field.column) for field in fields))
+    return Listing(root, classes, sources, stray, gathered.dropped, fields)
 
 
 def _named_classes(gathered: Gathered) -> list[str]:
@@ -214,12 +197,15 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
     sources = gathered.sources
     kept = 0
     for source in sources:  # in place: there may be millions
-        placed = _placed(source, depth, labels)
-        if placed is None:
-            stray.append(source.path)
-        else:
-            sources[kept] = placed
-            kept += 1
+        if source.problem is None:
+            prefix = f"{source.archive}/" if source.archive else ""
+            parts = source.path[len(prefix) :].split("/")[depth:]
+            if len(parts) < 2 or parts[0] not in labels:
+                stray.append(source.path)
+                continue
+            source = replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])
+        sources[kept] = source
+        kept += 1
     del sources[kept:]
     return Listing(root, classes, sources, stray)
 
@@ -233,14 +219,3 @@ def _called(folder: str, tars: list[str]) -> bool:
     tar's name does. photos.tar, photos-000.tar and photos_1.tar are called after photos.
     """
     return all(re.fullmatch(re.escape(folder) + r"([-_.]?\d+)?\.tar", Path(tar).name, re.IGNORECASE) for tar in tars)
-
-
-def _placed(source: Source, depth: int, labels: dict[str, int]) -> Source | None:
-    """A file with its label and its path below the image folder; None where it lies in no class folder."""
-    if source.problem is not None:
-        return source
-    prefix = f"{source.archive}/" if source.archive else ""
-    parts = source.path[len(prefix) :].split("/")[depth:]
-    if len(parts) < 2 or parts[0] not in labels:
-        return None
-    return replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from fastpipe.errors import PackError, readable
-from fastpipe.packing.source.files import entries_of, files_below
+from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.packing.source.files import files_below, names_in
 from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.options import pick_split
 from fastpipe.packing.source.rows import Row, list_rows
 
 VOC_FOLDERS = ("Annotations", "JPEGImages")
@@ -26,23 +26,20 @@ def list_voc(root: Path, split: str | None) -> Listing:
         PackError: there is no such split, or several and none is named; or a folder or a split cannot be read.
     """
     main = root / "ImageSets" / "Main"
-    sets = {name: main / f"{name}.txt" for name in _names(main, ".txt") if "_" not in name} if main.is_dir() else {}
-    named = _names(root / "Annotations", ".xml")
-    parsed = {name: _parse(root / "Annotations" / f"{name}.xml") for name in named}
-    if split is not None and split not in sets:
-        raise PackError(
-            f"--split {split}: {readable(str(root))}/ImageSets/Main has {', '.join(sorted(sets)) or 'none'}"
-        )
-    if split is None and len(sets) > 1:
-        raise PackError(f"{readable(str(root))} has the splits {', '.join(sorted(sets))}: --split picks one")
-    wanted = named
-    if sets:
-        chosen = sets[split] if split is not None else next(iter(sets.values()))
-        wanted = [line.split()[0] for line in _text(chosen).splitlines() if line.strip()]
+    splits = [name for name in _names(main, ".txt") if "_" not in name] if main.is_dir() else []
+    parsed = {name: _parse(root / "Annotations" / f"{name}.xml") for name in _names(root / "Annotations", ".xml")}
+    wanted = list(parsed)
+    if splits or split is not None:
+        chosen = main / f"{pick_split(split, splits, root)}.txt"
+        try:
+            lines = chosen.read_text("utf-8-sig", "replace").splitlines()
+        except OSError as problem:
+            raise PackError(f"cannot read {readable(str(chosen))}: {problem.strerror}") from problem
+        wanted = [line.split()[0] for line in lines if line.strip()]
     classes = sorted({each for found in parsed.values() if not isinstance(found, str) for each in found.names})
     images = _Images(root / "JPEGImages")
     rows = (_voc_row(name, parsed.get(name), classes, images) for name in wanted)
-    fields = [SourceField("boxes", "boxes", True, tuple(classes)), SourceField("difficult", "json", True)]
+    fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
     return list_rows(root / "JPEGImages", rows, fields, place="JPEGImages")
 
 
@@ -53,7 +50,7 @@ class _Images:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._files = entries_of(folder)
+        self._files = set(names_in(folder).files)
         self._by_stem: dict[str, list[str]] = {}
         for name in self._files:
             self._by_stem.setdefault(Path(name).stem, []).append(name)
@@ -70,14 +67,27 @@ class _Images:
 
 def _names(folder: Path, ending: str) -> list[str]:
     """The names of files with this ending, without it."""
-    return [name.removesuffix(ending) for name in entries_of(folder) if name.endswith(ending)]
+    return [name.removesuffix(ending) for name in names_in(folder).files if name.endswith(ending)]
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, absent: str | None = None) -> str:
+    """The text of a small file; `absent` is that of one that is not there.
+
+    Raises:
+        ImageError: it cannot be read, or is no such text; the message is the reason.
+    """
     try:
-        return path.read_text("utf-8-sig", "replace")
+        with open(path, "rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ImageError(f"{path.name}: expected at most {_MOST_BYTES:,} bytes")
+        return data.decode("utf-8-sig")
     except OSError as problem:
-        raise PackError(f"cannot read {readable(str(path))}: {problem.strerror}") from problem
+        if absent is not None and isinstance(problem, FileNotFoundError):
+            return absent
+        raise ImageError(f"{path.name} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise ImageError(f"{path.name}: expected UTF-8, got a byte {data[problem.start]:#04x}") from None
 
 
 class _Objects:
@@ -102,14 +112,12 @@ class _Objects:
 def _parse(path: Path) -> _Objects | str:
     """The objects of an annotation, or why they cannot be read."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        text = data.decode("utf-8-sig")
-        if len(data) > _MOST_BYTES or "<!DOCTYPE" in text or "<!ENTITY" in text:  # entities could grow without end
-            return f"{path.name}: expected at most {_MOST_BYTES:,} bytes, and no DOCTYPE"
+        text = _text(path)
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            return f"{path.name}: expected no DOCTYPE, for entities could grow without end"
         return _Objects(ElementTree.fromstring(text))
-    except OSError as problem:
-        return f"{path.name} cannot be read: {problem.strerror}"
+    except ImageError as problem:
+        return str(problem)
     except (ValueError, ElementTree.ParseError) as problem:
         return f"{path.name} is no annotation of VOC: {problem}"
 
@@ -130,17 +138,15 @@ def list_yolo(root: Path, split: str | None) -> Listing:
     Raises:
         PackError: there is no such split, or several and none is named; or a folder or data.yaml cannot be read.
     """
-    splits = [name for name, is_folder in entries_of(root / "images").items() if is_folder]
-    if split is not None and split not in splits:
-        raise PackError(f"--split {split}: {readable(str(root))}/images has the folders {', '.join(splits) or 'none'}")
-    if split is None and splits:
-        raise PackError(f"{readable(str(root))}/images has the folders {', '.join(splits)}: --split picks one")
+    splits = names_in(root / "images").folders
+    if split is not None or splits:
+        split = pick_split(split, splits, root / "images", "the folders")
     images, labels = (root / folder / (split or "") for folder in YOLO_FOLDERS)
-    paths = sorted(files_below(images))
-    beside = files_below(labels) if labels.is_dir() else []
+    paths = sorted(files_below(images, hidden=False))
+    beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
     stray = sorted(texts - {str(Path(path).with_suffix(".txt")) for path in paths})
-    fields = [SourceField("boxes", "boxes", True, _class_names(root))]
+    fields = [SourceField("boxes", "boxes", names=_class_names(root))]
     listing = list_rows(images, (_yolo_row(path, labels) for path in paths), fields, place="images")
     listing.stray.extend(f"labels/{path}" for path in stray)
     return listing
@@ -148,27 +154,23 @@ def list_yolo(root: Path, split: str | None) -> Listing:
 
 def _yolo_row(path: str, labels: Path) -> Row:
     text = labels / Path(path).with_suffix(".txt")
-    try:
-        with open(text, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        data = b""
-    except OSError as problem:
-        return Row(path, problem=f"{text.name} cannot be read: {problem.strerror}", where=path)
-    if len(data) > _MOST_BYTES:
-        return Row(path, problem=f"{text.name}: expected at most {_MOST_BYTES:,} bytes", where=path)
     boxes, numbers = [], []
-    for at, line in enumerate(data.removeprefix(codecs.BOM_UTF8).splitlines(), 1):
-        words = line.split()
-        if not words:
-            continue
-        try:
-            label, x, y, width, height = int(words[0]), *map(float, words[1:])
-        except ValueError:
-            why = f"expected a class and x, y, width, height as shares of the image, got {line[:60]!r}"
-            return Row(path, problem=f"{text.name}, line {at}: {why}", where=path)
-        boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
-        numbers.append(label)
+    try:
+        for at, line in enumerate(_text(text, absent="").splitlines(), 1):
+            words = line.split()
+            if not words:
+                continue
+            try:
+                label, x, y, width, height = int(words[0]), *map(float, words[1:])
+            except ValueError:
+                raise ImageError(
+                    f"{text.name}, line {at}: expected a class and x, y, width, height as shares of the image, got "
+                    f"{line[:60]!r}"
+                ) from None
+            boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+            numbers.append(label)
+    except ImageError as problem:
+        return Row(path, problem=str(problem), where=path)
     return Row(path, None, {"boxes": {"shares": boxes, "labels": numbers}}, where=path)
 
 

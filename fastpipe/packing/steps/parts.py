@@ -50,7 +50,7 @@ _LISTED = "listed.json"
 _PARTS = "parts.txt"
 _WRITERS = 16
 _NO_PLAN = Plan(1, {})
-_SPOOL_FORMAT = 2  # another one when the spool's files change: nothing of the old ones is taken
+_SPOOL_FORMAT = 3  # another one when the spool's files change: nothing of the old ones is taken
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,11 @@ class Listed(Facts):
     """What the steps need of a listing, as a file can hold it.
 
     Attributes:
-        kind: of tables "parquet" or "arrow", else "".
-        columns: of tables: see TableColumns.
         made_with: see Job.
         plan: see Plan.
         stride: see Making.
     """
 
-    kind: str = ""
-    columns: list[Any] | None = None
     made_with: str = ""
     plan: Plan = _NO_PLAN
     stride: int = 0
@@ -130,8 +126,8 @@ class Listed(Facts):
         """As `list_step` has written it; TypeError: another version of fastpipe has."""
         said = json.loads(data)
         fields = tuple(
-            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs))
-            for name, kind, in_note, names, pairs in said["fields"]
+            SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
+            for name, kind, in_note, names, pairs, column in said["fields"]
         )
         return cls(**{**said, "fields": fields, "plan": Plan(*said["plan"])})
 
@@ -200,10 +196,7 @@ def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) 
         for each in writing:
             each.result()
     spool.write(_PARTS, b"".join(part.line() for part in parts))
-    tables: dict[str, Any] = {}
-    if isinstance(listing, TableListing):
-        tables = {"kind": listing.open.kind.lower(), "columns": list(listing.columns)}  # type: ignore[attr-defined]
-    listed = Listed.of(listing, made_with=job.made_with(listing.kinds), plan=plan, stride=stride, **tables)
+    listed = Listed.of(listing, made_with=job.made_with(listing.kinds), plan=plan, stride=stride)
     spool.write(_LISTED, json.dumps(asdict(listed)).encode())
     return listed
 
@@ -309,7 +302,7 @@ def make_step(job: Job, part: Part, workers: int = 1) -> Done:
             return Done(0, 0)
         listing, piece = sources_in(spool.read(f"{part.name}.sources"), listed, options.source.remote)
         run = Run(piece.number, 0, len(listing.sources))
-        if listed.kind:
+        if isinstance(listing, TableListing):
             names = [each.name for each in read_parts(job, "convert")]
             outcomes = exchanged(listing.sources, [run], options, names, spool)
         else:

@@ -260,7 +260,7 @@ from pathlib import Path
 from fastpipe.packing.source.coco import list_coco
 from fastpipe.packing.source.options import SourceOptions
 before = peak_bytes()
-listing = list_coco([Path(sys.argv[1])], SourceOptions(image_root=sys.argv[2]), [])
+listing = list_coco([Path(sys.argv[1])], SourceOptions(image_root=sys.argv[2]))
 print(len(listing.sources), (peak_bytes() - before) // 1000)
 """
 

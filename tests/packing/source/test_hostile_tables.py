@@ -24,8 +24,8 @@ from fastpipe.errors import PackError
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.source.listing import Group
 from fastpipe.packing.source.parquet_arrow import ParquetTable
-from fastpipe.packing.source.table_file import Group
 
 
 def assert_packed_or_named(source: Path, packed: Path, file: Path) -> str:
@@ -116,12 +116,12 @@ def test_a_cut_between_batches_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("{", "expected JSON"),
-        ("[]", "expected a JSON object"),
+        ("{", "expected an object in JSON"),
+        ("[]", "expected an object in JSON"),
         ("{}", "expected a list of files in the same folder"),
         ('{"_data_files": [{"filename": "../other.arrow"}]}', "expected a list of files in the same folder"),
         ('{"_data_files": [{"filename": "gone.arrow"}]}', "cannot read"),
-        ("[" * 100_000, "expected JSON"),
+        ("[" * 100_000, "expected an object in JSON"),
     ],
 )
 def test_a_state_that_lies_is_named(tmp_path: Path, state: str, words: str) -> None:

@@ -202,7 +202,7 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "path,label\na.jpg,cat\nb.jpg,7\n", r"are numbers \(line 3\) and names \(line 2\)"),
+        ("a.csv", "path,label\na.jpg,cat\nb.jpg,7\n", r"are numbers \(a\.csv/000003\) and names \(a\.csv/000002\)"),
         (
             "a.jsonl",
             '{"path": "000.jpg", "label": 1}\n{"path": "001.jpg", "label": "1"}\n',
@@ -221,7 +221,7 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
         (
             "a.jsonl",
             '[{"path": "000.jpg"}]',
-            r"holds no row that can be read; the first: a\.jsonl/000001: expected an object",
+            r"holds no rows that can be read; the first: a\.jsonl/000001: expected an object",
         ),
         (
             "a.csv",
@@ -238,10 +238,10 @@ def test_what_is_not_certain_is_an_error(photos: Path, name: str, text: str, mes
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"image_column": "pic"}, "--image-column pic: .* has Year, caption"),
-        ({"label_column": "class"}, "--label-column class: .* has Year"),
-        ({"fields": {"a": "b"}}, "--field a=b: .* has Year"),
-        ({"fields": {"a": "caption:bytes"}}, "holds no bytes"),
+        ({"image_column": "pic"}, "--image-column pic: .* has no such column; expected one of Year, caption"),
+        ({"label_column": "class"}, "--label-column class: .* expected one of Year"),
+        ({"fields": {"a": "b"}}, "--field a=b: .* expected one of Year"),
+        ({"fields": {"a": "caption:bytes"}}, "rows that name their images hold no bytes"),
         ({"split": "train"}, "--split has no meaning for a single file"),
     ],
 )

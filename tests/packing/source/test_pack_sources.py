@@ -173,7 +173,7 @@ def test_a_broken_link_is_a_problem_of_that_file(tmp_path: Path) -> None:
 def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
     tree(tmp_path, "a/")
     os.mkfifo(tmp_path / "a" / "pipe.jpg")
-    assert one(list_sources(tmp_path, 0)).problem == "not a regular file (a pipe, socket or device)"
+    assert one(list_sources(tmp_path, 0)).problem == "not a regular file (a folder, pipe, socket or device)"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")

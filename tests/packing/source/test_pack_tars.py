@@ -227,7 +227,7 @@ def test_grouping_is_that_of_webdataset(tmp_path: Path) -> None:
     assert "a label without an image" in str(found[places["one.cls"]])
     assert len(found) == 4
     assert list_sources(tmp_path / "a.tar", 0).dropped == {"without extension": 2}
-    assert list_sources(tmp_path / "a.tar", 0).fields == (SourceField("seg", "mask"),)
+    assert list_sources(tmp_path / "a.tar", 0).fields == (SourceField("seg", "mask", column="seg.png"),)
 
 
 def test_equal_names_never_overwrite_one_another(tmp_path: Path) -> None:

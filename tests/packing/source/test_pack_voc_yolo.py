@@ -49,7 +49,7 @@ def voc(tmp_path: Path) -> Path:
 def test_voc(voc: Path, tmp_path: Path) -> None:
     with pytest.raises(PackError, match="has the splits train, val: --split picks one"):
         fastpipe.pack(voc, tmp_path / "packed")
-    with pytest.raises(PackError, match=r"--split test: .* has train, val"):
+    with pytest.raises(PackError, match=r"--split test: .* has the splits train, val"):
         fastpipe.pack(voc, tmp_path / "packed", split="test")
     fastpipe.pack(voc, tmp_path / "packed", split="train")
     found = by_path(tmp_path / "packed", "boxes", "difficult")
@@ -74,8 +74,8 @@ def test_images_of_voc_are_found_by_name(voc: Path, tmp_path: Path) -> None:
 
 def test_a_split_of_voc_that_cannot_be_read(voc: Path, tmp_path: Path) -> None:
     (voc / "ImageSets/Main/val.txt").unlink()
-    (voc / "ImageSets/Main/val.txt").mkdir()
-    with pytest.raises(PackError, match=r"cannot read .*val\.txt: Is a directory"):
+    (voc / "ImageSets/Main/val.txt").symlink_to("nowhere")
+    with pytest.raises(PackError, match=r"cannot read .*val\.txt: No such file"):
         fastpipe.pack(voc, tmp_path / "packed", split="val")
 
 
@@ -103,7 +103,7 @@ def refuse_to_list(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("xml", "reason"),
     [
-        (BOMB, "expected at most 4,194,304 bytes, and no DOCTYPE"),
+        (BOMB, "expected no DOCTYPE"),
         ("<annotation>" + "<a/>" * 2_000_000 + "</annotation>", "expected at most 4,194,304 bytes"),
         ("<annotation>", "no element found"),
         (annotation(0, "dog").replace("<xmin>1</xmin>", ""), "is no annotation of VOC: could not convert"),
