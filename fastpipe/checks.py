@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from numbers import Real
 
 from fastpipe.errors import ConfigError
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 
 def whole(name: str, value: object, *, least: int, most: int, hint: str = "") -> int:
@@ -53,6 +57,17 @@ def pair(name: str, value: object, *, most: float = math.inf) -> tuple[float, fl
             return low, high
     bound = "" if most == math.inf else f" and at most {most:g}"
     raise ConfigError(f"{name}: expected two numbers (minimum, maximum), above 0{bound}, got {value!r}")
+
+
+def size_bytes(name: str, value: object) -> int:
+    """Checks a number of bytes, as a number or as text with a unit: 1000000, "256MB", "1.5TB", "512MiB"."""
+    number = real_number(value)
+    if number is not None and 0 <= number < 2**63:
+        return int(number)
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ConfigError(f'{name}: expected a number of bytes, or text such as "256MB" or "1GiB", got {value!r}')
+    return round(float(found[1]) * _UNITS[(found[2] or "").lower()])
 
 
 def real_number(value: object) -> float | None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastpipe.checks import positive, real_number
+from fastpipe.checks import positive, size_bytes
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
 from fastpipe.remote.urls import default_cache, place_of
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
-_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)?b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -82,14 +78,3 @@ def remote_options(
             f"{', '.join(map(str, data))}. Leave that out, or pass the dataset's URL"
         )
     return found
-
-
-def size_bytes(name: str, value: object) -> int:
-    """A number of bytes, as a number or as text with a unit: "200GB", "1.5TB", "512MiB"."""
-    number = real_number(value)
-    if number is not None and 0 <= number < 2**63:
-        return int(number)
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ConfigError(f'{name}: expected a number of bytes, or text such as "200GB" or "512MiB", got {value!r}')
-    return int(float(found[1]) * _UNITS[(found[2] or "").lower()])

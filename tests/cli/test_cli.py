@@ -66,7 +66,7 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_wrong_usage(source: Path, tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     for size in ("abc", "", "1XB", "-5MB", "1 MB 2"):
-        assert "expected a size such as 256MB or 1GiB" in failed(2, "pack", source, packed, "--shard-size", size)
+        assert "expected a number of bytes, or text such as" in failed(2, "pack", source, packed, "--shard-size", size)
     assert "shard-size: expected 100000" in failed(2, "pack", source, packed, "--shard-size", "1kB")
     assert "--quality" in failed(2, "pack", source, packed, "--quality", 80)
     assert "needs --max-size" in failed(2, "pack", source, packed, "--quality", 80)

@@ -16,8 +16,8 @@ from conftest import packed_jpeg
 from pack_sources import saved, segments, write_folder, write_large_folder
 from PIL import Image
 
+from fastpipe.checks import size_bytes
 from fastpipe.format.index import Index
-from fastpipe.packing.shard.options import size_bytes
 
 DRI = 0xDD
 
@@ -160,7 +160,7 @@ def test_tiles_that_are_no_number_are_refused(source: Path, tmp_path: Path, tile
     [("100000", 100_000), ("256MB", 256_000_000), ("1GiB", 2**30), ("1.5 mib", 1572864), ("200k", 200_000)],
 )
 def test_shard_sizes(words: str, size: int) -> None:
-    assert size_bytes(words) == size
+    assert size_bytes("--shard-size", words) == size
 
 
 def test_an_interrupt_ends_a_pack_with_130(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fastpipe.checks import choice, flag, whole
+from fastpipe.checks import choice, flag, size_bytes, whole
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
@@ -126,7 +125,7 @@ def pack_options(
     )
     return PackOptions(
         encode=encode,
-        shard_size=size_bytes(shard_size) if isinstance(shard_size, str) else shard_size,
+        shard_size=size_bytes("--shard-size", shard_size),
         seed=seed,
         shuffle=flag("shuffle", shuffle),
         fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
@@ -149,17 +148,3 @@ def _remote(storage_options: Mapping[str, Any] | None, read_timeout: float) -> R
     from fastpipe.remote.options import remote_options
 
     return remote_options(None, 0, storage_options, read_timeout)
-
-
-def size_bytes(text: str) -> int:
-    """A size such as 256MB, 1GiB or 1000000, in bytes.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", text.strip().lower())
-    if match is None:
-        raise ConfigError(f"--shard-size: expected a size such as 256MB or 1GiB, got {text!r}")
-    number, prefix, binary = match.groups()
-    unit: int = 1024 if binary else 1000
-    return round(float(number) * float(unit) ** "_kmgt".index(prefix or "_"))
