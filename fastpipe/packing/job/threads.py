@@ -29,6 +29,7 @@ from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import could_be_source, list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.tables import TableListing
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ Progress = Callable[[PackProgress], None]
 Fitted = Callable[[Plan], Plan]
 
 _MOST_KEPT = 4096  # sources: of more, it takes less than 3 % to convert the plan's few again
+_KEPT_BYTES = 64 << 20  # of them: where values of fields are rare, the plan is made of thousands of sources
 _AT_A_TIME = 3  # shards that are made for a bucket: one is written, one uploaded, and one may be larger
 
 
@@ -152,8 +154,9 @@ def is_older(journal: Journal, facts: Facts) -> bool:
 def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: PackOptions, journal: Journal) -> bool:
     """Whether sources with the paths and sizes of a dataset's have its content."""
     place = journal.store.place
-    if is_older(journal, facts) or not isinstance(place, Path):
-        return is_older(journal, facts)
+    older = is_older(journal, facts)
+    if older or not isinstance(place, Path):
+        return older
     file = place / DATASET_FILE
     same = unchanged_since(info, file.stat().st_mtime_ns, listing, options, journal.store.scratch)
     if same:
@@ -206,14 +209,17 @@ def planned(
 ) -> tuple[Plan, int, dict[str, Run]]:
     """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry.
 
-    `known` gets what became of the sources that are converted for the plan, by path.
+    `known` gets what became of the first sources that are converted for the plan, by path.
     """
+    room = _KEPT_BYTES
 
     def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
+        nonlocal room
         with closing(few_outcomes(listing, few, options, options.workers or granted_cpus())) as found:
             for source, outcome in found:
-                if known is not None:
+                if known is not None and room > 0:
                     known[source.path] = outcome
+                    room -= source.size_bytes
                 yield source, outcome
 
     shuffle, kinds = options.shuffle, listing.kinds
@@ -227,7 +233,9 @@ def make_in_threads(
     listing: Listing, options: PackOptions, journal: Journal, fitted: Fitted, on_progress: Progress
 ) -> Made:
     """Makes shards in threads of this process; see Make."""
-    known: dict[str, Packed | str] | None = {} if len(listing.sources) < _MOST_KEPT else None
+    # Rows are converted with those beside them, so nothing is kept of tables.
+    keeps = len(listing.sources) < _MOST_KEPT and not isinstance(listing, TableListing)
+    known: dict[str, Packed | str] | None = {} if keeps else None
     plan, stride, named = planned(listing, options, fitted, known)
     finished = {entry.name: entry for entry in journal.finished(named) if entry is not None}
     resumed = len(finished)
