@@ -27,7 +27,6 @@ from fastpipe.cluster.tasks import is_of_machine
 from fastpipe.errors import PackError
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps import parts
 from fastpipe.packing.steps.parts import Job, convert_step, list_step, make_step, read_parts
 from fastpipe.store.folder import Folder
 
@@ -119,7 +118,7 @@ def test_each_step_has_the_options_of_the_list(source: Path, tmp_path: Path) -> 
 def test_a_spool_of_another_version(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = tmp_path / "packed"
     step(source, packed, "list")
-    monkeypatch.setattr(parts, "_SPOOL_FORMAT", 99)
+    monkeypatch.setattr("fastpipe.packing.pipeline.outcomes._SPOOL_FORMAT", 99)
     assert "by other versions of the libraries" in failed(1, "pack", source, packed, *OPTIONS, "--step", "convert")
     step(source, packed, "list")
     listed = packed / SPOOL_FOLDER / "listed.json"

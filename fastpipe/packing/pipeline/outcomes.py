@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import xxhash
@@ -16,6 +16,8 @@ from fastpipe.packing.shard.plan import Run
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.tables import TableListing
 from fastpipe.store.folder import Folder
+
+_SPOOL_FORMAT = 3  # another one when the spool's files change: nothing of the old ones is taken
 
 Told = Callable[[Source, Packed | str], None]
 Outcomes = Generator[tuple[Source, Packed | str], None, None]
@@ -74,7 +76,7 @@ def _by_exchange(
         return
     spool.mkdir(parents=True, exist_ok=True)
     store = Folder(spool, spool)
-    runs = runs_of_rows(listing, spool_of(listing, options))
+    runs = runs_of_rows(listing, spool_of(listing.kinds, options))
     names, there = {run.name for run in runs}, store.sizes()
     store.remove(there.keys() - names)
     left = [run for run in runs if not is_whole(store, run.name, there)]
@@ -84,8 +86,7 @@ def _by_exchange(
     yield from exchanged(listing.sources, wanted, options, [run.name for run in runs], store)
 
 
-def spool_of(listing: Listing, options: PackOptions) -> str:
-    """Names what decides the bytes of a converted row."""
-    kinds = listing.kinds
-    said = options.shaping(kinds), made_with(kinds.values())
+def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
+    """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
+    said = _SPOOL_FORMAT, options.shaping(kinds), made_with(kinds.values())
     return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())

@@ -28,12 +28,11 @@ from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 from fastpipe.packing.job.threads import Fitted, planned
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.picture.jpeg import versions
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, runs_of_rows
 from fastpipe.packing.pipeline.outcomes import few_outcomes, spool_of
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import read_entry
-from fastpipe.packing.shard.journal import SPOOL_FOLDER
+from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run
@@ -50,7 +49,6 @@ _LISTED = "listed.json"
 _PARTS = "parts.txt"
 _WRITERS = 16
 _NO_PLAN = Plan(1, {})
-_SPOOL_FORMAT = 3  # another one when the spool's files change: nothing of the old ones is taken
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,6 @@ class Job:
         """Of the dataset."""
         return open_store(self.destination, self.options.source.remote)
 
-    def made_with(self, kinds: dict[str, str]) -> str:
-        """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
-        said = _SPOOL_FORMAT, self.options.shaping(kinds), versions(masks="mask" in kinds.values())
-        return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
-
 
 def _shared(place: Place, remote: Any) -> Store:
     """A store whose files are made in it, and not beside it."""
@@ -112,7 +105,7 @@ class Listed(Facts):
     """What the steps need of a listing, as a file can hold it.
 
     Attributes:
-        made_with: see Job.
+        made_with: `spool_of`.
         plan: see Plan.
         stride: see Making.
     """
@@ -186,7 +179,7 @@ def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) 
                 writing.pop(0).result()
 
         if isinstance(listing, TableListing):
-            for rows in runs_of_rows(listing, spool_of(listing, options)):
+            for rows in runs_of_rows(listing, spool_of(listing.kinds, options)):
                 share = listing.size_bytes * len(rows.positions) // len(listing.sources)
                 put(Part("convert", rows.name, len(rows.positions), share, rows.group), Piece(0, rows.positions))
         for name, run in named.items():
@@ -196,7 +189,7 @@ def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) 
         for each in writing:
             each.result()
     spool.write(_PARTS, b"".join(part.line() for part in parts))
-    listed = Listed.of(listing, made_with=job.made_with(listing.kinds), plan=plan, stride=stride)
+    listed = Listed.of(listing, made_with=spool_of(listing.kinds, options), plan=plan, stride=stride)
     spool.write(_LISTED, json.dumps(asdict(listed)).encode())
     return listed
 
@@ -224,11 +217,11 @@ def check(job: Job, listed: Listed) -> Listed:
     Raises:
         PackError: it was not.
     """
-    if listed.made_with == job.made_with(listed.kinds):
+    if listed.made_with == spool_of(listed.kinds, job.options):
         return listed
     raise PackError(
         f"{platform.node()}: the sources were listed with other options, or by other versions of the libraries "
-        f"that decide the bytes ({versions(masks='mask' in listed.kinds.values())} here). Give all steps the same "
+        f"that decide the bytes ({made_with(listed.kinds.values())} here). Give all steps the same "
         "options, install the same versions on all machines, and begin with --step list"
     )
 
