@@ -118,7 +118,7 @@ def test_each_step_has_the_options_of_the_list(source: Path, tmp_path: Path) -> 
 def test_a_spool_of_another_version(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = tmp_path / "packed"
     step(source, packed, "list")
-    monkeypatch.setattr("fastpipe.packing.pipeline.outcomes._SPOOL_FORMAT", 99)
+    monkeypatch.setattr("fastpipe.packing.pipeline.exchange._SPOOL_FORMAT", 99)
     assert "by other versions of the libraries" in failed(1, "pack", source, packed, *OPTIONS, "--step", "convert")
     step(source, packed, "list")
     listed = packed / SPOOL_FOLDER / "listed.json"

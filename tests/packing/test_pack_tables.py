@@ -25,9 +25,9 @@ from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.pipeline import converting, exchange, table_rows
-from fastpipe.packing.pipeline.outcomes import few_outcomes
-from fastpipe.packing.pipeline.run_file import RunFile, Sample, write_run
+from fastpipe.packing.pipeline import converting, exchange, run_file, table_rows
+from fastpipe.packing.pipeline.exchange import few_outcomes
+from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
 from fastpipe.packing.shard.publish import read_rejected
 from fastpipe.packing.source.kinds import list_sources
@@ -138,7 +138,7 @@ def test_samples_are_those_that_datasets_reads(judged: Any, tmp_path: Path, layo
 # The order and the bytes of a folder.
 
 
-def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path) -> None:
+def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of a dataset with fields of every kind: written to a run, and read from it, whole and in part."""
     images = jpegs(300)
     kinds = {"n": "int", "f": "floats", "c": "classes", "t": "text", "j": "json", "b": "bytes", "k": "keypoints"}
@@ -156,14 +156,19 @@ def test_all_fields_come_through_the_spool_as_they_are(tmp_path: Path) -> None:
         Sample(place(source), source.size_bytes, outcome if at % 9 else "no picture")
         for at, (source, outcome) in enumerate(few_outcomes(listing, listing.sources, PackOptions(), 2))
     ]
+    monkeypatch.setattr(run_file, "_EVERY_BYTES", 20_000)
     store = Folder(tmp_path, tmp_path)
     write_run(store, "run", samples)
-    run = RunFile(store, "run", (tmp_path / "run").stat().st_size)
     for start, stop in ((0, 300), (0, 1), (299, 300), (100, 200), (127, 129), (128, 256)):
+        bounds = samples[start].place, samples[stop - 1].place
+        (part,) = parts_of(store, "run", (tmp_path / "run").stat().st_size, [bounds])
         for window in (1, 1000, 1 << 20):
-            found = list(run.samples(samples[start].place, samples[stop - 1].place, window))
-            assert found == samples[start:stop]
-    assert list(run.samples((0, ""), (0, ""), 10)) == []
+            found = list(samples_in(store, "run", part, window))
+            at = found.index(samples[start])
+            assert found == samples[start - at : start - at + len(found)]
+            assert at + stop - start <= len(found) <= stop - start + 2 * 40, "not much more than what is asked for"
+    ((first, last),) = parts_of(store, "run", (tmp_path / "run").stat().st_size, [((0, ""), (0, ""))])
+    assert first == last == 0
 
 
 def test_the_order_is_that_of_the_hash_of_names(tmp_path: Path) -> None:
@@ -628,7 +633,7 @@ def test_the_room_on_the_disk_is_looked_at_and_told(
     monkeypatch.setattr(free, "free", source.stat().st_size * 3 // 2)
     pack(source, tmp_path / "packed", PackOptions())
     assert f"needs about {size} beside the dataset until it is done" in caplog.text
-    assert "only" in caplog.text
+    assert "; 0.1 MB are free there" in caplog.text
 
 
 def test_a_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from fastpipe.format.layout import shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.growth.kept import Columns, agreed_in
-from fastpipe.packing.pipeline.outcomes import few_outcomes
+from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.tables import TableListing

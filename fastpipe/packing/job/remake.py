@@ -14,7 +14,7 @@ from fastpipe.format.layout import WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline.outcomes import outcomes_of
+from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.entry import Entry
 from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions

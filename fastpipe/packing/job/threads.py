@@ -18,7 +18,7 @@ from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, check_ours, opened, plan_run
 from fastpipe.packing.job.remake import unchanged_since
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline.outcomes import few_outcomes, outcomes_of
+from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.make import entries_of, make_shards, making

@@ -118,14 +118,16 @@ def outcomes(work: Callable[[Task], Outcome], run: Iterable[Task], stopped: thre
     return found
 
 
-def cut(tasks: Iterable[Task], size_bytes: Callable[[Task], int]) -> Generator[list[Task], None, None]:
-    """What a thread takes at once."""
+def cut(
+    tasks: Iterable[Task], size_bytes: Callable[[Task], int], most: int | None = None
+) -> Generator[list[Task], None, None]:
+    """What a thread takes, or hands over, at once."""
     run: list[Task] = []
     total = 0
     for task in tasks:
         run.append(task)
         total += size_bytes(task)
-        if total >= RUN_BYTES or len(run) == RUN_FILES:
+        if total >= RUN_BYTES or len(run) == (most or RUN_FILES):
             yield run
             run, total = [], 0
     if run:

@@ -1,4 +1,4 @@
-"""Rows of tables, which are read in the order of their files -> the same rows, converted, in packing order.
+"""Runs of sources -> their samples, converted, in packing order, whatever kind of source they are of.
 
 Note [exchange]
 Shards have rows from anywhere in the tables, and rows can only be read one after the other. So the rows are converted
@@ -10,9 +10,11 @@ rows. No other part of packing knows of this.
 from __future__ import annotations
 
 import heapq
+import itertools
+import json
 import logging
 import shutil
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -25,23 +27,80 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import read_ahead
-from fastpipe.packing.pipeline.converting import RUN_BYTES
-from fastpipe.packing.pipeline.run_file import Place, RunFile, Sample, write_run
+from fastpipe.packing.pipeline.converting import converted, cut
+from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
+from fastpipe.packing.shard.journal import made_with
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Run
-from fastpipe.packing.source.listing import Source, packing_order
+from fastpipe.packing.source.listing import Listing, Source, packing_order
 from fastpipe.packing.source.tables import TableListing
+from fastpipe.store.folder import Folder
 from fastpipe.store.store import Store
 
 _LOG = logging.getLogger("fastpipe")
+_SPOOL_FORMAT = 4  # another one when the spool's files change: nothing of the old ones is taken
 _SPOOLED_BYTES, _SPOOLED_ROWS = 128 << 20, 1 << 16  # of a run; two may be in memory
 _WINDOWS_BYTES = 64 << 20  # of all runs that are read, each of them within these bounds
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20
-_HANDED_OVER = 256  # samples
+_HANDED_OVER = 256  # samples: handing over each by itself would cost more than reading it
 _TOLD_BYTES = 1_000_000_000
 _GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
 
 Told = Callable[[Source, Packed | str], None]
+Outcomes = Generator[tuple[Source, Packed | str], None, None]
+
+
+def few_outcomes(listing: Listing, few: Sequence[Source], options: PackOptions, workers: int) -> Outcomes:
+    """Converts some sources, in the order in which they are read best; close the generator to stop its threads.
+
+    Yields:
+        Sources, and what became of them: the picture with the values of its fields, or why there is none.
+
+    Raises:
+        PackError: the system, not a file, is at fault; or a file has changed since it was listed.
+    """
+    if isinstance(listing, TableListing):
+        from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
+
+        return converted_rows(listing, few, options.encode, workers)
+    return converted(listing, few, options.encode, workers)
+
+
+def outcomes_of(
+    listing: Listing,
+    wanted: Sequence[Run],
+    options: PackOptions,
+    workers: int,
+    spool: Path,
+    told: Told = lambda *_: None,
+    known: dict[str, Packed | str] | None = None,
+) -> Outcomes:
+    """Converts the sources of some shards in threads, and gives them in packing order; see `few_outcomes`.
+
+    Args:
+        spool: a folder of this machine, for tables.
+        told: called with each row that is written to the spool.
+        known: what became of some files, by path: they are not converted again, and leave it.
+    """
+    if not isinstance(listing, TableListing):
+        ours = [source for run in wanted for source in listing.sources[run.start : run.stop]]
+        yield from converted(listing, ours, options.encode, workers, known)
+    elif wanted:
+        spool.mkdir(parents=True, exist_ok=True)
+        store = Folder(spool, spool)
+        runs = runs_of_rows(listing, spool_of(listing.kinds, options))
+        names, there = [run.name for run in runs], store.sizes()
+        store.remove(there.keys() - set(names))
+        left = [run for run in runs if not is_whole(store, run.name, there)]
+        _check_room(spool, listing, left, options)
+        convert_rows(listing, left, options, workers, store, told)
+        yield from exchanged(listing.sources, wanted, options, names, store)
+
+
+def spool_of(kinds: Mapping[str, str], options: PackOptions) -> str:
+    """Names what decides the bytes of a sample, and where they are in the spool, besides its source."""
+    said = _SPOOL_FORMAT, options.shaping(kinds), made_with(kinds.values())
+    return xxhash.xxh3_128_hexdigest(json.dumps(said, sort_keys=True).encode())
 
 
 class Rows(NamedTuple):
@@ -59,68 +118,46 @@ class Rows(NamedTuple):
 
 
 def runs_of_rows(listing: TableListing, how: str) -> list[Rows]:
-    """Cuts the rows of a listing, which is in packing order.
-
-    Args:
-        listing: of the rows.
-        how: names all that decides bytes, besides the rows.
-    """
-    sources = listing.sources
-    order = sorted(range(len(sources)), key=lambda at: (sources[at].archive or "", sources[at].offset_bytes))
-    found: list[Rows] = []
-    first, group, size_bytes = 0, 0, 0.0
+    """Cuts the rows of a listing, which is in packing order; `how` is its `spool_of`."""
+    order = sorted(range(len(listing.sources)), key=lambda at: _row(listing.sources[at]))
+    in_files = replace(listing, sources=[listing.sources[at] for at in order])
     starts = {(name, each.first_row) for name, table in listing.tables.items() for each in table.groups}
     shares = {
         name: table.state.size_bytes / max(sum(each.rows for each in table.groups), 1)
         for name, table in listing.tables.items()
     }
-
-    def end(stop: int) -> None:
-        run = order[first:stop]
-        state = replace(listing, sources=[sources[at] for at in run]).digest_with_times()
-        digest = xxhash.xxh3_128_hexdigest(f"{how} {state}".encode())
-        found.append(Rows(f"run-{digest}", run, group))
-
-    for at, position in enumerate(order):
-        source = sources[position]
-        new_group = (source.archive or "", source.offset_bytes) in starts
-        full = size_bytes >= _SPOOLED_BYTES or at - first >= _SPOOLED_ROWS
-        if at > first and full:
-            end(at)
-            first, size_bytes = at, 0.0
-            group = len(found) if new_group else group
+    cuts, groups, size_bytes = [0], [0], 0.0
+    for at, source in enumerate(in_files.sources):
+        if size_bytes >= _SPOOLED_BYTES or at - cuts[-1] >= _SPOOLED_ROWS:
+            groups.append(len(cuts) if _row(source) in starts else groups[-1])
+            cuts.append(at)
+            size_bytes = 0.0
         size_bytes += shares[source.archive or ""]
-    if first < len(order):
-        end(len(order))
+    found = []
+    for (start, stop), group in zip(itertools.pairwise([*cuts, len(order)]), groups, strict=True):
+        state = f"{how} {in_files.digest_with_times(start, stop)}"
+        found.append(Rows(f"run-{xxhash.xxh3_128_hexdigest(state.encode())}", order[start:stop], group))
     return found
 
 
+def _row(source: Source) -> tuple[str, int]:
+    return source.archive or "", source.offset_bytes
+
+
 def convert_rows(
-    listing: TableListing,
-    runs: Sequence[Rows],
-    options: PackOptions,
-    workers: int,
-    spool: Store,
-    told: Told,
+    listing: TableListing, runs: Sequence[Rows], options: PackOptions, workers: int, spool: Store, told: Told
 ) -> None:
-    """Converts runs that follow one another, and writes each to the spool.
-
-    Raises:
-        PackError: a file has changed since it was listed; or the system is at fault.
-    """
-    from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
-
-    rows = (listing.sources[position] for run in runs for position in run.positions)
+    """Converts runs that follow one another, and writes each to the spool; errors as of `few_outcomes`."""
+    rows = [listing.sources[position] for run in runs for position in run.positions]
     place = packing_order(options.seed, shuffle=options.shuffle)
     writing: Future[None] | None = None
     with (
         ThreadPoolExecutor(1, thread_name_prefix="fastpipe-spool") as writer,
-        closing(converted_rows(listing, rows, options.encode, workers)) as found,
+        closing(few_outcomes(listing, rows, options, workers)) as found,
     ):
         for run in runs:
             samples = []
-            for _ in run.positions:
-                source, outcome = next(found)
+            for source, outcome in itertools.islice(found, len(run.positions)):
                 samples.append(Sample(place(source), source.size_bytes, outcome))
                 told(source, outcome)
             samples.sort(key=lambda sample: sample.place)
@@ -133,34 +170,39 @@ def convert_rows(
 
 def exchanged(
     sources: Sequence[Source], wanted: Sequence[Run], options: PackOptions, names: Sequence[str], spool: Store
-) -> Generator[tuple[Source, Packed | str], None, None]:
-    """The rows of some shards, in packing order, from runs that are converted.
+) -> Outcomes:
+    """The rows of some shards, in packing order, from the files of all runs, which have these names.
 
     Args:
         sources: these rows, and perhaps others, in packing order.
         wanted: the places of the shards in them, in order.
-        options: of the pack.
-        names: of the files of all runs.
-        spool: that these are in.
 
     Raises:
         PackError: a run is not there, or has changed.
     """
-    if not wanted:
-        return
     sizes = spool.sizes()
     if missing := next((name for name in names if name not in sizes), None):
         raise PackError(
             f"{missing} is not in the spool {spool.place}: run --step convert for all parts first. All machines have "
             "to see DST, or the folder of --spool, by the same path"
         )
-    files = list(spool.each(lambda name: RunFile(spool, name, sizes[name]), names))
-    window_bytes = min(max(_WINDOWS_BYTES // max(len(files), 1), _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
+    window_bytes = min(max(_WINDOWS_BYTES // max(len(names), 1), _LEAST_WINDOW_BYTES), _MOST_WINDOW_BYTES)
     place = packing_order(options.seed, shuffle=options.shuffle)
-    bounds = [(place(sources[start]), place(sources[stop - 1])) for start, stop in _stretches(wanted)]
+    starts, stops = {run.start for run in wanted}, {run.stop for run in wanted}
+    stretches = zip(sorted(starts - stops), sorted(stops - starts), strict=True)  # of shards that follow one another
+    bounds = [(place(sources[start]), place(sources[stop - 1])) for start, stop in stretches]
+    parts = list(spool.each(lambda name: parts_of(spool, name, sizes[name], bounds), names))
+
+    def samples() -> Iterator[Sample]:
+        for at, (first, last) in enumerate(bounds):
+            runs = [samples_in(spool, name, part[at], window_bytes) for name, part in zip(names, parts, strict=True)]
+            for sample in heapq.merge(*runs, key=lambda sample: sample.place):
+                if first <= sample.place <= last:
+                    yield sample
+
     expected = (source for run in wanted for source in sources[run.start : run.stop])
-    with closing(read_ahead(_handed(files, bounds, window_bytes))) as handed:
-        for sample in (each for some in handed for each in some):
+    with closing(read_ahead(cut(samples(), lambda sample: sample.source_bytes, _HANDED_OVER))) as handed:
+        for sample in itertools.chain.from_iterable(handed):
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
                 raise _does_not_fit(spool, sample.place[1])
@@ -176,54 +218,23 @@ def _does_not_fit(spool: Store, name: str) -> PackError:
     )
 
 
-def _handed(
-    files: Sequence[RunFile], bounds: Sequence[tuple[Place, Place]], window_bytes: int
-) -> Generator[list[Sample], None, None]:
-    """Some samples at once: handing over each by itself would cost more than reading it."""
-    some: list[Sample] = []
-    size_bytes = 0
-    for first, last in bounds:
-        streams = [file.samples(first, last, window_bytes) for file in files]
-        for sample in heapq.merge(*streams, key=lambda sample: sample.place):
-            some.append(sample)
-            size_bytes += sample.source_bytes
-            if size_bytes >= RUN_BYTES or len(some) == _HANDED_OVER:
-                yield some
-                some, size_bytes = [], 0
-    if some:
-        yield some
-
-
-def _stretches(wanted: Sequence[Run]) -> Iterator[tuple[int, int]]:
-    """The positions of shards that follow one another, as one range."""
-    start, stop = wanted[0].start, wanted[0].stop
-    for run in wanted[1:]:
-        if run.start != stop:
-            yield start, stop
-            start = run.start
-        stop = run.stop
-    yield start, stop
-
-
-def check_room(folder: Path, listing: TableListing, share: float, options: PackOptions) -> None:
-    """Looks whether the disk has room for the spool, and says how much it takes.
-
-    Raises:
-        PackError: it has not.
-    """
+def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], options: PackOptions) -> None:
+    """Looks whether the disk has room for runs that are not in the spool, and says how much they take."""
+    share = sum(len(run.positions) for run in left) / max(len(listing.sources), 1)
     needed = round(listing.size_bytes * share * _GROWTH[options.encode.storage])
     free = shutil.disk_usage(folder).free
     shrinks = options.encode.max_size is not None
-    most = "at most " if shrinks else "about "
-    words = f"packing {readable(str(listing.root))} needs {most}{_shown(needed)} beside the dataset until it is done"
+    words = (
+        f"packing {readable(str(listing.root))} needs {'at most' if shrinks else 'about'} {_shown(needed)} beside the "
+        f"dataset until it is done, in {readable(str(folder))}; {_shown(free)} are free there"
+    )
     if free < needed and not shrinks:
         raise PackError(
-            f"{words}, in {readable(str(folder))}; {_shown(free)} are free there. Make room, or choose another disk "
-            "(DST, or --spool where DST is a URL), then run the same command again"
+            f"{words}. Make room, or choose another disk (DST, or --spool where DST is a URL), then run the same "
+            "command again"
         )
     if needed >= _TOLD_BYTES:
-        few = f"; only {_shown(free)} are free there" if free < 2 * needed else ""
-        _LOG.warning("%s, in %s%s", words, readable(str(folder)), few)
+        _LOG.warning(words)
 
 
 def _shown(size_bytes: int) -> str:

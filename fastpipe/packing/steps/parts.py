@@ -28,8 +28,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
 from fastpipe.packing.job.threads import Fitted, planned
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, runs_of_rows
-from fastpipe.packing.pipeline.outcomes import few_outcomes, spool_of
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes, runs_of_rows, spool_of
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
