@@ -3,10 +3,11 @@
     python -m bench.cluster_simulation                         # all tables, up to 1,000,000,000 records; an hour
     python -m bench.cluster_simulation driver 10000000         # one pack, by the product's own functions
     python -m bench.cluster_simulation driver 1000000 --tables # of sources that are read in the order of their files
+    python -m bench.cluster_simulation lister                  # one of the tasks that list such a pack
 
-The driver's part runs in a process of its own, whose memory it prints: it reads the list of parts, hands out the tasks,
-reads the entries of all shards, and strings them together. Requests are counted by formulas, which the tests compare
-with plans of drawn records.
+The driver's part runs in a process of its own, whose memory it prints: it adds up what the tasks have listed, reads the
+list of parts, hands out the tasks, reads the entries of all shards, and strings them together. Requests are counted by
+formulas, which the tests compare with plans of drawn records.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,13 +41,14 @@ from fastpipe.packing.pipeline.exchange import runs_of_rows
 from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import DEFAULT_SHARD_BYTES, PackOptions
-from fastpipe.packing.shard.plan import runs_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, runs_of
 from fastpipe.packing.shard.tar import Tar
-from fastpipe.packing.source.listing import Group, Source, packing_order
+from fastpipe.packing.source.facts import Facts
+from fastpipe.packing.source.listing import Group, Listing, Source, packing_order
 from fastpipe.packing.source.tables import Table, TableListing
-from fastpipe.packing.steps import on_ray
+from fastpipe.packing.steps import lists, on_ray
 from fastpipe.packing.steps.end import finished
-from fastpipe.packing.steps.parts import Done, Job, Listed, Part
+from fastpipe.packing.steps.parts import LISTED, Done, Job, Listed, Part
 from fastpipe.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import NewFile, Store
 
@@ -76,16 +79,33 @@ class Drawn:
         return self.samples(shard) * (PHOTO_BYTES + MEMBERS_BYTES)
 
     @staticmethod
+    def facts(records: int) -> Facts:
+        """What is told of some of the sources."""
+        classes = [f"class-{number:03d}" for number in range(CLASSES)]
+        return Facts("/photos", classes, records, records * PHOTO_BYTES, "0" * 32, "0" * 32)
+
+    @property
+    def listed(self) -> Listed:
+        """What the step "list" tells of all."""
+        plan = Plan(HASHES // self.shards, {})
+        return Listed(**vars(self.facts(self.records)), plan=plan, stride=HASHES // plan.step + 1, ranges=self.ranges)
+
+    @staticmethod
     def entry_name(shard: int) -> str:
         """Of a shard."""
         return entry_name(shard, f"{shard * 0x9E3779B97F4A7C15 % 2**64:016x}")
 
-    def parts(self) -> Iterator[Part]:
-        """As the step "list" writes them."""
+    @property
+    def ranges(self) -> int:
+        """In which the parts are written down."""
+        return 1 if self.tables else math.ceil(self.records / lists.MOST_SOURCES)
+
+    def parts(self, number: int) -> Iterator[Part]:
+        """As the step "list" writes them, of one range."""
         runs = math.ceil(self.records * PHOTO_BYTES / RUN_BYTES) if self.tables else 0
         for run in range(runs):
             yield Part("convert", f"run-{run:032x}", self.records // runs, RUN_BYTES, run)
-        for shard in range(self.shards):
+        for shard in range(self.shards * number // self.ranges, self.shards * (number + 1) // self.ranges):
             yield Part("make", self.entry_name(shard), self.samples(shard), self.samples(shard) * PHOTO_BYTES)
 
 
@@ -102,9 +122,11 @@ class DrawnStore(Store):
         return {shard_name(shard): drawn.size_bytes(shard) for shard in range(drawn.shards) if not folder}
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> bytes:
-        if name == "parts.txt":
+        if name == LISTED:
+            return json.dumps(asdict(self._drawn.listed)).encode()
+        if name.startswith("parts-"):
             data = bytearray()
-            for part in self._drawn.parts():
+            for part in self._drawn.parts(int(name[6:-4])):
                 data += part.line()
             return bytes(data)
         if not name.endswith(".done"):
@@ -149,6 +171,62 @@ class DrawnStore(Store):
             pass
 
 
+def listed_by_tasks(drawn: Drawn) -> Callable[[Any, Iterable[Any]], Iterator[Any]]:
+    """In place of tasks that list: each has listed one class."""
+    few = [Source(f"class-000/{number:010d}.jpg", 0, PHOTO_BYTES, 1, 1) for number in range(FEW)]
+
+    def everywhere(task: Any, items: Iterable[Any]) -> Iterator[Any]:
+        for group in items:
+            if task.func is lists._list_whole:
+                yield CLASSES
+            elif task.func is lists._list_group:
+                files = drawn.records * (group + 1) // CLASSES - drawn.records * group // CLASSES
+                runs = range(math.ceil(files / lists.MOST_SOURCES))
+                names = tuple(f"listed-{group}-{run}" for run in runs)
+                yield lists.Counted(drawn.facts(files), files * PHOTO_BYTES, few, names)
+            else:
+                yield drawn.listed.plan
+
+    return everywhere
+
+
+def lister(records: int = lists.MOST_SOURCES) -> dict[str, Any]:
+    """Lists a part of a pack's sources as one task does, and writes down a range of them as another one does."""
+    before, started = _peak_bytes(), time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(folder, Path(folder), PackOptions())
+        (Path(folder) / WORK_FOLDER).mkdir()
+        lists.write_run(job, "listed-0-0", drawn_sources(records))
+        facts = Facts.of(Listing(Path(folder), ["class"], drawn_sources(records), []))
+        assert facts.files == records
+        wrote = _peak_bytes()
+        found = lists.read_range(job, ["listed-0-0"], 0, HASHES)
+        assert len(found) == records
+        stored = (job.spool().sizes())["listed-0-0"]
+    cpu_s = time.process_time() - started
+    return {
+        "records": records,
+        "list_bytes": wrote - before,
+        "range_bytes": _peak_bytes() - before,
+        "stored": stored,
+        "cpu_s": cpu_s,
+    }
+
+
+def drawn_sources(records: int) -> list[Source]:
+    """Files of class folders."""
+    return [
+        Source(
+            f"train/class-{number % 1000:03d}/photo-{number:010d}.jpg",
+            number % 1000,
+            10**5 + number,
+            10**18 + number,
+            10**18 + number,
+        )
+        for number in range(records)
+    ]
+
+
 @dataclass(frozen=True)
 class DrawnJob(Job):
     """Its pack."""
@@ -173,8 +251,8 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     drawn = Drawn(records, tables)
     before, started = _peak_bytes(), time.process_time()
     job = DrawnJob("/photos", Path("/packed"), PackOptions(), drawn)
-    classes = [f"class-{number:03d}" for number in range(CLASSES)]
-    listed = Listed("/photos", classes, records, records * PHOTO_BYTES, stride=1)
+    listed = drawn.listed if tables else lists.list_all(job, listed_by_tasks(drawn))
+    assert (listed.files, listed.ranges) == (records, drawn.ranges)
     on_ray.run_tasks = tasks_of  # type: ignore[assignment]
     tasks = on_ray._Tasks(job, _NothingThere(DrawnStore(drawn)), listed, WORKERS, lambda _: None)
     tasks.run()
@@ -209,16 +287,7 @@ def _peak_bytes() -> int:
 def listing_bytes(records: int = 100_000) -> float:
     """Of memory, a record, of a listing of files."""
     tracemalloc.start()
-    sources = [
-        Source(
-            f"train/class-{number % 1000:03d}/photo-{number:010d}.jpg",
-            number % 1000,
-            10**5 + number,
-            10**18 + number,
-            10**18 + number,
-        )
-        for number in range(records)
-    ]
+    sources = drawn_sources(records)
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     return used / len(sources)
@@ -305,12 +374,15 @@ def tables_requests(pack: Pack) -> Requests:
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="?", choices=["all", "driver"], default="all")
+    parser.add_argument("what", nargs="?", choices=["all", "driver", "lister"], default="all")
     parser.add_argument("records", nargs="?", type=int, default=1_000_000_000)
     parser.add_argument("--tables", action="store_true")
     chosen = parser.parse_args()
     if chosen.what == "driver":
         _say(json.dumps(driver(chosen.records, tables=chosen.tables)))
+        return
+    if chosen.what == "lister":
+        _say(json.dumps(lister()))
         return
     _say(f"listing: {listing_bytes():.0f} bytes of memory a record\n")
     for line in (*_driver_table(chosen.records), "", *_requests_table()):

@@ -44,4 +44,7 @@ def fingerprint(info: dict[str, Any]) -> str:
     """What names a dataset's content and order: XXH3-128 of what dataset.json says of samples, classes and files."""
     content = {name: info[name] for name in ("samples", "classes", "shards", "fields")}
     content["index"] = {name: info["index"][name] for name in ("name", "xxh3_64")}
-    return xxhash.xxh3_128_hexdigest(json.dumps(content, sort_keys=True).encode())
+    digest = xxhash.xxh3_128()
+    for piece in json.JSONEncoder(sort_keys=True).iterencode(content):  # the text of many shards is long
+        digest.update(piece.encode())
+    return digest.hexdigest()

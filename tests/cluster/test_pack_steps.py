@@ -27,7 +27,8 @@ from fastpipe.cluster.tasks import is_of_machine
 from fastpipe.errors import PackError
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import pack_options
-from fastpipe.packing.steps.parts import Job, convert_step, list_step, make_step, read_parts
+from fastpipe.packing.steps.lists import list_all
+from fastpipe.packing.steps.parts import Job, convert_step, make_step, read_parts
 from fastpipe.store.folder import Folder
 
 OPTIONS = "--shard-size", SHARD_BYTES
@@ -212,7 +213,7 @@ def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tm
     (tmp_path / "packed").rename(tmp_path / "elsewhere")
     unseen = replace(job, options=pack_options(shard_size=SHARD_BYTES))
     todo: list[Callable[[], object]] = [
-        lambda: list_step(unseen),
+        lambda: list_all(unseen),
         lambda: convert_step(unseen, [part]),
         lambda: make_step(job, part),
     ]

@@ -222,11 +222,17 @@ def planned(
                     room -= source.size_bytes
                 yield source, outcome
 
-    shuffle, kinds = options.shuffle, listing.kinds
+    shuffle = options.shuffle
     plan = fitted(plan_shards(listing, options.shard_size, convert, shuffle=shuffle))
     stride = stride_of(listing, plan.step, shuffle=shuffle)
-    deciding = [options.shaping(kinds), made_with(kinds.values()), *plan[1:], stride]
-    return plan, stride, entries_of(listing, runs_of(listing, plan.step, options.seed, shuffle=shuffle), deciding)
+    return plan, stride, runs_by_name(listing, options, plan, stride)
+
+
+def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
+    """The sources of each shard, by the name of its entry."""
+    deciding = [options.shaping(listing.kinds), made_with(listing.kinds.values()), *plan[1:], stride]
+    runs = runs_of(listing, plan.step, options.seed, shuffle=options.shuffle)
+    return entries_of(listing, runs, deciding)
 
 
 def make_in_threads(

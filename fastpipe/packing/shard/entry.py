@@ -8,6 +8,7 @@ file is there, and publishing reads all shards' records, and then all pieces of 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
@@ -66,6 +67,7 @@ class Tally:
 SOURCES = "", "sources"  # the part of sources.npy, as if it were that of a column of a field without a name
 _HEAD_BYTES = 4096  # read at once: the line of most entries
 _CHUNK_BYTES = 1 << 20
+_KEPT_TOGETHER = 256
 
 
 def entry_name(number: int, state: str) -> str:
@@ -136,24 +138,33 @@ class Entries:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.tally = Tally()
-        self._kept: list[bytes] = []
+        self._kept: list[bytes] = []  # some entries each, compressed: they are much alike
+        self._count = 0
+        few: list[Any] = []
         for entry in entries:
             self.tally.add(entry.tally)
             if entry.tars:
-                kept = entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at
-                self._kept.append(json.dumps(kept).encode())
+                few.append((entry.name, entry.tars, entry.agreed, entry.parts, entry.body_at))
+                self._count += 1
+            if len(few) == _KEPT_TOGETHER:
+                self._keep(few)
+                few.clear()
+        self._keep(few)
+
+    def _keep(self, few: list[Any]) -> None:
+        self._kept.append(zlib.compress(json.dumps(few).encode(), 1))
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return self._count
 
     def __iter__(self) -> Iterator[Entry]:
         for kept in self._kept:
-            name, tars, agreed, parts, body_at = json.loads(kept)
-            yield Entry(name, tuple(Tar(*tar) for tar in tars), Tally(), agreed, tuple(map(tuple, parts)), body_at)
+            for name, tars, agreed, parts, body_at in json.loads(zlib.decompress(kept)):
+                yield Entry(name, tuple(Tar(*tar) for tar in tars), Tally(), agreed, tuple(map(tuple, parts)), body_at)
 
     def clear(self) -> None:
         """Forgets all."""
-        self._kept.clear()
+        self._kept, self._count = [], 0
 
 
 def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | None:

@@ -27,8 +27,8 @@ from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.tar import note_of, stored_bytes
 from fastpipe.packing.source.listing import Listing, Source
 
-_HASHES = 1 << 64
-_FEW = 128  # sources that are converted
+HASHES = 1 << 64
+FEW = 128  # sources that are converted
 _FEW_BYTES = 64 << 20  # and at most so many bytes of them, but at least
 _LEAST = 8
 _MOST_PROBED = 4096  # where a field has no value in the first ones
@@ -71,7 +71,9 @@ class Run(NamedTuple):
     stop: int
 
 
-def plan_shards(listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool) -> Plan:
+def plan_shards(
+    listing: Listing, shard_size: int, convert: Outcomes, *, shuffle: bool, weight: int | None = None
+) -> Plan:
     """Decides how the sources are cut; see Note [plan].
 
     Args:
@@ -79,10 +81,12 @@ def plan_shards(listing: Listing, shard_size: int, convert: Outcomes, *, shuffle
         shard_size: bytes of a shard, about.
         convert: converts some of the sources; closing the iterator stops it.
         shuffle: see `packing_order`.
+        weight: of all sources, where the listing has only those of the smallest hashes.
     """
     agreement = Agreement(listing.kinds)
-    if listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
-        return Plan(_HASHES, agreement.state())
+    total = sum(map(listing.weight, listing.sources)) if weight is None else weight
+    if weight is None and listing.size_bytes * _MOST_GROWTH <= shard_size:  # one shard, whatever they become
+        return Plan(HASHES, agreement.state())
     listed = stored = 0
     for source, outcome in _few(listing, convert, agreement):
         if isinstance(outcome, str):
@@ -96,7 +100,7 @@ def plan_shards(listing: Listing, shard_size: int, convert: Outcomes, *, shuffle
             continue
     per_shard = shard_size * listed / stored if stored else shard_size
     if shuffle:
-        per_shard *= _HASHES / sum(map(listing.weight, listing.sources))
+        per_shard *= HASHES / total
     return Plan(_rounded(max(1, int(per_shard))), agreement.state())
 
 
@@ -113,7 +117,7 @@ def runs_of(listing: Listing, step: int, seed: int, *, shuffle: bool) -> list[Ru
 
 def stride_of(listing: Listing, step: int, *, shuffle: bool) -> int:
     """A number that is greater than that of any shard."""
-    total = _HASHES if shuffle else sum(map(listing.weight, listing.sources))
+    total = HASHES if shuffle else sum(map(listing.weight, listing.sources))
     return total // step + 1
 
 
@@ -133,7 +137,7 @@ def _few(listing: Listing, convert: Outcomes, agreement: Agreement) -> Iterator[
     few = listing.samples(_MOST_PROBED)
     size_bytes = 0
     first: list[Source] = []
-    for source in few[:_FEW]:
+    for source in few[:FEW]:
         if size_bytes > _FEW_BYTES and len(first) >= _LEAST:
             break
         first.append(source)

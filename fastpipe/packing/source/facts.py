@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.listing import Listing, SourceField, class_hash, in_hex
 
 Of = TypeVar("Of", bound="Facts")
 
@@ -54,6 +54,18 @@ class Facts:
             stray=listing.stray,
             dropped=dict(listing.dropped),
             **others,
+        )
+
+    def with_more(self, other: Facts) -> Facts:
+        """Of these sources and further ones, of the same listing."""
+        return replace(
+            self,
+            files=self.files + other.files,
+            size_bytes=self.size_bytes + other.size_bytes,
+            content=in_hex(int(self.content, 16) + int(other.content, 16) - class_hash(self.classes or ())),
+            state=in_hex(int(self.state, 16) + int(other.state, 16)),
+            taken_ns=min(self.taken_ns, other.taken_ns),
+            changed_ns=max(self.changed_ns, other.changed_ns),
         )
 
     @property

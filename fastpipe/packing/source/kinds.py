@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,8 +96,7 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Lis
         return list_archives(root, [""], asked=how.fields)
     folders, files, hidden = found.names
     if folders and found.format == "imagefolder":
-        paths = ((path, label) for label, name in enumerate(folders) for path in files_below(root, name))
-        return _list_files(root, folders, paths, [*files, *hidden])
+        return _list_files(root, folders, in_class_folders(root, enumerate(folders)), [*files, *hidden])
     compressed = next((name for name in files if _COMPRESSED.search(name)), None)
     if compressed is not None:
         raise PackError(
@@ -118,16 +117,30 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Lis
     return list_archives(root, tars, stray, asked=how.fields)
 
 
-def _list_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
-    """Lists files, each with its label, in no order."""
-    sources = []
+def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
+    """The names of the class folders of a source, and of what lies beside them; none if it is anything else."""
+    found = recognise(root, how)
+    folders, files, hidden = found.names
+    return (folders, [*files, *hidden]) if found.format == "imagefolder" else ([], [])
+
+
+def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
+    """The paths of the files in some class folders, each with its label, in no order."""
+    return ((path, label) for label, name in folders for path in files_below(root, name))
+
+
+def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[Source]:
+    """Files, each with its label, as sources."""
     for path, label in paths:
         found = state_or_problem(root, path)
         if isinstance(found, str):
-            sources.append(Source(path, label, 0, 0, 0, found))
+            yield Source(path, label, 0, 0, 0, found)
         else:
-            sources.append(Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns))
-    return Listing(root, classes, sources, stray)
+            yield Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns)
+
+
+def _list_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
+    return Listing(root, classes, list(sources_at(root, paths)), stray)
 
 
 def could_be_source(path: Path) -> bool:

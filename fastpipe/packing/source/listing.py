@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -213,37 +213,32 @@ class Listing:
 
     def samples(self, most: int) -> list[Source]:
         """A fixed few of the sources: those of the smallest hashes of their paths."""
-
-        def place(source: Source) -> tuple[int, str]:
-            return xxhash.xxh3_64_intdigest(os.fsencode(source.path)), source.path
-
-        return heapq.nsmallest(most, self.sources, key=place)
+        return heapq.nsmallest(most, self.sources, key=packing_order(0, shuffle=True))
 
     def resolved_root(self) -> str:
         """The root, whatever the working folder and links to it are."""
         return str(self.root.resolve())
 
     def digest(self) -> str:
-        """Names the content: classes, each file's path and size, and values of rows, in packing order."""
-        digest = xxhash.xxh3_128(b"".join(os.fsencode(name) + b"\0" for name in self.classes))
+        """Names the content: classes, each file's path and size, and values of rows. A sum of hashes: see `joined`."""
+        total = class_hash(self.classes)
         for source in self.sources:
             note = None if source.note is None else source.note.content
             sizes = [part and part[1] for part in source.parts]
-            digest.update(_named(source, f"{source.label} {source.size_bytes}", sizes, note))
-        return digest.hexdigest()
+            total += _hash_of(source, f"{source.label} {source.size_bytes}", sizes, note)
+        return in_hex(total)
 
     def digest_with_times(self, start: int = 0, stop: int | None = None) -> str:
         """Names the state of files, of all or of a run: written again or replaced, they have another.
 
         Behind a URL the ETag says all: the same file that is uploaded again has the same one on most servers.
         """
-        digest = xxhash.xxh3_128()
-        here = isinstance(self.root, Path)
+        total, here = 0, isinstance(self.root, Path)
         for source in self.sources[start:stop]:
             note = None if source.note is None else source.note.state
             times = f"{source.mtime_ns} {source.ctime_ns if here else ''}"
-            digest.update(_named(source, f"{source.label} {source.size_bytes} {times}", source.parts, note))
-        return digest.hexdigest()
+            total += _hash_of(source, f"{source.label} {source.size_bytes} {times}", source.parts, note)
+        return in_hex(total)
 
     def last_change_ns(self) -> int:
         """When the last of the files changed, was replaced or renamed, in nanoseconds since 1970.
@@ -253,10 +248,20 @@ class Listing:
         return max((source.ctime_ns for source in self.sources), default=0)
 
 
-def _named(source: Source, facts: str, parts: object, note: int | None) -> bytes:
-    """A source as a digest has it."""
-    name = os.fsencode(source.path) + f"\0{facts}\n".encode()
-    return name + (repr(parts).encode() if source.parts else b"") + (b"" if note is None else f"{note:x}\n".encode())
+def _hash_of(source: Source, facts: str, parts: object, note: int | None) -> int:
+    """What a source adds to a digest."""
+    name = os.fsencode(source.path) + f"\0{facts}\n".encode() + (repr(parts).encode() if source.parts else b"")
+    return int(xxhash.xxh3_128_intdigest(name if note is None else name + f"{note:x}\n".encode()))
+
+
+def class_hash(classes: Sequence[str]) -> int:
+    """What the names of classes add to a digest."""
+    return int(xxhash.xxh3_128_intdigest(b"".join(os.fsencode(name) + b"\0" for name in classes)))
+
+
+def in_hex(total: int) -> str:
+    """A sum of hashes as a digest."""
+    return f"{total % 2**128:032x}"
 
 
 def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, str]]:

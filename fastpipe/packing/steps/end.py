@@ -33,13 +33,12 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
         return done
     journal.make_way()
     spool = job.spool()
-    ours = {each for step in ("convert", "make") for part in read_parts(job, step) for each in _files_of(part.name)}
-    spool.remove([name for name in spool.sizes() if name.startswith(("run-", "shard-")) and name not in ours])
+    stale = {name for name in spool.sizes() if name.startswith(("run-", "shard-"))}
+    for step in ("convert", "make"):
+        for part in read_parts(job, step):
+            stale -= {part.name, f"{part.name}.sources"}
+    spool.remove(stale)
     return None
-
-
-def _files_of(name: str) -> tuple[str, str]:
-    return name, f"{name}.sources"
 
 
 def finished(job: Job, journal: Journal) -> Iterator[Entry]:

@@ -16,7 +16,8 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
 from fastpipe.packing.steps.end import begin, finished, remove_spool
-from fastpipe.packing.steps.parts import Job, convert_step, list_step, make_step, read_listed, read_parts
+from fastpipe.packing.steps.lists import list_all
+from fastpipe.packing.steps.parts import Job, convert_step, make_step, read_listed, read_parts
 
 _PARTED = ("convert", "make")
 _PART = re.compile(r"(\d+)/(\d+)")
@@ -63,7 +64,7 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
 
 def _list(job: Job) -> str:
     with opened(job.destination, job.options, shared_spool=True) as journal:
-        listed = list_step(job)
+        listed = list_all(job)
         if begin(job, journal, listed) is not None:
             return f"{job.destination} is already packed from these sources with these options; nothing to do"
         rows, shards = (sum(1 for _ in read_parts(job, step)) for step in _PARTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,16 +19,15 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.steps.end import begin, finished, remove_spool
+from fastpipe.packing.steps.lists import list_all, write_parts
 from fastpipe.packing.steps.parts import (
     Job,
     Listed,
     Part,
     check,
     convert_step,
-    list_step,
     make_step,
     read_parts,
-    write_parts,
 )
 
 _MEMORY = 256 << 20  # of a worker
@@ -67,7 +66,7 @@ def pack_on_ray(
     ):
         # In a task, for the list may be larger than this machine's memory; dataset.json, which is written here, says
         # what made the shards, so the libraries are compared.
-        ((_, listed),) = run_tasks(partial(list_step, job), [0], name=lambda _: "list")
+        listed = list_all(job, _everywhere)
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
@@ -76,6 +75,11 @@ def pack_on_ray(
         info, tally = publish(journal, made.entries, listed, made.plan, options, made.publishing)
         remove_spool(job)
         return summary(journal, listed, started, info, tally, made)
+
+
+def _everywhere(do: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Calls a function with each item, in a task."""
+    return (found for _, found in run_tasks(do, items, name=lambda _: "list"))
 
 
 def make_on_ray(workers: int) -> Make:

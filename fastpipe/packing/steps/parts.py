@@ -16,9 +16,8 @@ import os
 import platform
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +25,8 @@ import xxhash
 
 from fastpipe.errors import PackError
 from fastpipe.format.folder import Place
-from fastpipe.packing.job.threads import Fitted, planned
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes, runs_of_rows, spool_of
+from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes, spool_of
 from fastpipe.packing.pipeline.run_file import is_whole
 from fastpipe.packing.shard.entry import read_entry
 from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
@@ -37,16 +35,13 @@ from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath, source_path
-from fastpipe.packing.source.kinds import list_sources
-from fastpipe.packing.source.listed import Piece, piece_of, sources_in
-from fastpipe.packing.source.listing import Listing, Source, SourceField
+from fastpipe.packing.source.listed import sources_in
+from fastpipe.packing.source.listing import Source, SourceField
 from fastpipe.packing.source.tables import TableListing
 from fastpipe.store.opening import open_store
 from fastpipe.store.store import Store
 
-_LISTED = "listed.json"
-_PARTS = "parts.txt"
-_WRITERS = 16
+LISTED = "listed.json"
 _NO_PLAN = Plan(1, {})
 
 
@@ -107,15 +102,17 @@ class Listed(Facts):
         made_with: `spool_of`.
         plan: see Plan.
         stride: see Making.
+        ranges: in which the parts are written down. Note [listing by ranges] in lists.py
     """
 
     made_with: str = ""
     plan: Plan = _NO_PLAN
     stride: int = 0
+    ranges: int = 1
 
     @classmethod
     def read(cls, data: bytes) -> Listed:
-        """As `list_step` has written it; TypeError: another version of fastpipe has."""
+        """As `list_all` has written it; TypeError: another version of fastpipe has."""
         said = json.loads(data)
         fields = tuple(
             SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
@@ -152,59 +149,18 @@ class Done(NamedTuple):
     rejected: int
 
 
-def list_step(job: Job, _: object = None) -> Listed:
-    """Lists the sources, and writes down those of each part. Note [steps of a pack]"""
-    options = job.options
-    return write_parts(job, list_sources(job.source_path(), options.seed, shuffle=options.shuffle, how=options.source))
-
-
-def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
-    """Writes down the sources of each part; `fitted` as of `planned`."""
-    options, spool = job.options, job.spool()
-    plan, stride, named = planned(listing, options, fitted)
-    if isinstance(options.spool, Path):
-        options.spool.mkdir(parents=True, exist_ok=True)
-    spool.remove([_LISTED])
-    there = spool.sizes()
-    parts: list[Part] = []
-    with ThreadPoolExecutor(_WRITERS) as writers:
-        writing = []
-
-        def put(part: Part, piece: Piece) -> None:
-            parts.append(part)
-            if f"{part.name}.sources" not in there:
-                writing.append(writers.submit(spool.write, f"{part.name}.sources", piece_of(listing, piece)))
-            if len(writing) > 4 * _WRITERS:
-                writing.pop(0).result()
-
-        if isinstance(listing, TableListing):
-            for rows in runs_of_rows(listing, spool_of(listing.kinds, options)):
-                share = listing.size_bytes * len(rows.positions) // len(listing.sources)
-                put(Part("convert", rows.name, len(rows.positions), share, rows.group), Piece(0, rows.positions))
-        for name, run in named.items():
-            positions = range(run.start, run.stop)
-            size_bytes = sum(listing.sources[at].size_bytes for at in positions)
-            put(Part("make", name, len(positions), size_bytes), Piece(run.number, positions))
-        for each in writing:
-            each.result()
-    spool.write(_PARTS, b"".join(part.line() for part in parts))
-    listed = Listed.of(listing, made_with=spool_of(listing.kinds, options), plan=plan, stride=stride)
-    spool.write(_LISTED, json.dumps(asdict(listed)).encode())
-    return listed
-
-
 def read_listed(job: Job) -> Listed:
     """The facts that the step "list" wrote, for a job with the same options and libraries.
 
     Raises:
         PackError: it has not run, or for another job.
     """
-    data = _read_step(job.spool(), _LISTED)
+    data = _read_step(job.spool(), LISTED)
     try:
         listed = Listed.read(data)
     except TypeError as problem:
         raise PackError(
-            f"{platform.node()}: {_LISTED} in the spool is of another version of fastpipe ({problem}). Install the "
+            f"{platform.node()}: {LISTED} in the spool is of another version of fastpipe ({problem}). Install the "
             "same version on all machines, and begin with --step list"
         ) from problem
     return check(job, listed)
@@ -227,10 +183,17 @@ def check(job: Job, listed: Listed) -> Listed:
 
 def read_parts(job: Job, step: str) -> Iterator[Part]:
     """The parts of a step; errors as of `read_listed`."""
-    for line in io.BytesIO(_read_step(job.spool(), _PARTS)):
-        of, name, files, size_bytes, group = line.decode().split()
-        if of == step:
-            yield Part(of, name, int(files), int(size_bytes), int(group))
+    spool = job.spool()
+    for number in range(Listed.read(_read_step(spool, LISTED)).ranges):
+        for line in io.BytesIO(_read_step(spool, parts_file(number))):
+            of, name, files, size_bytes, group = line.decode().split()
+            if of == step:
+                yield Part(of, name, int(files), int(size_bytes), int(group))
+
+
+def parts_file(number: int) -> str:
+    """The file in the spool with the parts of a range."""
+    return f"parts-{number}.txt"
 
 
 def _read_step(spool: Store, name: str) -> bytes:

@@ -315,7 +315,7 @@ def test_a_footer_is_read_once_and_each_row_group_once(tmp_path: Path, monkeypat
     table = write_table(tmp_path / "web" / "x.parquet", images, rows_per_group=10, label=[0] * 40)
     monkeypatch.setattr(remote_file, "_PIECE_BYTES", 128 << 10)  # so a group is several of them, as it is usually
     monkeypatch.setattr(remote_file, "_LEAST_BYTES", 4 << 10)
-    monkeypatch.setattr("fastpipe.packing.shard.plan._FEW", 10)
+    monkeypatch.setattr("fastpipe.packing.shard.plan.FEW", 10)
     with RangeServer(tmp_path / "web") as server:
         fastpipe.pack(f"{server.url}/x.parquet", tmp_path / "packed", **SMALL)
         size = table.stat().st_size

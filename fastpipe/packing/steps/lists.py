@@ -1,0 +1,222 @@
+"""The first step of a pack: the sources are listed, planned, and written down for those who make their shards.
+
+Note [listing by ranges]
+One task lists a source, if that has at most half a million files, or no folders of classes. Of a larger folder, each
+task lists some of the classes, and writes its sources down in runs of half a million, sorted by packing order. All that
+the plan needs can be added up: bytes, sums of hashes, the few sources of the smallest hashes. Then each task reads one
+range of the order from all runs, and writes down the sources of its shards. So nobody holds more than half a million
+sources or so, and the driver holds none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastpipe.packing.job.threads import Fitted, planned, runs_by_name
+from fastpipe.packing.pipeline.exchange import few_outcomes, runs_of_rows, spool_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, plan_shards
+from fastpipe.packing.source.facts import Facts
+from fastpipe.packing.source.kinds import class_folders, in_class_folders, list_sources, sources_at
+from fastpipe.packing.source.listed import Piece, piece_of
+from fastpipe.packing.source.listing import Listing, Source, packing_order
+from fastpipe.packing.source.tables import TableListing
+from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file
+
+MOST_SOURCES = 500_000  # of a listing in memory, or a part of it
+_MOST_GROUPS = 1024  # of classes, which are listed by a task each
+_STRETCHES = 4096  # of the packing order, whose places a run tells
+_WRITERS = 16
+
+Everywhere = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Some sources of a folder, without them.
+
+    Attributes:
+        facts: of them.
+        weight: theirs.
+        few: those of the smallest hashes.
+        runs: names of the files that have them.
+    """
+
+    facts: Facts
+    weight: int
+    few: list[Source]
+    runs: tuple[str, ...]
+
+    def with_more(self, other: Counted) -> Counted:
+        """Both."""
+        few = heapq.nsmallest(FEW, [*self.few, *other.few], packing_order(0, shuffle=True))
+        return Counted(self.facts.with_more(other.facts), self.weight + other.weight, few, self.runs + other.runs)
+
+    def listing(self, job: Job) -> Listing:
+        """Of the few."""
+        return Listing(job.source_path(), self.facts.classes or [], self.few, [], taken_ns=self.facts.taken_ns)
+
+
+def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
+    """Lists the sources, and writes down those of each part. Note [listing by ranges]
+
+    `everywhere` calls a function with each item, in this process or in tasks.
+    """
+    (found,) = everywhere(partial(_list_whole, job), [0])
+    if isinstance(found, Listed):
+        return found
+    _new_spool(job)
+    groups = min(found, _MOST_GROUPS)
+    counted: Counted | None = None
+    for each in everywhere(partial(_list_group, job, groups), range(groups)):
+        counted = each if counted is None else counted.with_more(each)
+    assert counted is not None  # there are classes
+    (plan,) = everywhere(partial(_plan, job), [counted])
+    listed = replace(
+        _listed(job, counted.listing(job), counted.facts, plan),
+        stride=HASHES // plan.step + 1,
+        ranges=-(-counted.facts.files // MOST_SOURCES),
+    )
+    for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
+        pass
+    job.spool().remove(counted.runs)
+    return _written(job, listed)
+
+
+def write_parts(job: Job, listing: Listing, fitted: Fitted = lambda plan: plan) -> Listed:
+    """Writes down the sources of each part; `fitted` as of `planned`."""
+    plan, stride, named = planned(listing, job.options, fitted)
+    _new_spool(job)
+    _write_pieces(job, listing, named, 0)
+    return _written(job, replace(_listed(job, listing, Facts.of(listing), plan), stride=stride))
+
+
+def _list_whole(job: Job, _: object) -> Listed | int:
+    """Lists the sources; of too many files the number of classes."""
+    root, how, options = job.source_path(), job.options.source, job.options
+    classes, _ = class_folders(root, how) if options.shuffle else ([], [])
+    paths = in_class_folders(root, enumerate(classes))
+    if sum(1 for _ in itertools.islice(paths, MOST_SOURCES + 1)) > MOST_SOURCES:
+        return len(classes)
+    return write_parts(job, list_sources(root, options.seed, shuffle=options.shuffle, how=how))
+
+
+def _list_group(job: Job, groups: int, group: int) -> Counted:
+    """Lists some of the classes, and writes their sources down in runs."""
+    root = job.source_path()
+    taken_ns = time.time_ns() if isinstance(root, Path) else 0
+    classes, stray = class_folders(root, job.options.source)
+    sources = sources_at(root, in_class_folders(root, list(enumerate(classes))[group::groups]))
+    found = Counted(Facts.of(Listing(root, classes, [], stray, taken_ns=taken_ns)), 0, [], ())
+    for number in itertools.count():
+        some = list(itertools.islice(sources, MOST_SOURCES))
+        if not some:
+            return found
+        name, listing = f"listed-{group}-{number}", Listing(root, classes, some, stray, taken_ns=taken_ns)
+        write_run(job, name, some)
+        weight = sum(map(listing.weight, some))
+        found = found.with_more(Counted(Facts.of(listing), weight, listing.samples(FEW), (name,)))
+    raise AssertionError  # there is an end
+
+
+def write_run(job: Job, name: str, sources: list[Source]) -> None:
+    """Writes sources of a folder into a file, in packing order: where each stretch of the order begins, then lines."""
+    place = packing_order(job.options.seed, shuffle=True)
+    sources.sort(key=place)
+    ends = np.zeros(_STRETCHES + 1, "<u8")
+    with job.spool().whole(name) as file:
+        file.write(ends.tobytes())
+        for source in sources:
+            line = source.path, source.label, source.size_bytes, source.mtime_ns, source.ctime_ns, source.problem
+            data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+            ends[place(source)[0] * _STRETCHES // HASHES + 1] += len(data)
+            file.write(data)
+        file.seek(0)
+        file.write(np.cumsum(ends, dtype="<u8").tobytes())
+
+
+def read_range(job: Job, names: Sequence[str], start: int, stop: int) -> list[Source]:
+    """The sources of runs whose hashes are from `start` to `stop`, in packing order."""
+    place, spool = packing_order(job.options.seed, shuffle=True), job.spool()
+    first, last = start * _STRETCHES // HASHES, min(-(-stop * _STRETCHES // HASHES), _STRETCHES)
+    head_bytes = 8 * (_STRETCHES + 1)
+
+    def lines(name: str) -> list[bytes]:
+        at, end = np.frombuffer(spool.read(name, 0, head_bytes), "<u8")[[first, last]].tolist()
+        return spool.read(name, head_bytes + at, head_bytes + end).splitlines() if at < end else []
+
+    found = (Source(*json.loads(line)) for each in spool.each(lines, names) for line in each)
+    return sorted((source for source in found if start <= place(source)[0] < stop), key=place)
+
+
+def _plan(job: Job, counted: Counted) -> Plan:
+    listing, options = counted.listing(job), job.options
+
+    def convert(few: Sequence[Source]) -> Iterator[Any]:
+        with closing(few_outcomes(listing, few, options, options.workers or 1)) as found:
+            yield from found
+
+    return plan_shards(listing, options.shard_size, convert, shuffle=True, weight=counted.weight)
+
+
+def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:
+    """Writes down the sources of the shards of one range of the order."""
+    first, last = (listed.stride * each // listed.ranges * listed.plan.step for each in (number, number + 1))
+    sources = read_range(job, names, first, min(last, HASHES))
+    listing = Listing(job.source_path(), listed.classes or [], sources, [], taken_ns=listed.taken_ns)
+    _write_pieces(job, listing, runs_by_name(listing, job.options, listed.plan, listed.stride), number)
+
+
+def _write_pieces(job: Job, listing: Listing, named: dict[str, Run], number: int) -> None:
+    """Writes the sources of each part into a file, and the list of these parts."""
+    options, spool = job.options, job.spool()
+    there = spool.sizes()
+    parts: list[Part] = []
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        writing = []
+
+        def put(part: Part, piece: Piece) -> None:
+            parts.append(part)
+            if f"{part.name}.sources" not in there:
+                writing.append(writers.submit(spool.write, f"{part.name}.sources", piece_of(listing, piece)))
+            if len(writing) > 4 * _WRITERS:
+                writing.pop(0).result()
+
+        if isinstance(listing, TableListing):
+            for rows in runs_of_rows(listing, spool_of(listing.kinds, options)):
+                share = listing.size_bytes * len(rows.positions) // len(listing.sources)
+                put(Part("convert", rows.name, len(rows.positions), share, rows.group), Piece(0, rows.positions))
+        for name, run in named.items():
+            positions = range(run.start, run.stop)
+            size_bytes = sum(listing.sources[at].size_bytes for at in positions)
+            put(Part("make", name, len(positions), size_bytes), Piece(run.number, positions))
+        for each in writing:
+            each.result()
+    spool.write(parts_file(number), b"".join(part.line() for part in parts))
+
+
+def _new_spool(job: Job) -> None:
+    """A spool whose list is not whole yet."""
+    if isinstance(job.options.spool, Path):
+        job.options.spool.mkdir(parents=True, exist_ok=True)
+    job.spool().remove([LISTED])
+
+
+def _listed(job: Job, listing: Listing, facts: Facts, plan: Plan) -> Listed:
+    return Listed(**vars(facts), made_with=spool_of(listing.kinds, job.options), plan=plan)
+
+
+def _written(job: Job, listed: Listed) -> Listed:
+    job.spool().write(LISTED, json.dumps(asdict(listed)).encode())
+    return listed
