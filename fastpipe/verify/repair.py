@@ -40,7 +40,7 @@ from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.publish import npy_head, read_rejected
+from fastpipe.packing.shard.publish import read_rejected, write_npy
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
@@ -278,22 +278,16 @@ def _other(shard: ShardFacts, what: str) -> str:
 
 def _rebuild_index(journal: Journal, shards: Sequence[ShardFacts], info: dict[str, Any]) -> None:
     """Writes index.npy from what the shards hold."""
-    head = npy_head(INDEX_DTYPE, (sum(shard.samples for shard in shards),))
-    records, whole = xxhash.xxh3_64(), xxhash.xxh3_64(head)
+    samples = sum(shard.samples for shard in shards)
     with journal.store.whole(f"{version_folder(info['version'])}{INDEX_FILE}") as file:
-        file.write(head)
-        for shard in shards:
-            data = records_of(shard).tobytes()
-            records.update(data)
-            whole.update(data)
-            file.write(data)
+        records, whole = write_npy(file, INDEX_DTYPE, samples, (records_of(shard).tobytes() for shard in shards))
         expected = info["index"]["xxh3_64"]
-        if records.hexdigest() != expected:
+        if records != expected:
             raise PackError(
-                f"the shards give a different index: expected hash {expected}, got {records.hexdigest()}. Run "
+                f"the shards give a different index: expected hash {expected}, got {records}. Run "
                 f"fastpipe verify with --repair and without --quick, which also repairs damaged shards, or {_ANEW}"
             )
-        if whole.hexdigest() != info["index"]["file_xxh3_64"]:
+        if whole != info["index"]["file_xxh3_64"]:
             raise PackError(
                 f"this version of numpy writes a different header of {INDEX_FILE} than the version that "
                 f"packed it; {_ANEW}"
