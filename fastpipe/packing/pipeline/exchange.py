@@ -157,7 +157,8 @@ def convert_rows(
     ):
         for run in runs:
             samples = []
-            for source, outcome in itertools.islice(found, len(run.positions)):
+            for _ in run.positions:
+                source, outcome = next(found)
                 samples.append(Sample(place(source), source.size_bytes, outcome))
                 told(source, outcome)
             samples.sort(key=lambda sample: sample.place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ import xxhash
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import parts_of, piece
 from fastpipe.packing.picture.convert import Packed
@@ -37,7 +39,6 @@ class Making:
     """What the making of all shards of a pack has in common.
 
     Attributes:
-        store: of the dataset.
         shard_size: bytes.
         stride: what is added to a shard's number for the file that continues it: more than there are shards.
         kinds: name -> kind of the fields.
@@ -62,19 +63,13 @@ class Making:
 
 
 class ShardMaker:
-    """Takes the samples of one shard in order.
+    """Takes the samples of one shard, from 0, in order.
 
-    Args:
-        how: see Making.
-        number: of the shard, from 0.
-        name: of its entry.
-
-    Attributes:
-        name: as given; before `finish` it may be given another one.
+    `name` is that of its entry; before `finish` it may be given another one.
     """
 
     def __init__(self, how: Making, number: int, name: str) -> None:
-        self._how, self._number, self.name = how, number, name
+        self._how, self._number, self.name = how, how.base + number, name
         self._agreement = Agreement(how.kinds, how.agreed)
         self._tally = Tally()
         self._tars: list[TarWriter] = []
@@ -82,11 +77,6 @@ class ShardMaker:
             (of, part): tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(how.store.scratch))  # noqa: SIM115
             for of, part in (SOURCES, *((of, part) for of, kind in how.kinds.items() for part in parts_of(kind)))
         }
-
-    @property
-    def samples(self) -> int:
-        """So far."""
-        return sum(len(tar.records) for tar in self._tars)
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -98,36 +88,31 @@ class ShardMaker:
 
         Args:
             path: names it, in the sample and in messages.
-            label: its label; NO_LABEL: none.
+            label: NO_LABEL: it has none.
             size_bytes: of the source.
-            outcome: the picture, or why there is none.
 
         Raises:
             PackError: the disk refuses, or the sample cannot be packed and that has to stop the pack.
         """
-        values = []
+        values: list[Stored] = []
         if not isinstance(outcome, str):
             if self._how.order:
                 outcome = replace(outcome, values=tuple(outcome.values[at] for at in self._how.order))
             try:
-                values = self._agreement.admit(outcome.values) if outcome.values else []
+                values = self._agreement.admit(outcome.values)
             except ImageError as problem:
                 outcome = str(problem)
         if isinstance(outcome, str):
             if self._how.fail_fast:
-                raise cannot_be_packed(self._how.root, path, outcome)
+                raise PackError(
+                    f"{readable(os.path.join(str(self._how.root), path))} cannot be packed: {outcome}. Repair or "
+                    "remove it, or pack without --on-error fail to leave out such files"
+                )
             self._tally.rejected.append((path, outcome))
         else:
             with self._disk():
-                offsets = self._write(outcome, label, path, most_bytes)
-                if offsets is None:
+                if not self._write(outcome, values, label, path, size_bytes, most_bytes):
                     return False
-                for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
-                    for part, data in piece(kind, value, offset).items():
-                        if (of, part) in self._parts:
-                            self._parts[of, part].write(data)
-                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.jpeg)), SOURCES_DTYPE)
-                self._parts[SOURCES].write(known.tobytes())
             self._tally.count(outcome)
         self._tally.source_bytes += size_bytes
         return True
@@ -135,74 +120,60 @@ class ShardMaker:
     def finish(self) -> Entry:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
-            return self._finish()
-        except BaseException:
+            with self._disk():
+                if self._tars:
+                    self._how.make_way()
+                tars = tuple(tar.finish() for tar in self._tars)
+                sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
+                entry = Entry(self.name, tars, self._tally, self._agreement.state(), sizes)
+                line = entry.line()
+                with self._how.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
+                    out.write(line)
+                    for at, tar in enumerate(self._tars):
+                        records = tar.records
+                        records["shard"] = at
+                        out.write(records.tobytes())
+                    for file in self._parts.values():
+                        file.seek(0)
+                        shutil.copyfileobj(file, out, _COPY_BYTES)
+            return replace(entry, body_at=len(line))
+        finally:
             self.discard()
-            raise
-
-    def _finish(self) -> Entry:
-        with self._disk():
-            if self._tars:
-                self._how.make_way()
-            tars = tuple(tar.finish() for tar in self._tars)
-            sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
-            entry = Entry(self.name, tars, self._tally, self._agreement.state(), sizes)
-            line = entry.line()
-            with self._how.store.whole(f"{WORK_FOLDER}/{self.name}") as out:
-                out.write(line)
-                for at, tar in enumerate(self._tars):
-                    records = tar.records
-                    records["shard"] = at
-                    out.write(records.tobytes())
-                for file in self._parts.values():
-                    file.seek(0)
-                    while data := file.read(_COPY_BYTES):
-                        out.write(data)
-        self._close_parts()
-        return Entry(self.name, tars, self._tally, entry.agreed, sizes, len(line))
 
     def discard(self) -> None:
         """Removes what has no name yet."""
-        for tar in self._tars:
-            tar.discard()
-        self._close_parts()
-
-    def _write(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
-        limit = most_bytes or _MOST * self._how.shard_size
-        if not self._tars:
-            self._tars.append(self._new())
-        offsets = self._tars[-1].add(packed, label, path, limit)
-        if offsets is None and not most_bytes:
-            self._tars.append(self._new())
-            offsets = self._tars[-1].add(packed, label, path, limit)
-        return offsets
-
-    def _new(self) -> TarWriter:
-        number = self._how.base + self._number + len(self._tars) * self._how.stride
-        return TarWriter(self._how.store, number, self._how.kinds)
-
-    def _close_parts(self) -> None:
+        for each in self._tars:
+            each.discard()
         for file in self._parts.values():
             file.close()
 
+    def _write(
+        self, packed: Packed, values: Sequence[Stored], label: int, path: str, size_bytes: int, most_bytes: int
+    ) -> bool:
+        """False: nothing is written, for it would be too large."""
+        limit = most_bytes or _MOST * self._how.shard_size
+        offsets = self._tars[-1].add(packed, label, path, limit) if self._tars else None
+        if offsets is None:
+            if self._tars and most_bytes:
+                return False
+            number = self._number + len(self._tars) * self._how.stride
+            self._tars.append(TarWriter(self._how.store, number, self._how.kinds))
+            offsets = self._tars[-1].add(packed, label, path, limit)
+        assert offsets is not None  # an empty file takes any
+        for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
+            for part, data in piece(kind, value, offset).items():
+                if (of, part) in self._parts:
+                    self._parts[of, part].write(data)
+        known = np.array((size_bytes, packed.jpeg_bytes or len(packed.jpeg)), SOURCES_DTYPE)
+        self._parts[SOURCES].write(known.tobytes())
+        return True
+
     @contextlib.contextmanager
-    def _disk(self) -> Any:
+    def _disk(self) -> Iterator[None]:
         try:
             yield
         except OSError as problem:
-            name = shard_name(self._how.base + self._number)
-            raise cannot_write(f"{self._how.store.place}/{name}", problem) from problem
-
-
-def cannot_be_packed(root: object, path: str, reason: str) -> PackError:
-    """The error for a source at which the pack has to stop."""
-    return PackError(
-        f"{readable(os.path.join(str(root), path))} cannot be packed: {reason}. Repair or remove it, or pack without "
-        "--on-error fail to leave out such files"
-    )
-
-
-Outcome = tuple[Source, Packed | str]
+            raise cannot_write(f"{self._how.store.place}/{shard_name(self._number)}", problem) from problem
 
 
 def entries_of(listing: Listing, runs: Iterable[Run], made_with: Any) -> dict[str, Run]:
@@ -244,13 +215,12 @@ def making(
 def make_shards(
     how: Making,
     runs: Sequence[tuple[str, Run]],
-    outcomes: Iterator[Outcome],
+    outcomes: Iterator[tuple[Source, Packed | str]],
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
 ) -> Iterator[Entry]:
     """Makes shards, each a pure function of its sources.
 
     Args:
-        how: what they have in common.
         runs: the name of the entry and the sources of each.
         outcomes: what became of the sources of all runs, in order.
         told: called with each source and what became of it.
@@ -277,11 +247,7 @@ def make_shards(
 
 
 class Finishing:
-    """Brings shards to the disk, or to the bucket, one at a time, while the next one is made.
-
-    Args:
-        store: that they come into.
-    """
+    """Brings shards to the disk, or to the bucket, one at a time, while the next one is made."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -294,8 +260,6 @@ class Finishing:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
             self._store.close()  # an upload may take long
-        if self._last is not None:
-            self._last.exception()
         self._thread.shutdown()
 
     def put(self, maker: ShardMaker) -> Iterator[Entry]:

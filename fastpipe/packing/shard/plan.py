@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import ImageError
+from fastpipe.format.sample_layout import sample_key
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.shard.tar import note_of, stored_bytes
+from fastpipe.packing.shard.tar import laid_out
 from fastpipe.packing.source.listing import Listing, Source
 
 HASHES = 1 << 64
@@ -92,8 +93,8 @@ def plan_shards(
         if isinstance(outcome, str):
             continue
         listed += listing.weight(source)
-        note = note_of(outcome, source.path, listing.kinds)
-        stored += stored_bytes(outcome, len(note))
+        pieces, _ = laid_out(sample_key(0, 0), outcome, source.label, source.path, listing.kinds)
+        stored += sum(map(len, pieces))
         try:
             agreement.admit(outcome.values)
         except ImageError:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +27,9 @@ from fastpipe.format.sample_layout import (
     field_member,
     sample_key,
 )
-from fastpipe.format.tar_writer import BLOCK, padded
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.store.files import no_link
-from fastpipe.store.store import Store
+from fastpipe.store.store import NewFile, Store
 
 # Written at once: with each write this thread lets go of the GIL, and waits until it gets it back.
 _BUFFER_BYTES = 1 << 20
@@ -40,15 +38,11 @@ _SYNC_BYTES = 32 << 20
 
 
 class ShardFile:
-    """A file that is written from start to end.
+    """A file that is written from start to end, and gets its name when it is on the disk."""
 
-    Args:
-        path: of the file; one that is there is replaced, unless it is a link.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = open(path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (held until finish or discard)
+    def __init__(self, new: NewFile) -> None:
+        self._new = new
+        self._file = open(new.path, "wb", _BUFFER_BYTES, opener=no_link)  # noqa: SIM115 (held until finish or discard)
         self._hash = xxhash.xxh3_64()
         self._syncs = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-sync")
         self._syncing: Future[None] | None = None
@@ -56,11 +50,7 @@ class ShardFile:
         self.size_bytes = 0
 
     def write(self, piece: bytes) -> None:
-        """Appends a piece.
-
-        Raises:
-            OSError: the disk refuses, also where it refused an earlier piece only now.
-        """
+        """Appends a piece; raises OSError if the disk refuses, also where it refused an earlier piece only now."""
         self._hash.update(piece)
         self._file.write(piece)
         self.size_bytes += len(piece)
@@ -72,21 +62,21 @@ class ShardFile:
             self._next_sync_bytes = self.size_bytes + _SYNC_BYTES
 
     def finish(self) -> str:
-        """Syncs and closes the file; returns the XXH3-64 of its bytes in hex."""
+        """Syncs the file and gives it its name; returns the XXH3-64 of its bytes in hex."""
         self._check_sync()
         self._syncs.shutdown()
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+        self._new.commit(self._hash.hexdigest())
         return self._hash.hexdigest()
 
     def discard(self) -> None:
-        """Removes the file."""
+        """Removes the file, if it has no name yet."""
         self._syncs.shutdown()
         with contextlib.suppress(OSError):  # a full disk refuses what is left in the buffer, too
             self._file.close()
-        with contextlib.suppress(OSError):  # what made us discard it is to be told
-            self._path.unlink(missing_ok=True)
+        self._new.discard()
 
     def _check_sync(self) -> None:
         """Waits for the sync under way. The system tells of a piece that it lost once only, so its word is needed."""
@@ -95,13 +85,16 @@ class ShardFile:
             self._syncing = None
 
 
-def note_of(packed: Packed, path: str, kinds: Iterable[str]) -> bytes:
-    """The content of KEY.json.
+def laid_out(
+    key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]
+) -> tuple[list[bytes], list[int]]:
+    """A sample as a shard has it: its bytes, in pieces; of each field the offset of its member's first byte from the
+    sample's, 0 where it has none.
 
     Args:
-        packed: picture and values.
+        label: NO_LABEL: it has none.
         path: of its source.
-        kinds: names of the fields, in the order of the values.
+        kinds: name -> kind of the fields, in the order of the values.
     """
     ours = {} if packed.class_name is None else {"class": packed.class_name}
     note: dict[str, Any] = {OURS: {**ours, "identity": f"{packed.identity:016x}"}, "path": readable(path)}
@@ -110,48 +103,20 @@ def note_of(packed: Packed, path: str, kinds: Iterable[str]) -> bytes:
     for name, value in zip(kinds, packed.values, strict=True):
         if value.note is not None:
             note[name] = value.note
-    return json.dumps(note).encode()
-
-
-def stored_bytes(packed: Packed, note_bytes: int) -> int:
-    """The size of a sample in a shard, without its bytes."""
-    members = [len(value.member) for value in packed.values if value.member is not None]
-    return BEFORE_BYTES - BLOCK + sum(BLOCK + padded(size, BLOCK) for size in (len(packed.jpeg), note_bytes, *members))
-
-
-class StoredSample:
-    """One sample, laid out.
-
-    Args:
-        key: its WebDataset key.
-        packed: its picture and values.
-        label: its label; NO_LABEL: none.
-        path: its source.
-        kinds: name -> kind of the fields, in the order of the values.
-
-    Attributes:
-        pieces: its bytes.
-        size_bytes: how many these are.
-        offsets: of the first byte of each field's member, from the sample's first byte; 0 where it has none.
-    """
-
-    def __init__(self, key: str, packed: Packed, label: int, path: str, kinds: Mapping[str, str]) -> None:
-        before = before_jpeg(key, label, len(packed.jpeg), ending_of(packed.jpeg))
-        text = note_of(packed, path, kinds)
-        self.pieces = [before, packed.jpeg, after_jpeg(key, len(packed.jpeg), text)]
-        self.size_bytes = sum(map(len, self.pieces))
-        self.offsets: list[int] = []
-        for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
-            data = value.member
-            if data is None:
-                self.offsets.append(0)
-                continue
+    jpeg_bytes = len(packed.jpeg)
+    pieces = [before_jpeg(key, label, jpeg_bytes, ending_of(packed.jpeg)), packed.jpeg]
+    pieces.append(after_jpeg(key, jpeg_bytes, json.dumps(note).encode()))
+    offsets = []
+    for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
+        data, offset = value.member, 0
+        if data is not None:
             ending = member(Field(name, kind), JPEG if data.startswith(b"\xff\xd8") else PNG)
             assert ending is not None  # a value of this kind is a member
             head, tail = field_member(key, ending, data)
-            self.offsets.append(self.size_bytes + len(head))
-            self.size_bytes += len(head) + len(data) + len(tail)
-            self.pieces += (head, data, tail)
+            offset = sum(map(len, pieces)) + len(head)
+            pieces += (head, data, tail)
+        offsets.append(offset)
+    return pieces, offsets
 
 
 class Tar(NamedTuple):
@@ -176,18 +141,11 @@ class TarWriter:
     Each sample is KEY.cls (the label as decimal text), KEY.jpg and KEY.json (the source's path, and the change made to
     it if any), in that order; then the members of its fields. Nothing in the bytes depends on the machine, the user or
     the time.
-
-    Args:
-        store: of the dataset.
-        number: of the shard.
-        kinds: name -> kind of the fields.
     """
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:
-        self.number = number
-        self._kinds = kinds
-        self._new = store.new_file(shard_name(number))
-        self._file = ShardFile(self._new.path)
+        self._number, self._kinds = number, kinds
+        self._file = ShardFile(store.new_file(shard_name(number)))
         self._records: list[tuple[int, ...]] = []
 
     def add(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
@@ -196,17 +154,17 @@ class TarWriter:
         None, and nothing written, if the shard would have more than `most_bytes`. An empty shard takes any.
         """
         at = self._file.size_bytes
-        sample = StoredSample(sample_key(self.number, at), packed, label, path, self._kinds)
-        end = at + sample.size_bytes
+        pieces, offsets = laid_out(sample_key(self._number, at), packed, label, path, self._kinds)
+        end = at + sum(map(len, pieces))
         if self._records and end + len(tar.end(end)) > most_bytes:
             return None
-        for piece in sample.pieces:
+        for piece in pieces:
             self._file.write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
         size = len(packed.jpeg), packed.width, packed.height
         named = packed.identity, key_hash(readable(path))
         self._records.append((0, at + BEFORE_BYTES, *size, label, digest, *named))
-        return [at + offset if offset else 0 for offset in sample.offsets]
+        return [at + offset if offset else 0 for offset in offsets]
 
     @property
     def records(self) -> NDArray[np.void]:
@@ -217,10 +175,8 @@ class TarWriter:
         """Ends the tar file, and gives it its name when it is on the disk."""
         self._file.write(tar.end(self._file.size_bytes))
         digest = self._file.finish()
-        self._new.commit(digest)
-        return Tar(self.number, len(self._records), self._file.size_bytes, digest)
+        return Tar(self._number, len(self._records), self._file.size_bytes, digest)
 
     def discard(self) -> None:
-        """Removes the temporary file."""
+        """Removes the file, if it has no name yet."""
         self._file.discard()
-        self._new.discard()

@@ -16,8 +16,13 @@ from fastpipe.errors import PackError
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard import tar
 from fastpipe.packing.shard.tar import ShardFile
+from fastpipe.store.folder import Folder
 
 PIECE = os.urandom(1000)
+
+
+def new_file(folder: Path) -> ShardFile:
+    return ShardFile(Folder(folder, folder / "scratch").new_file("shard"))
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def small_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_bytes_and_hash_are_those_written(tmp_path: Path, small_syncs: list[int]) -> None:
-    file = ShardFile(tmp_path / "shard")
+    file = new_file(tmp_path)
     for number in range(20):
         file.write(PIECE[number:])
     whole = b"".join(PIECE[number:] for number in range(20))
@@ -54,13 +59,14 @@ def test_an_early_sync_that_fails_is_told(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fdatasync", refuse)
-    file = ShardFile(tmp_path / "shard")
+    file = new_file(tmp_path)
     for _ in range(3):
         file.write(PIECE)
     with pytest.raises(OSError, match="Input/output error"):
         file.finish()
     file.discard()
     assert not (tmp_path / "shard").exists()
+    assert not list((tmp_path / "scratch").iterdir())
 
 
 def test_writing_does_not_wait_for_a_slow_disk(
@@ -74,7 +80,7 @@ def test_writing_does_not_wait_for_a_slow_disk(
         assert slow.wait(30)
 
     monkeypatch.setattr(os, "fdatasync", wait)
-    file = ShardFile(tmp_path / "shard")
+    file = new_file(tmp_path)
     for _ in range(40):
         file.write(PIECE)  # would never end if it waited
     assert len(syncs) <= 1
@@ -83,7 +89,7 @@ def test_writing_does_not_wait_for_a_slow_disk(
 
 
 def test_discard_waits_for_the_sync_and_removes(tmp_path: Path, small_syncs: list[int]) -> None:
-    file = ShardFile(tmp_path / "shard")
+    file = new_file(tmp_path)
     for _ in range(10):
         file.write(PIECE)
     file.discard()
@@ -97,7 +103,7 @@ def test_a_system_without_fdatasync_syncs_all(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tar, "_SYNC_BYTES", 2500)
     monkeypatch.delattr(os, "fdatasync")
     monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(handle), fsync(handle))[1])
-    file = ShardFile(tmp_path / "shard")
+    file = new_file(tmp_path)
     for _ in range(6):
         file.write(PIECE)
     file.finish()
