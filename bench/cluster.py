@@ -26,7 +26,7 @@ from rich.console import Console
 import fastpipe
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
-from fastpipe.packing.steps.parts import make_step
+from fastpipe.packing.steps.work import make_step
 
 CPUS = (1, 2)
 say = Console(highlight=False, markup=False, emoji=False, soft_wrap=True).print

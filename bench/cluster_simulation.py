@@ -47,8 +47,8 @@ from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.listing import Group, Listing, Source, packing_order
 from fastpipe.packing.source.tables import Table, TableListing
 from fastpipe.packing.steps import lists, on_ray
-from fastpipe.packing.steps.end import finished
-from fastpipe.packing.steps.parts import LISTED, Done, Job, Listed, Part
+from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part
+from fastpipe.packing.steps.work import Done, finished
 from fastpipe.remote.objects import REQUEST_BYTES
 from fastpipe.store.store import NewFile, Store
 
@@ -104,9 +104,11 @@ class Drawn:
         """As the step "list" writes them, of one range."""
         runs = math.ceil(self.records * PHOTO_BYTES / RUN_BYTES) if self.tables else 0
         for run in range(runs):
-            yield Part("convert", f"run-{run:032x}", self.records // runs, RUN_BYTES, run)
+            rows = self.records // runs
+            yield Part("convert", f"rows-{run:032x}", rows, RUN_BYTES, 0, [(f"run-{run:032x}", rows)])
         for shard in range(self.shards * number // self.ranges, self.shards * (number + 1) // self.ranges):
-            yield Part("make", self.entry_name(shard), self.samples(shard), self.samples(shard) * PHOTO_BYTES)
+            samples = self.samples(shard)
+            yield Part("make", self.entry_name(shard), samples, samples * PHOTO_BYTES, shard)
 
 
 class DrawnStore(Store):
@@ -127,7 +129,7 @@ class DrawnStore(Store):
         if name.startswith("parts-"):
             data = bytearray()
             for part in self._drawn.parts(int(name[6:-4])):
-                data += part.line()
+                data += json.dumps(part).encode() + b"\n"
             return bytes(data)
         if not name.endswith(".done"):
             raise FileNotFoundError(name)

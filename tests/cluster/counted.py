@@ -18,15 +18,16 @@ from cluster.sources import SHARD_BYTES
 
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps import on_ray
-from fastpipe.packing.steps.parts import Done, Job, Part, convert_step, make_step
+from fastpipe.packing.steps.parts import Job, Part
+from fastpipe.packing.steps.work import Done, convert_step, make_step
 
 _SLOW_S = 0.1
 
 
-def convert(log: Path, job: Job, parts: Sequence[Part]) -> Done:
-    for part in parts:
-        _note(log, f"convert {part.name} {part.files}")
-    return convert_step(job, parts)
+def convert(log: Path, job: Job, part: Part) -> Done:
+    for name, rows in part.runs:
+        _note(log, f"convert {name} {rows}")
+    return convert_step(job, part)
 
 
 def make(log: Path, job: Job, part: Part) -> Done:

@@ -28,7 +28,8 @@ from fastpipe.errors import PackError
 from fastpipe.packing.shard.journal import SPOOL_FOLDER
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.steps.lists import list_all
-from fastpipe.packing.steps.parts import Job, convert_step, make_step, read_parts
+from fastpipe.packing.steps.parts import Job, read_parts
+from fastpipe.packing.steps.work import convert_step, make_step
 from fastpipe.store.folder import Folder
 
 OPTIONS = "--shard-size", SHARD_BYTES
@@ -214,7 +215,7 @@ def test_a_machine_that_does_not_see_the_destination_makes_none(source: Path, tm
     unseen = replace(job, options=pack_options(shard_size=SHARD_BYTES))
     todo: list[Callable[[], object]] = [
         lambda: list_all(unseen),
-        lambda: convert_step(unseen, [part]),
+        lambda: convert_step(unseen, part),
         lambda: make_step(job, part),
     ]
     for run in todo:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.layout import WORK_FOLDER
@@ -15,14 +14,12 @@ from fastpipe.packing.job.threads import publish
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
-from fastpipe.packing.steps.end import begin, finished, remove_spool
 from fastpipe.packing.steps.lists import list_all
-from fastpipe.packing.steps.parts import Job, convert_step, make_step, read_listed, read_parts
+from fastpipe.packing.steps.parts import Job, Part, read_listed, read_parts
+from fastpipe.packing.steps.work import begin, convert_step, finished, make_step, remove_spool
 
 _PARTED = ("convert", "make")
 _PART = re.compile(r"(\d+)/(\d+)")
-
-Each = TypeVar("Each")
 
 
 def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[str, Any]) -> str:
@@ -67,7 +64,8 @@ def _list(job: Job) -> str:
         listed = list_all(job)
         if begin(job, journal, listed) is not None:
             return f"{job.destination} is already packed from these sources with these options; nothing to do"
-        rows, shards = (sum(1 for _ in read_parts(job, step)) for step in _PARTED)
+        rows = sum(len(part.runs) for part in read_parts(job, "convert"))
+        shards = sum(1 for _ in read_parts(job, "make"))
     converted = f"--step convert ({rows:,} runs of rows), then " if rows else ""
     return f"listed {listed.files:,} files; next: {converted}--step make ({shards:,} shards)"
 
@@ -86,9 +84,8 @@ def _convert(job: Job, share: tuple[int, int]) -> str:
     parts = list(read_parts(job, "convert"))
     if not parts:
         return "nothing to convert: only rows of tables are; next: --step make"
-    groups = [list(ours) for _, ours in itertools.groupby(parts, key=lambda part: part.group)]
     workers = job.options.workers or granted_cpus()
-    made = [convert_step(job, ours, workers) for ours in _shared(groups, share)]
+    made = [convert_step(job, part, workers) for part in _shared(parts, share)]
     files, rejected = sum(each.files for each in made), sum(each.rejected for each in made)
     return f"converted {files:,} rows, {rejected:,} rejected; the others of this part were there"
 
@@ -104,9 +101,9 @@ def _make(job: Job, share: tuple[int, int]) -> str:
     return f"made {len(left):,} shards of {files:,} files, {rejected:,} rejected; {were}"
 
 
-def _shared(each: Sequence[Each], share: tuple[int, int]) -> Sequence[Each]:
+def _shared(all_parts: Sequence[Part], share: tuple[int, int]) -> Sequence[Part]:
     part, parts = share
-    return each[part - 1 :: parts]
+    return all_parts[part - 1 :: parts]
 
 
 def _share(part: str | None) -> tuple[int, int]:

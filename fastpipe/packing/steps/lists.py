@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from fastpipe.packing.job.threads import Fitted, planned, runs_by_name
 from fastpipe.packing.pipeline.exchange import few_outcomes, runs_of_rows, spool_of
 from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, plan_shards
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.kinds import class_folders, in_class_folders, list_sources, sources_at
-from fastpipe.packing.source.listed import Piece, piece_of
 from fastpipe.packing.source.listing import Listing, Source, packing_order
 from fastpipe.packing.source.tables import TableListing
-from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file
+from fastpipe.packing.steps.parts import LISTED, Job, Listed, Part, parts_file, written_sources
 
 MOST_SOURCES = 500_000  # of a listing in memory, or a part of it
 _MOST_GROUPS = 1024  # of classes, which are listed by a task each
@@ -186,24 +186,28 @@ def _write_pieces(job: Job, listing: Listing, named: dict[str, Run], number: int
     with ThreadPoolExecutor(_WRITERS) as writers:
         writing = []
 
-        def put(part: Part, piece: Piece) -> None:
+        def put(part: Part, positions: Sequence[int]) -> None:
             parts.append(part)
             if f"{part.name}.sources" not in there:
-                writing.append(writers.submit(spool.write, f"{part.name}.sources", piece_of(listing, piece)))
+                writing.append(writers.submit(spool.write, f"{part.name}.sources", written_sources(listing, positions)))
             if len(writing) > 4 * _WRITERS:
                 writing.pop(0).result()
 
         if isinstance(listing, TableListing):
-            for rows in runs_of_rows(listing, spool_of(listing.kinds, options)):
-                share = listing.size_bytes * len(rows.positions) // len(listing.sources)
-                put(Part("convert", rows.name, len(rows.positions), share, rows.group), Piece(0, rows.positions))
+            runs = runs_of_rows(listing, spool_of(listing.kinds, options))
+            for _, ours in itertools.groupby(runs, key=lambda rows: rows.group):
+                together = list(ours)
+                positions = [at for rows in together for at in rows.positions]
+                share = listing.size_bytes * len(positions) // len(listing.sources)
+                lengths = [(rows.name, len(rows.positions)) for rows in together]
+                name = f"rows-{xxhash.xxh3_128_hexdigest(repr(lengths).encode())}"
+                put(Part("convert", name, len(positions), share, 0, lengths), positions)
         for name, run in named.items():
-            positions = range(run.start, run.stop)
-            size_bytes = sum(listing.sources[at].size_bytes for at in positions)
-            put(Part("make", name, len(positions), size_bytes), Piece(run.number, positions))
+            size_bytes = sum(source.size_bytes for source in listing.sources[run.start : run.stop])
+            put(Part("make", name, run.stop - run.start, size_bytes, run.number), range(run.start, run.stop))
         for each in writing:
             each.result()
-    spool.write(parts_file(number), b"".join(part.line() for part in parts))
+    spool.write(parts_file(number), b"".join(json.dumps(part).encode() + b"\n" for part in parts))
 
 
 def _new_spool(job: Job) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,17 +17,9 @@ from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
-from fastpipe.packing.steps.end import begin, finished, remove_spool
 from fastpipe.packing.steps.lists import list_all, write_parts
-from fastpipe.packing.steps.parts import (
-    Job,
-    Listed,
-    Part,
-    check,
-    convert_step,
-    make_step,
-    read_parts,
-)
+from fastpipe.packing.steps.parts import Job, Listed, Part, check, read_parts
+from fastpipe.packing.steps.work import begin, convert_step, finished, make_step, remove_spool
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written
@@ -129,34 +120,31 @@ class _Tasks:
         def shards() -> Iterator[Part]:
             return (part for part in read_parts(self._job, "make") if part.name not in entries)
 
-        def rows() -> Iterator[list[Part]]:
-            left = (part for part in read_parts(self._job, "convert") if part.name not in spooled)
-            return (list(ours) for _, ours in itertools.groupby(left, key=lambda part: part.group))
+        def rows() -> Iterator[Part]:
+            parts = read_parts(self._job, "convert")
+            return (part for part in parts if any(name not in spooled for name, _ in part.runs))
 
         left = sum(1 for _ in shards())
         self.resumed = sum(1 for _ in read_parts(self._job, "make")) - left
         if left:
-            self._step("converting", rows, partial(convert_step, self._job), lambda parts: parts, _CONVERTED)
-        self._step("packing", shards, partial(make_step, self._job), lambda part: [part], 0)
+            self._step("converting", rows, partial(convert_step, self._job), _CONVERTED)
+        self._step("packing", shards, partial(make_step, self._job), 0)
 
-    def _step(self, name: str, items: Callable[[], Iterator[Any]], do: Any, parts_of: Any, held: int) -> None:
-        """Runs a task for each item. They are read again each time they are needed: there may be a million."""
+    def _step(self, name: str, parts: Callable[[], Iterator[Part]], do: Any, held: int) -> None:
+        """Runs a task for each part. They are read again each time they are needed: there may be a million."""
         tasks = files = size_bytes = largest = 0
-        for item in items():
-            tasks += 1
-            for part in parts_of(item):
-                files, size_bytes = files + part.files, size_bytes + part.size_bytes
-                largest = max(largest, part.size_bytes)
+        for part in parts():
+            tasks, files, size_bytes = tasks + 1, files + part.files, size_bytes + part.size_bytes
+            largest = max(largest, part.size_bytes // max(len(part.runs), 1))
         if not tasks:
             return
         self._done, self._done_bytes = self._files - files, max(self._bytes - size_bytes, 0)
         self.read = max(self.read, files)
         self.tell(name, 0, tasks)
         memory = _MEMORY + held * largest
-        ended = run_tasks(do, items(), name=lambda item: "{0.step} {0.name}".format(parts_of(item)[0]), memory=memory)
-        for count, (item, made) in enumerate(ended, start=1):
-            for part in parts_of(item):
-                self._done, self._done_bytes = self._done + part.files, self._done_bytes + part.size_bytes
+        ended = run_tasks(do, parts(), name=lambda part: f"{part.step} {part.name}", memory=memory)
+        for count, (part, made) in enumerate(ended, start=1):
+            self._done, self._done_bytes = self._done + part.files, self._done_bytes + part.size_bytes
             self._rejected += made.rejected
             self.tell(name, count, tasks)
 

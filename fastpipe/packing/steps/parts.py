@@ -1,7 +1,7 @@
 """A pack in steps that run anywhere: what each is told, and what the first one writes down for the others.
 
 Note [steps of a pack]
-*List* writes down the sources of each shard. *Convert* is for tables only: it converts a run of rows, see
+*List* writes down the sources of each shard. *Convert* is for tables only: it converts some runs of rows, see
 Note [exchange]. *Make* makes a shard of its sources. *Publish* strings the shards together and writes dataset.json.
 Each step is a pure function of the job and the number of its part: its bytes do not depend on who runs it, when and how
 often. A file is whole or not there, so what is there need not be made again. These are the functions that make a shard
@@ -10,13 +10,12 @@ in threads, too.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,20 +23,17 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError
+from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Place
-from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes, spool_of
-from fastpipe.packing.pipeline.run_file import is_whole
-from fastpipe.packing.shard.entry import read_entry
+from fastpipe.packing.pipeline.exchange import spool_of
 from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
-from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.shard.plan import Plan, Run
+from fastpipe.packing.shard.plan import Plan
 from fastpipe.packing.source.facts import Facts
+from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, source_path
-from fastpipe.packing.source.listed import sources_in
-from fastpipe.packing.source.listing import Source, SourceField
-from fastpipe.packing.source.tables import TableListing
+from fastpipe.packing.source.listing import Group, Listing, Note, Notes, Source, SourceField
+from fastpipe.packing.source.tables import Table, TableListing
 from fastpipe.store.opening import open_store
 from fastpipe.store.store import Store
 
@@ -47,13 +43,7 @@ _NO_PLAN = Plan(1, {})
 
 @dataclass(frozen=True)
 class Job:
-    """What the steps of a pack are told.
-
-    Attributes:
-        source: path or URL; a path is absolute, for workers may have other working folders.
-        destination: of the dataset; the same.
-        options: how.
-    """
+    """What the steps of a pack are told. Paths are absolute, for workers may have other working folders."""
 
     source: str
     destination: Place
@@ -74,24 +64,19 @@ class Job:
         return source_path(self.source, self.options.source.remote)
 
     def spool(self) -> Store:
-        """The spool: in a folder of its own where the user says, or beside the dataset."""
-        remote = self.options.source.remote
-        if self.options.spool is None:
-            return _shared(self.destination / SPOOL_FOLDER, remote)
-        target = str(self.destination)
-        last = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
-        return _shared(self.options.spool / f"{last}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}", remote)
+        """The spool: in a folder of its own where the user says, or beside the dataset; files are made in it."""
+        place = self.destination / SPOOL_FOLDER
+        if self.options.spool is not None:
+            target = str(self.destination)
+            last = re.sub(r"[^A-Za-z0-9.-]+", "-", target.rpartition("/")[2])
+            place = self.options.spool / f"{last}-{xxhash.xxh3_64_hexdigest(os.fsencode(target))}"
+        if isinstance(place, Path) and place.is_symlink():
+            raise PackError(f"{place} is a link; expected a folder, because packing writes only into its destination")
+        return open_store(place, self.options.source.remote, place if isinstance(place, Path) else None)
 
     def store(self) -> Store:
         """Of the dataset."""
         return open_store(self.destination, self.options.source.remote)
-
-
-def _shared(place: Place, remote: Any) -> Store:
-    """A store whose files are made in it, and not beside it."""
-    if isinstance(place, Path) and place.is_symlink():
-        raise PackError(f"{place} is a link; expected a folder, because packing writes only into its destination")
-    return open_store(place, remote, place if isinstance(place, Path) else None)
 
 
 @dataclass(frozen=True)
@@ -100,7 +85,6 @@ class Listed(Facts):
 
     Attributes:
         made_with: `spool_of`.
-        plan: see Plan.
         stride: see Making.
         ranges: in which the parts are written down. Note [listing by ranges] in lists.py
     """
@@ -112,7 +96,7 @@ class Listed(Facts):
 
     @classmethod
     def read(cls, data: bytes) -> Listed:
-        """As `list_all` has written it; TypeError: another version of fastpipe has."""
+        """As the step "list" has written it; TypeError: another version of fastpipe has."""
         said = json.loads(data)
         fields = tuple(
             SourceField(name, kind, in_note, tuple(names), tuple((one, other) for one, other in pairs), column)
@@ -126,27 +110,18 @@ class Part(NamedTuple):
 
     Attributes:
         step: "convert" or "make".
-        name: of its file in the spool without ".sources"; of a shard, that of its entry; of rows, that of their run.
+        name: of a shard, that of its entry. The spool has its sources in NAME.sources.
         files, size_bytes: of its sources.
-        group: runs of one group are converted together.
+        number: of the shard.
+        runs: the names of runs of rows that are converted together, and how many rows each has.
     """
 
     step: str
     name: str
     files: int
     size_bytes: int
-    group: int = 0
-
-    def line(self) -> bytes:
-        """As the list of parts has it."""
-        return f"{self.step} {self.name} {self.files} {self.size_bytes} {self.group}\n".encode()
-
-
-class Done(NamedTuple):
-    """What became of a part."""
-
-    files: int
-    rejected: int
+    number: int = 0
+    runs: Sequence[tuple[str, int]] = ()
 
 
 def read_listed(job: Job) -> Listed:
@@ -167,11 +142,7 @@ def read_listed(job: Job) -> Listed:
 
 
 def check(job: Job, listed: Listed) -> Listed:
-    """The same, if it was listed for such a job, with these libraries.
-
-    Raises:
-        PackError: it was not.
-    """
+    """The same, if it was listed for such a job, with these libraries; raises PackError."""
     if listed.made_with == spool_of(listed.kinds, job.options):
         return listed
     raise PackError(
@@ -185,14 +156,14 @@ def read_parts(job: Job, step: str) -> Iterator[Part]:
     """The parts of a step; errors as of `read_listed`."""
     spool = job.spool()
     for number in range(Listed.read(_read_step(spool, LISTED)).ranges):
-        for line in io.BytesIO(_read_step(spool, parts_file(number))):
-            of, name, files, size_bytes, group = line.decode().split()
-            if of == step:
-                yield Part(of, name, int(files), int(size_bytes), int(group))
+        for line in _read_step(spool, parts_file(number)).splitlines():
+            part = Part(*json.loads(line))
+            if part.step == step:
+                yield part
 
 
 def parts_file(number: int) -> str:
-    """The file in the spool with the parts of a range."""
+    """The file in the spool with the parts of a range, a line each."""
     return f"parts-{number}.txt"
 
 
@@ -206,65 +177,55 @@ def _read_step(spool: Store, name: str) -> bytes:
         ) from problem
 
 
-def convert_step(job: Job, parts: Sequence[Part], workers: int = 1) -> Done:
-    """Converts runs of rows of one group in so many threads. Note [exchange]
+def written_sources(listing: Listing, positions: Sequence[int]) -> bytes:
+    """Some sources of a listing as JSON. Names may have bytes that are no UTF-8; these stand as escapes."""
+    some = [listing.sources[at] for at in positions]
+    tables = None
+    if isinstance(listing, TableListing):
+        rows: dict[str, list[int]] = defaultdict(list)
+        for source in some:
+            rows[source.archive or ""].append(source.offset_bytes)
+        files = {}
+        for name, ours in rows.items():
+            first, last, (state, groups) = min(ours), max(ours), listing.tables[name]
+            needed = [each for each in groups if each.first_row <= last and each.first_row + each.rows > first]
+            files[name] = state, needed
+        tables = [listing.kind, listing.columns.image, files]
+    notes = listing.notes
 
-    Raises:
-        PackError: the system is at fault; or a file has changed since it was listed; or a sample cannot be packed, and
-            the options say to stop.
-    """
-    listed, spool = read_listed(job), job.spool()
-    there = spool.sizes()
-    left = [part for part in parts if not is_whole(spool, part.name, there)]
-    if not left:
-        return Done(0, 0)
-    rejected = 0
+    def written(source: Source) -> list[Any]:
+        cells = [getattr(source, name) for name in Source.__slots__[:-2]]
+        note = source.note
+        if note is not None and notes is not None:  # with its text, in place of where that stands
+            note = [notes.read(note.offset_bytes, note.size_bytes).decode(), note.content, note.state]  # type: ignore[assignment]
+        return [*cells, note, source.identity]
 
-    def told(_: Source, outcome: Packed | str) -> None:
-        nonlocal rejected
-        rejected += isinstance(outcome, str)
-
-    pieces = [sources_in(spool.read(f"{part.name}.sources"), listed, job.options.source.remote) for part in left]
-    sources = [source for listing, _ in pieces for source in listing.sources]
-    first = pieces[0][0]
-    assert isinstance(first, TableListing)  # no other source has such parts
-    tables: dict[str, Any] = {}
-    for listing, _ in pieces:
-        assert isinstance(listing, TableListing)
-        for name, table in listing.tables.items():
-            known = tables.get(name)
-            groups = table.groups if known is None else tuple(dict.fromkeys((*known.groups, *table.groups)))
-            tables[name] = table._replace(groups=groups)
-    rows, at = [], 0
-    for part in left:
-        rows.append(Rows(part.name, range(at, at + part.files), part.group))
-        at += part.files
-    of = replace(first, sources=sources, tables=tables)
-    convert_rows(of, rows, job.options, workers, spool, told)
-    return Done(len(sources), rejected)
+    said = {"sources": [written(source) for source in some], "tables": tables, "notes": notes is not None}
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
-def make_step(job: Job, part: Part, workers: int = 1) -> Done:
-    """Makes a shard, if it is not there. Note [steps of a pack]
-
-    Raises:
-        PackError: the disk refuses, or a source has changed since it was listed.
-    """
-    listed, spool, store = read_listed(job), job.spool(), job.store()
-    options = job.options
-    try:
-        if read_entry(store, part.name, store.sizes()) is not None:
-            return Done(0, 0)
-        listing, piece = sources_in(spool.read(f"{part.name}.sources"), listed, options.source.remote)
-        run = Run(piece.number, 0, len(listing.sources))
-        if isinstance(listing, TableListing):
-            names = [each.name for each in read_parts(job, "convert")]
-            outcomes = exchanged(listing.sources, [run], options, names, spool)
-        else:
-            outcomes = few_outcomes(listing, listing.sources, options, workers)
-        how = making(store, listing, listed.plan, listed.stride, options.shard_size, fail_fast=options.fail_fast)
-        with closing(outcomes):
-            (entry,) = make_shards(how, [(part.name, run)], outcomes)
-        return Done(len(listing.sources), len(entry.tally.rejected))
-    finally:
-        store.close()
+def read_sources(job: Job, listed: Listed, part: Part) -> Listing:
+    """The sources of a part, as a listing of them alone."""
+    said = json.loads(job.spool().read(f"{part.name}.sources"))
+    notes = Notes() if said["notes"] else None
+    sources = []
+    for *cells, members, file, note, identity in said["sources"]:
+        if note is not None and notes is not None:
+            text, content, state = note
+            data = text.encode()
+            note = Note(notes.add(data), len(data), content, state)
+        parts = tuple(each and tuple(each) for each in members)
+        sources.append(Source(*cells, parts=parts, file=file, note=note, identity=identity))
+    if notes is not None:
+        notes.flush()
+    root = source_path(listed.root, job.options.source.remote)
+    listing = Listing(root, listed.classes or [], sources, [], {}, listed.fields, notes, listed.taken_ns)
+    if said["tables"] is None:
+        return listing
+    kind, image, files = said["tables"]
+    tables = {
+        name: Table(FileState(*state), tuple(Group(*group) for group in groups))
+        for name, (state, groups) in files.items()
+    }
+    columns = Columns(image, None, listed.fields, has_paths=False)
+    return TableListing(**vars(listing), kind=kind, tables=tables, columns=columns)
