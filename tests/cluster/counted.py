@@ -21,7 +21,7 @@ from fastpipe.packing.steps import on_ray
 from fastpipe.packing.steps.parts import Job, Part
 from fastpipe.packing.steps.work import Done, convert_step, make_step
 
-_SLOW_S = 0.1
+_SLOW_S = 0.3
 
 
 def convert(log: Path, job: Job, part: Part) -> Done:

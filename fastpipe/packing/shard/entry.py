@@ -28,7 +28,6 @@ class Tally:
     """What became of a run of sources.
 
     Attributes:
-        source_bytes: of all files read.
         packed_bytes: of the images written.
         changes: pictures that were encoded anew, by reason.
         oriented: pictures whose source carries an EXIF orientation other than upright.
@@ -55,7 +54,6 @@ class Tally:
         self.multi_frame += packed.multi_frame
 
     def add(self, other: Tally) -> None:
-        """Adds another run's."""
         for each in fields(self):
             if each.name not in ("changes", "rejected"):
                 setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
@@ -81,8 +79,6 @@ class Entry:
 
     Attributes:
         name: of its file in the work folder.
-        tars: the files, in order.
-        tally: of its sources.
         agreed: `Agreement.state` after it.
         parts: (field, part) and size in bytes of its pieces of columns.
         body_at: where the records begin in the file.
@@ -97,7 +93,6 @@ class Entry:
 
     @property
     def samples(self) -> int:
-        """In all tars."""
         return sum(tar.samples for tar in self.tars)
 
     def line(self) -> bytes:
@@ -127,14 +122,7 @@ class Entry:
 
 
 class Entries:
-    """Entries that have shards, held in little memory, for there may be a million; see Pieces.
-
-    Args:
-        entries: any.
-
-    Attributes:
-        tally: of all of them.
-    """
+    """Entries that have shards, held in little memory, for there may be a million; see Pieces. Any entry is tallied."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self.tally = Tally()
@@ -163,18 +151,11 @@ class Entries:
                 yield Entry(name, tuple(Tar(*tar) for tar in tars), Tally(), agreed, tuple(map(tuple, parts)), body_at)
 
     def clear(self) -> None:
-        """Forgets all."""
         self._kept, self._count = [], 0
 
 
 def read_entry(store: Store, name: str, there: Mapping[str, int]) -> Entry | None:
-    """The shard of an entry; None: it is not there as it was finished.
-
-    Args:
-        store: of the dataset.
-        name: of the entry's file.
-        there: the sizes of the dataset's shards, by name.
-    """
+    """The shard of an entry; None: it is not there as it was finished. `there` has the sizes of shards, by name."""
     try:
         path = f"{WORK_FOLDER}/{name}"
         head = store.read(path, 0, _HEAD_BYTES)

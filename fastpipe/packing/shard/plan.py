@@ -45,8 +45,8 @@ class Plan(NamedTuple):
     Attributes:
         step: hashes a shard; or, in order, listed bytes a shard.
         agreed: `Agreement.state` after the few sources.
-        base: number of the first shard: of a dataset that grows, greater than those before.
-        kinds: of a dataset that grows, name -> kind of its fields, in its order.
+        base: number of the first shard, greater than those before where a dataset grows.
+        kinds: where a dataset grows, name -> kind of its fields, in its order.
     """
 
     step: int
@@ -60,12 +60,7 @@ class Plan(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The sources of a shard: positions among those of a listing, which is in packing order.
-
-    Attributes:
-        number: of the shard, from 0; there may be gaps.
-        start, stop: the positions.
-    """
+    """The sources of a shard: positions among those of a listing, which is in packing order. Numbers may have gaps."""
 
     number: int
     start: int
@@ -77,12 +72,8 @@ def plan_shards(
 ) -> Plan:
     """Decides how the sources are cut; see Note [plan].
 
-    Args:
-        listing: of all sources.
-        shard_size: bytes of a shard, about.
-        convert: converts some of the sources; closing the iterator stops it.
-        shuffle: see `packing_order`.
-        weight: of all sources, where the listing has only those of the smallest hashes.
+    `convert` converts some of them. `weight` is that of all sources, where the listing has only a few: those of the
+    smallest hashes.
     """
     agreement = Agreement(listing.kinds)
     total = sum(map(listing.weight, listing.sources)) if weight is None else weight

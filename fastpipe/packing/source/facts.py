@@ -18,9 +18,7 @@ class Facts:
     Attributes:
         root: of the sources, resolved; of a program that adds samples, the program's kind.
         classes: names, in the order of the labels; None: the labels in digits, without gaps.
-        files, size_bytes: of all sources.
         content, state: `Listing.digest` and `Listing.digest_with_times`.
-        taken_ns, stray, dropped, fields: as in Listing.
         changed_ns: `Listing.last_change_ns`.
         made_by: the program that added the samples; "": they were listed.
     """
@@ -44,7 +42,7 @@ class Facts:
         return cls(
             root=listing.resolved_root(),
             classes=listing.classes,
-            files=listing.files,
+            files=len(listing.sources),
             size_bytes=listing.size_bytes,
             content=listing.digest(),
             state=listing.digest_with_times(),

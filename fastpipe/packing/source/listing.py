@@ -35,11 +35,7 @@ class Notes:
         self._size_bytes = 0
 
     def add(self, data: bytes) -> int:
-        """Appends a piece; gives its offset.
-
-        Raises:
-            PackError: the disk refuses.
-        """
+        """Appends a piece; gives its offset."""
         offset = self._size_bytes
         self._buffer += data
         self._size_bytes += len(data)
@@ -48,11 +44,7 @@ class Notes:
         return offset
 
     def flush(self) -> None:
-        """Writes down what was added; before anything is read.
-
-        Raises:
-            PackError: the disk refuses.
-        """
+        """Writes down what was added; before anything is read."""
         try:
             while self._buffer:
                 written = os.write(self._handle, self._buffer)
@@ -79,7 +71,6 @@ class Note(NamedTuple):
     """The values of a row's fields, as a line of JSON in `Listing.notes`.
 
     Attributes:
-        offset_bytes, size_bytes: of the line.
         content: hash of the values, and of the sizes of the files that they name.
         state: the same, with the times of these files.
     """
@@ -94,8 +85,6 @@ class Group(NamedTuple):
     """Rows of a table that are read together: a row group of Parquet, a record batch of Arrow.
 
     Attributes:
-        number: in its file.
-        first_row, rows: of the file.
         offset_bytes: where it begins; 0 where the file itself says that.
         size_bytes: of its columns, about, when they are not compressed.
     """
@@ -115,13 +104,11 @@ class Source:
         path: names the sample: relative to the source, with "/"; of a member: that of its tar, if there may be several,
             and its name.
         label: position of its class in the list of classes; NO_LABEL: it has none.
-        size_bytes: as the file system or the tar has it.
         mtime_ns, ctime_ns: as the file system had them; of a member: its tar's. The ctime is the latest of all files
             that the sample is made of. Behind a URL, the mtime names the ETag: see `FileState`.
         problem: why it cannot be read, found while listing; None where there is nothing against it.
         archive: path of its tar, relative to the source: "" where the source is the tar; None: it is a file itself.
         offset_bytes: of its first byte in the tar.
-        archive_bytes: size of the tar.
         parts: in the tar, the member with each field's value; None: there is none.
         file: path of the file, where `path` is not: several rows may name one file.
         note: of a row: the values of its fields; None: it has no fields.
@@ -152,7 +139,6 @@ class SourceField(NamedTuple):
     """A field of the source's samples.
 
     Attributes:
-        name, kind: as in `fastpipe.format.fields.Field`.
         in_note: its value is an entry of a member in JSON, under its name; else it is the member.
         names: of its classes, which are numbers in the source; of "boxes" and "mask": by label; of "keypoints": of
             the points.
@@ -196,11 +182,6 @@ class Listing:
     def kinds(self) -> dict[str, str]:
         """Name -> kind of the fields."""
         return {field.name: field.kind for field in self.fields}
-
-    @property
-    def files(self) -> int:
-        """How many there are."""
-        return len(self.sources)
 
     @property
     def size_bytes(self) -> int:
@@ -268,11 +249,7 @@ def packing_order(seed: int, *, shuffle: bool) -> Callable[[Source], tuple[int, 
     """Gives each source a number and its path: sorted by these, sources are in packing order.
 
     The number is a seeded hash of the path: a fair shuffle, in which a file keeps its place among the others when some
-    come or go.
-
-    Args:
-        seed: picks the order.
-        shuffle: False: by class, then path.
+    come or go. Without shuffle it is the class.
     """
     if shuffle:
         return lambda source: (xxhash.xxh3_64_intdigest(os.fsencode(source.path), seed), source.path)

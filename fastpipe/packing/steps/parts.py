@@ -125,11 +125,7 @@ class Part(NamedTuple):
 
 
 def read_listed(job: Job) -> Listed:
-    """The facts that the step "list" wrote, for a job with the same options and libraries.
-
-    Raises:
-        PackError: it has not run, or for another job.
-    """
+    """The facts that the step "list" wrote. PackError: it has not run, or with other options or libraries."""
     data = _read_step(job.spool(), LISTED)
     try:
         listed = Listed.read(data)
@@ -142,7 +138,7 @@ def read_listed(job: Job) -> Listed:
 
 
 def check(job: Job, listed: Listed) -> Listed:
-    """The same, if it was listed for such a job, with these libraries; raises PackError."""
+    """The same, if it was listed for such a job, with these libraries."""
     if listed.made_with == spool_of(listed.kinds, job.options):
         return listed
     raise PackError(
@@ -215,7 +211,7 @@ def read_sources(job: Job, listed: Listed, part: Part) -> Listing:
             data = text.encode()
             note = Note(notes.add(data), len(data), content, state)
         parts = tuple(each and tuple(each) for each in members)
-        sources.append(Source(*cells, parts=parts, file=file, note=note, identity=identity))
+        sources.append(Source(*[*cells, parts, file, note, identity]))
     if notes is not None:
         notes.flush()
     root = source_path(listed.root, job.options.source.remote)
