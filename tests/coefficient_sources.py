@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from jpegs import PICTURES, by_pillow, encoded, picture
+from jpegs import PICTURES, SUBSAMPLINGS, by_pillow, encoded, picture
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 KERNELS = _engine.block_kernels()
 

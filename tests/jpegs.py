@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 Pixels = NDArray[np.uint8]
 Region = tuple[int, int, int, int]
@@ -23,6 +22,14 @@ Region = tuple[int, int, int, int]
 DENOMINATORS = (1, 2, 4, 8)
 PICTURES = ("noise", "smooth", "flat", "stripes")
 WHOLE_ROWS = 10_000  # pixels: a tile that is wider than any picture here
+SUBSAMPLINGS = {
+    "444": turbojpeg.TJSAMP_444,
+    "422": turbojpeg.TJSAMP_422,
+    "420": turbojpeg.TJSAMP_420,
+    "440": turbojpeg.TJSAMP_440,
+    "411": turbojpeg.TJSAMP_411,
+    "gray": turbojpeg.TJSAMP_GRAY,
+}
 _TURBO = turbojpeg.TurboJPEG()
 _MCU_WIDTH = {"444": 8, "422": 16, "420": 16, "440": 8, "411": 32, "gray": 8}
 _MCU_HEIGHT = {"444": 8, "422": 8, "420": 16, "440": 16, "411": 8, "gray": 8}

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import turbojpeg
+from jpegs import SUBSAMPLINGS
 from numpy.typing import NDArray
 from PIL import Image
-
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 Pixels = NDArray[np.uint8]
 

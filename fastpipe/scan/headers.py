@@ -131,7 +131,7 @@ def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
         OSError: it cannot be read.
     """
     from fastpipe.packing.picture.convert import EncodeOptions, stored_size
-    from fastpipe.packing.picture.png import END, header_of
+    from fastpipe.packing.picture.pillow import PNG_END, png_header
     from fastpipe.packing.picture.probe import image_format
 
     size_bytes, offset_bytes = int(columns.sizes[number]), int(columns.offsets[number])
@@ -140,8 +140,8 @@ def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
         data = read_at(handle, min(size_bytes, _START_BYTES), offset_bytes)
         name = image_format(data)
         if size_bytes > _START_BYTES:
-            if name == "PNG" and read_at(handle, len(END), offset_bytes + size_bytes - len(END)) == END:
-                data = header_of(data)
+            if name == "PNG" and read_at(handle, len(PNG_END), offset_bytes + size_bytes - len(PNG_END)) == PNG_END:
+                data = png_header(data)
             with suppress(ImageError):  # perhaps because it is only the start
                 return stored_size(data, EncodeOptions())
             data = read_at(handle, size_bytes, offset_bytes)

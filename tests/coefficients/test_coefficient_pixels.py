@@ -9,11 +9,10 @@ import pytest
 from coefficient_sources import KERNELS, UNUSUAL, packed, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jpegs import DENOMINATORS, PICTURES, by_cjpeg, crop, encoded, full_decode, picture, random_region
+from jpegs import DENOMINATORS, PICTURES, SUBSAMPLINGS, by_cjpeg, crop, encoded, full_decode, picture, random_region
 from pack_sources import twelve_bit
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 METHODS = ["", "libjpeg"]
 

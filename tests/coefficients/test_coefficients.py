@@ -9,11 +9,10 @@ import xxhash
 from coefficient_sources import KERNELS, UNUSUAL, far_means, packed, sources
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jpegs import PICTURES, by_cjpeg, by_pillow, encoded, picture
+from jpegs import PICTURES, SUBSAMPLINGS, by_cjpeg, by_pillow, encoded, picture
 from pack_sources import twelve_bit
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 
 @pytest.mark.parametrize("name", sources())

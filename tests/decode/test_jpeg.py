@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from jpegs import DENOMINATORS, crop, full_decode, has_one_scale, noise_jpeg, random_region, regions
+from jpegs import DENOMINATORS, SUBSAMPLINGS, crop, full_decode, has_one_scale, noise_jpeg, random_region, regions
 from PIL import Image
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 EDGES = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33)
 

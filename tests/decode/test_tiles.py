@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jpegs import (
     DENOMINATORS,
     PICTURES,
+    SUBSAMPLINGS,
     WHOLE_ROWS,
     Pixels,
     by_cjpeg,
@@ -30,7 +31,6 @@ from jpegs import (
 from pack_sources import jpegtran, segment
 
 from fastpipe import _engine
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 TILES = (0, 8, 16, 24, 32, 48, 64, WHOLE_ROWS)
 SIZE = (101, 75)  # no whole number of MCUs either way, in any sampling

@@ -291,7 +291,7 @@ def test_a_jpeg_that_does_not_decode_is_found_though_all_hashes_fit(tmp_path: Pa
     from fastpipe.packing.picture.convert import EncodeOptions, Packed
 
     def lossy(data: bytes, how: EncodeOptions) -> Packed:
-        return Packed(data[: len(data) // 2], 40, 30, None, oriented=False, stray_bytes=False)
+        return Packed(data[: len(data) // 2], 40, 30, None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "convert", lossy)

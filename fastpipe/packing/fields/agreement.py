@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.fields import Field, check_name
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.values import of_field
 
-_NUMBERED, _NAMED = "numbers", "names"
+
+class _Shared(NamedTuple):
+    """What values of a kind must not differ in: an attribute of Agreed, how a value's note has it, and its words."""
+
+    what: str
+    of: Callable[[Any], int]
+    words: str
+    choices: tuple[str, ...] = ()
+
+    def differs(self, before: int, found: int) -> str:
+        said, got = (self.choices[one] if self.choices else one for one in (before, found))
+        return f"expected {self.words.format(said)}, as in the samples before; got {got}"
+
+
+_SHARED = {
+    "floats": _Shared("width", len, "{} numbers"),
+    "keypoints": _Shared("points", lambda note: len(note[0]), "{} points an object"),
+    "boxes": _Shared("labelled", lambda note: "labels" in note, "boxes with {}", ("no labels", "labels")),
+    "classes": _Shared("named", lambda note: isinstance(note[0], str), "classes as {}", ("numbers", "names")),
+}
 
 
 @dataclass
@@ -54,37 +73,28 @@ class Agreement:
     @classmethod
     def of(cls, fields: Collection[Field]) -> Agreement:
         """What the samples of a packed dataset agree on."""
-        agreed = {
-            one.name: {
-                "width": one.width or None,
-                "points": one.points or None,
-                "labelled": one.labelled if one.kind == "boxes" else None,
-                "named": bool(one.names) if one.classes else None,
-            }
-            for one in fields
-        }
-        return cls({one.name: one.kind for one in fields}, agreed)
+        found = cls({one.name: one.kind for one in fields})
+        for one in fields:
+            known = {"width": one.width or None, "points": one.points or None, "labelled": one.labelled}
+            known["named"] = bool(one.names) if one.classes else None
+            if (shared := _SHARED.get(one.kind)) is not None:
+                setattr(found._agreed[one.name], shared.what, known[shared.what])
+        return found
 
     @property
     def complete(self) -> bool:
         """Whether all is known that values must not differ in."""
-        needed = {"floats": "width", "keypoints": "points", "boxes": "labelled", "classes": "named"}
-        return all(
-            getattr(self._agreed[name], needed[kind]) is not None for name, kind in self.kinds.items() if kind in needed
-        )
+        needed = ((name, _SHARED[kind].what) for name, kind in self.kinds.items() if kind in _SHARED)
+        return all(getattr(self._agreed[name], what) is not None for name, what in needed)
 
     def state(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return {name: asdict(agreed) for name, agreed in self._agreed.items()}
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
-        """Takes the values of one sample, or none of them.
+        """Takes the values of one sample, or none of them: ImageError says which differs from those before it.
 
-        Returns:
-            Them as columns have them: with numbers in place of class names.
-
-        Raises:
-            ImageError: a value differs from those before it; the message is the reason.
+        Gives them as columns have them: with numbers in place of class names.
         """
         later: dict[str, Agreed] = {}
         for (name, kind), value in zip(self.kinds.items(), values, strict=True):
@@ -92,23 +102,20 @@ class Agreement:
                 later[name] = _next(kind, value.note, self._agreed[name])
         self._agreed.update(later)
         return [
-            Stored(self._numbered(name, value.note)) if kind == "classes" and self._agreed[name].named else value
-            for (name, kind), value in zip(self.kinds.items(), values, strict=True)
+            Stored(self._numbered(name, value.note or ())) if self._agreed[name].named else value
+            for name, value in zip(self.kinds, values, strict=True)
         ]
 
-    def _numbered(self, field_name: str, names: Iterable[str] | None) -> list[int]:
+    def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
         numbers, known = self._numbers[field_name], self._agreed[field_name].names
-        for each in names or ():
+        for each in names:
             if each not in numbers:
                 numbers[each] = len(known)
                 known.append(each)
-        return [numbers[each] for each in names or ()]
+        return [numbers[each] for each in names]
 
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
-        """Takes what another agreement has come to.
-
-        Returns:
-            For each field with class names: the number here of each number there.
+        """Takes what another agreement has come to. For each field with class names: the number here of each there.
 
         Raises:
             PackError: they differ.
@@ -116,15 +123,14 @@ class Agreement:
         found: dict[str, list[int]] = {}
         for name, said in state.items():
             here, there = self._agreed[name], Agreed(**said)
-            for what in ("width", "points", "labelled", "named"):
-                ours, theirs = getattr(here, what), getattr(there, what)
+            if (shared := _SHARED.get(self.kinds[name])) is not None:
+                ours, theirs = getattr(here, shared.what), getattr(there, shared.what)
                 if None not in (ours, theirs) and ours != theirs:
                     raise PackError(
-                        f"field {name}: {what} is {theirs} in {where}, and {ours} in what was packed before it; all "
-                        "samples of a dataset have the same. Give the field another kind, such as --field "
-                        f"{name}=COLUMN:json, choose another column, or leave it out"
+                        f"{where}, field {name}: {shared.differs(ours, theirs)}. Give the field another kind, such as "
+                        f"--field {name}=COLUMN:json, choose another column, or leave it out"
                     )
-                setattr(here, what, theirs if ours is None else ours)
+                setattr(here, shared.what, theirs if ours is None else ours)
             here.classes = max(here.classes, there.classes)
             if there.named:
                 found[name] = self._numbered(name, there.names)
@@ -148,28 +154,13 @@ class Agreement:
 
 def _next(kind: str, note: Any, agreed: Agreed) -> Agreed:
     """What is agreed after one more value; the names of classes are added later."""
-    if not note:
+    shared = _SHARED.get(kind)
+    if shared is None or not note or (kind == "boxes" and not note["boxes"]):
         return agreed
-    if kind == "floats":
-        return replace(agreed, width=_same("numbers", len(note), agreed.width))
-    if kind == "keypoints":
-        return replace(agreed, points=_same("points an object", len(note[0]), agreed.points))
-    if kind == "boxes" and note["boxes"]:
-        labelled = "labels" in note
-        if agreed.labelled not in (None, labelled):
-            has, had = ("no labels", "labels") if agreed.labelled else ("labels", "no labels")
-            raise ImageError(f"expected boxes with {had}, as in the samples before; got {has}")
-        return replace(agreed, labelled=labelled)
-    if kind != "classes":
-        return agreed
-    named = isinstance(note[0], str)
-    if agreed.named not in (None, named):
-        words = (_NAMED, _NUMBERED) if agreed.named else (_NUMBERED, _NAMED)
-        raise ImageError(f"expected classes as {words[0]}, as in the samples before; got {words[1]}")
-    return replace(agreed, named=named, classes=agreed.classes if named else max(agreed.classes, 1 + max(note)))
-
-
-def _same(what: str, found: int, before: int | None) -> int:
+    before, found = getattr(agreed, shared.what), shared.of(note)
     if before not in (None, found):
-        raise ImageError(f"expected {before} {what}, as in the samples before; got {found}")
-    return found
+        raise ImageError(shared.differs(before, found))
+    changed: dict[str, Any] = {shared.what: found}
+    if kind == "classes" and not found:
+        changed["classes"] = max(agreed.classes, 1 + max(note))
+    return replace(agreed, **changed)

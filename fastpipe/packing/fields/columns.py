@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import struct
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 
 from fastpipe.engine.pictures import size_of
-from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field
+from fastpipe.errors import ImageError
+from fastpipe.format.fields import FIELD_IMAGE_DTYPE, JPEG, PNG, Field, sidecars
 from fastpipe.format.sample_layout import Stored
-from fastpipe.packing.fields.mask import png_header
 
 VALUES, LENGTHS, LABELS = "values", "lengths", "labels"
-_INTEGERS = {"int": "<i8", "classes": "<i4"}
+_INTEGERS = np.dtype("<i8")
+# Of the values of each kind; those of all others are bytes.
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "int": _INTEGERS,
+    "classes": np.dtype("<i4"),
+    **dict.fromkeys(("floats", "boxes", "keypoints"), np.dtype("<f4")),
+    **dict.fromkeys(("mask", "image"), FIELD_IMAGE_DTYPE),
+}
 
 
 class Column(NamedTuple):
@@ -34,58 +41,38 @@ class Column(NamedTuple):
 
 def columns(field: Field) -> tuple[Column, ...]:
     """The columns of a field, in the order of `fastpipe.format.fields.sidecars`."""
-    offsets = Column(LENGTHS, np.dtype("<i8"))
-    if field.kind in ("text", "json", "bytes"):
-        return Column(VALUES, np.dtype("u1")), offsets
-    if field.kind in ("mask", "image"):
-        return (Column(VALUES, FIELD_IMAGE_DTYPE),)
-    if field.kind == "boxes":
-        labels = (Column(LABELS, np.dtype("<i8")),) if field.labelled else ()
-        return (Column(VALUES, np.dtype("<f4"), (4,)), offsets, *labels)
-    if field.kind == "keypoints":
-        return Column(VALUES, np.dtype("<f4"), (field.points, 3)), offsets
-    if field.kind == "floats":
-        return (Column(VALUES, np.dtype("<f4"), (field.width,)),)
-    values = Column(VALUES, np.dtype(_INTEGERS[field.kind]))
-    return (values, offsets) if field.kind == "classes" else (values,)
+    widths = {"boxes": (4,), "keypoints": (field.points, 3), "floats": (field.width,)}
+    values = Column(VALUES, _DTYPES.get(field.kind, np.dtype("u1")), widths.get(field.kind, ()))
+    return (values, Column(LENGTHS, _INTEGERS), Column(LABELS, _INTEGERS))[: len(sidecars(field))]
 
 
-@functools.cache
 def parts_of(kind: str) -> tuple[str, ...]:
     """Of which parts the columns of a kind are made; boxes may have labels."""
     return tuple(column.part for column in columns(Field("", kind, labelled=True)))
 
 
 def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
-    """The bytes that a value adds to each part.
-
-    Args:
-        kind: of the field.
-        value: as it stands in the shard.
-        offset: of its member's first byte in the shard.
+    """The bytes that a value adds to each part, as it stands in the shard: its member, if it has one, at `offset`.
 
     Raises:
         ImageError, KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
     """
-    note, member = value
-    if kind in ("text", "bytes"):
-        return _piece(member or b"", len(member or b""))
+    note, values, labels = value.note, value.member or b"", []
     if kind == "json":
-        text = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
-        return _piece(text, len(text))
+        values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
+    elif kind == "boxes" and note:
+        note, labels = note["boxes"], note.get("labels", [])
+    length = len(values)
     if kind in ("mask", "image"):
-        return _piece(_record(member, offset), 1)
-    if kind == "boxes":
-        boxes, labels = (note["boxes"], note.get("labels", [])) if note else ([], [])
-        return _piece(np.array(boxes, "<f4").tobytes(), len(boxes), np.array(labels, "<i8").tobytes())
-    if kind in ("floats", "keypoints"):
-        return _piece(np.array(note or [], "<f4").tobytes(), len(note or []))
-    numbers = np.array([note] if kind == "int" else note or [], _INTEGERS[kind])
-    return _piece(numbers.tobytes(), len(numbers))
-
-
-def _piece(values: bytes, length: int, labels: bytes = b"") -> dict[str, bytes]:
-    return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
+        values, length = _record(value.member, offset), 1
+    elif kind in _DTYPES:
+        numbers = np.array([note] if kind == "int" else note or [], _DTYPES[kind])
+        values, length = numbers.tobytes(), len(numbers)
+    return {
+        VALUES: values,
+        LENGTHS: length.to_bytes(8, "little"),
+        LABELS: np.array(labels, _INTEGERS).tobytes(),
+    }
 
 
 def _record(data: bytes | None, offset: int) -> bytes:
@@ -93,8 +80,9 @@ def _record(data: bytes | None, offset: int) -> bytes:
     if data is not None:
         if data.startswith(b"\xff\xd8"):
             (width, height), bits, form = size_of(data), 8, JPEG
+        elif data[12:16] == b"IHDR" and len(data) >= 33:
+            (width, height, bits), form = struct.unpack_from(">IIB", data, 16), PNG
         else:
-            width, height, bits, _ = png_header(data)
-            form = PNG
+            raise ImageError(f"expected a PNG or a JPEG, got {data[:16]!r}")
         record[()] = (offset, len(data), width, height, bits, form, xxhash.xxh3_64_intdigest(data))
     return record.tobytes()

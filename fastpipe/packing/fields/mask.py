@@ -1,12 +1,13 @@
-"""Masks: a file, an image or an array -> ids of pixels -> a PNG that holds exactly these; and its header.
+"""Masks: a file, an array, or COCO's polygons and runs -> ids of pixels -> a PNG that holds exactly these.
 
-Format: W3C PNG 3rd edition, chapters 7, 9, 10 and 11.
+Formats: W3C PNG 3rd edition, chapters 7, 9, 10 and 11; https://cocodataset.org/#format-data, where pycocotools finds
+the pixels of polygons.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, NamedTuple
+import sys
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,39 +17,16 @@ from fastpipe.native import _engine
 from fastpipe.packing.picture.pillow import open_image
 from fastpipe.packing.picture.probe import image_format
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_GRAY, _PALETTE = 0, 3
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 # Of a gray PNG with fewer bits Pillow scales the values, so that the greatest is 255: these are the factors.
 _SCALES = {2: 85, 4: 17}
-
-
-class PngHeader(NamedTuple):
-    """Of a PNG: size in pixels, bits of a value, and the colour type (0: gray, 3: palette)."""
-
-    width: int
-    height: int
-    bits: int
-    colour: int
-
-
-def png_header(data: bytes) -> PngHeader:
-    """The header of a PNG.
-
-    Raises:
-        ImageError: it has none.
-    """
-    if not data.startswith(_SIGNATURE) or data[12:16] != b"IHDR" or len(data) < 33:
-        raise ImageError(f"not a PNG: starts with {data[:16]!r}; {_EXPECTED}")
-    return PngHeader(*struct.unpack_from(">IIBB", data, 16))
+_BITS_AT = 24  # in a PNG: of a pixel's value
 
 
 def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     """(H, W) uint8 or uint16: the values of a gray PNG, or the palette's numbers.
 
-    Args:
-        data: the file.
-        size: width and height that it has to have; nothing is decoded of a mask of another size.
+    Nothing is decoded of a mask that has not this `size`, width and height.
 
     Raises:
         ImageError: it is no such PNG, damaged, or of another size.
@@ -56,12 +34,11 @@ def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     name = image_format(data)
     if name != "PNG":
         raise ImageError(f"{name}, which may change ids; {_EXPECTED}")
-    header = png_header(data)
-    if header.colour not in (_GRAY, _PALETTE):
-        raise ImageError(f"a PNG with colours (type {header.colour}); {_EXPECTED}")
-    refuse_other_size((header.width, header.height), size)
-    opened = open_image(data, name, max_pixels=size[0] * size[1])
-    return opened.values() // _SCALES.get(header.bits if header.colour == _GRAY else 0, 1)
+    opened = open_image(data, name, max_pixels=sys.maxsize)
+    if opened.image.mode not in ("1", "L", "I;16", "P"):
+        raise ImageError(f"a PNG with colours ({opened.image.mode}); {_EXPECTED}")
+    refuse_other_size(opened.size, size)
+    return opened.values() // _SCALES.get(data[_BITS_AT] if opened.image.mode == "L" else 0, 1)
 
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
@@ -84,10 +61,93 @@ def encode_mask(mask: NDArray[Any]) -> bytes:
     return _engine.encode_mask(np.ascontiguousarray(mask))
 
 
-def refuse_other_size(found: tuple[int, int], expected: tuple[int, int]) -> None:
+def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:
     """Raises ImageError if a picture's size, width and height, is not that of the sample's image."""
     if found != expected:
         raise ImageError(
             f"expected {expected[0]} x {expected[1]} pixels, the size of the sample's image; got {found[0]} x "
             f"{found[1]}"
         )
+
+
+def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
+    """Draws shapes one over the other, as pycocotools' annToMask draws each.
+
+    Args:
+        shapes: id and segmentation of each: a list of polygons, or runs (RLE), packed or not.
+        width, height: of the image.
+
+    Returns:
+        (height, width) uint8, or uint16 where an id is over 255; 0 where there is no shape.
+
+    Raises:
+        ImageError: a segmentation cannot be; the message is the reason.
+    """
+    most = max((number for number, _ in shapes), default=0)
+    if most > 65535:
+        raise ImageError(f"expected ids of at most 65,535 for a mask, got {most:,}")
+    drawn = np.zeros((height, width), dtype=np.uint8 if most < 256 else np.uint16)
+    for at, (number, shape) in enumerate(shapes):
+        try:
+            runs = _runs(shape, width, height)
+        except (ValueError, TypeError, OverflowError) as problem:
+            raise ImageError(f"segmentation {at}: {problem}") from None
+        inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)  # down the columns
+        drawn[inside.reshape(width, height).T] = number
+    return drawn
+
+
+def _runs(shape: object, width: int, height: int) -> list[int]:
+    """A segmentation -> how many pixels are outside, inside, outside, ... down the columns."""
+    if shape == []:
+        return [width * height]
+    if isinstance(shape, list):
+        from pycocotools import mask as coco  # an extra: the source has found that it is there
+
+        for polygon in shape:
+            _check_polygon(polygon, width, height)
+        shape = coco.merge(coco.frPyObjects(shape, height, width))
+    if not isinstance(shape, dict) or list(shape.get("size") or []) != [height, width]:
+        size = shape.get("size") if isinstance(shape, dict) else None
+        raise ValueError(f"expected polygons, or runs of size [{height}, {width}]; got {size or shape!r:.60}")
+    counts = shape.get("counts")
+    counts = counts.decode() if isinstance(counts, bytes) else counts
+    runs = _unpacked_counts(counts) if isinstance(counts, str) else counts
+    if not isinstance(runs, list) or not all(type(run) is int and run >= 0 for run in runs):
+        raise ValueError(f"expected counts of 0 or more, got {counts!r:.60}")
+    if sum(runs) != width * height:
+        raise ValueError(f"expected counts of {width * height:,} pixels in all, got {sum(runs):,}")
+    return runs
+
+
+def _check_polygon(polygon: object, width: int, height: int) -> None:
+    """pycocotools needs memory for each pixel of an outline, however far outside the image."""
+    points = np.array(polygon if isinstance(polygon, list) else [], dtype=np.float64)
+    if points.ndim != 1 or len(points) < 6 or len(points) % 2:
+        raise ValueError(f"expected polygons of three or more points x, y, ...; got {polygon!r:.60}")
+    points = points.reshape(-1, 2) / (width, height)
+    if not ((points >= -1) & (points <= 2)).all():
+        raise ValueError(f"expected points in or near an image of {width} x {height}; got {polygon!r:.60}")
+
+
+def _unpacked_counts(text: str) -> list[int]:
+    """Packed runs -> their lengths: six bits a character, lowest first, and from the fourth run on differences to the
+    run two before.
+    """
+    counts: list[int] = []
+    value = shift = 0
+    for character in text:
+        six = ord(character) - 48
+        if not 0 <= six < 64 or shift > 40:
+            raise ValueError(f"expected packed counts, got {text[:40]!r}")
+        value |= (six & 31) << shift
+        shift += 5
+        if six & 32:
+            continue
+        if six & 16:
+            value -= 1 << shift
+        counts.append(value + counts[-2] if len(counts) > 2 else value)
+        value = shift = 0
+    if shift:
+        raise ValueError("packed counts end in the middle of a number")
+    return counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,31 +32,36 @@ class Boxes(NamedTuple):
     labels: NDArray[np.int64] | None
 
 
+TOLERANCE = 1.0  # pixels that a box may end outside: annotations are rounded, often to whole pixels
+
+
+def clamped(value: Boxes, width: int, height: int) -> Boxes:
+    """Boxes with each edge that is at most TOLERANCE outside the image moved to its border; all others as they are."""
+    most = np.array([width, height, width, height], dtype=np.float32)
+    near = (value.boxes >= -TOLERANCE) & (value.boxes <= most + TOLERANCE)
+    return value._replace(boxes=np.where(near, np.clip(value.boxes, 0, most), value.boxes))
+
+
 def take(kind: str, value: object) -> Any:
-    """Checks a value of any kind but "mask" and "image".
+    """Checks a value of any kind but "mask" and "image", which may be None only.
 
-    Returns:
-        int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes; (M, K, 3) float32. None
-        where the sample has no value.
-
-    Raises:
-        ImageError: the value cannot be; the message is the reason.
+    Gives int; (k,) float32; list of int or of str; str; what json.loads gives; bytes; Boxes; (M, K, 3) float32; None
+    where the sample has no value. ImageError: the value cannot be; the message is the reason.
     """
-    if value is None and kind in ("int", "floats"):
+    if value is not None:
+        return _TAKE[kind](value)
+    if kind in ("int", "floats"):
         raise ImageError(f"expected a value of kind {kind}, got none")
-    if value is None:
-        return None
-    return _TAKE[kind](value)
+    return None
 
 
-def _int(value: object) -> int:
-    try:
-        number = value if isinstance(value, int) else value.__index__()  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        number = None
+def _int(value: Any) -> int:
+    number = None
+    with contextlib.suppress(TypeError):
+        number = operator.index(value)
     if number is None or isinstance(value, (bool, np.bool_)) or not -(2**63) <= number < 2**63:
         raise ImageError(f"expected a whole number of 64 bits, got {_shown(value)}")
-    return int(number)
+    return number
 
 
 def _numbers(value: object, expected: str) -> NDArray[np.float32]:
@@ -79,16 +85,15 @@ def _floats(value: object) -> NDArray[np.float32]:
     return numbers
 
 
-def _classes(value: object) -> list[int] | list[str]:
-    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+def _classes(value: Any) -> list[int] | list[str]:
+    found = None
+    with contextlib.suppress(TypeError):
+        found = None if isinstance(value, (str, bytes, Mapping)) else list(value)
+    if found is None:
         raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}")
-    try:
-        found = list(value)
-    except TypeError:  # an array of no dimensions
-        raise ImageError(f"expected a list of class numbers or class names, got {_shown(value)}") from None
     if all(isinstance(each, str) for each in found):
         for name in found:
-            _utf8(name)
+            _check_utf8(name)
     else:
         found = [_label(each) for each in found]
     if len(set(found)) != len(found):
@@ -106,13 +111,13 @@ def _label(value: object) -> int:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ImageError(f"expected a text (str), got {_shown(value)}")
-    _refuse_long(len(_utf8(value)))
+    _check_utf8(value)
     return value
 
 
-def _utf8(text: str) -> bytes:
+def _check_utf8(text: str) -> None:
     try:
-        return text.encode()
+        _refuse_long(len(text.encode()))
     except UnicodeEncodeError:
         raise ImageError(f"expected text that can be UTF-8, got {_shown(text)}") from None
 
@@ -122,7 +127,7 @@ def _json(value: object) -> Any:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
     except (ValueError, TypeError, RecursionError) as problem:
         raise ImageError(f"expected a value that JSON can hold ({problem}), got {_shown(value)}") from None
-    _refuse_long(len(_utf8(text)))
+    _check_utf8(text)
     return json.loads(text)
 
 

@@ -1,9 +1,8 @@
-"""Pixels -> a baseline JPEG, by libjpeg-turbo (PyTurboJPEG): a wheel's own, else the system's; and its version."""
+"""Pixels -> a baseline JPEG: turned, scaled down by OpenCV, encoded by libjpeg-turbo; and the versions that decide."""
 
 from __future__ import annotations
 
 import functools
-import threading
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,21 +13,22 @@ import xxhash
 from numpy.typing import NDArray
 from turbojpeg import TurboJPEG
 
-from fastpipe.errors import ConfigError, ImageError, PackError
+from fastpipe.errors import ImageError, PackError
 from fastpipe.native import _engine
 
 # `scripts/build_wheel.py` puts it there; a build from source has none. Its soname is its own, so that it neither takes
 # the place of a libturbojpeg that something else in the process has loaded, nor is taken for that.
 BUNDLED = Path(__file__).resolve().parents[2] / "_lib" / "libturbojpeg-fastpipe.so.0"
+MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
+# EXIF orientations (CIPA DC-008): sides change places first, then rows run backwards, then columns do.
+SWAPPED, DOWN, ACROSS = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
+_SAMPLINGS = {"444": turbojpeg.TJSAMP_444, "420": turbojpeg.TJSAMP_420, "gray": turbojpeg.TJSAMP_GRAY}
 
 Codec = TypeVar("Codec", bound=TurboJPEG)
 
 
 def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
-    """Load libturbojpeg and make a codec of it.
-
-    Returns:
-        The codec; its library is BUNDLED where that exists, else the one that the system finds.
+    """A codec with the libturbojpeg at BUNDLED where that exists, else with the one that the system finds.
 
     Raises:
         PackError: there is none, or it cannot be loaded.
@@ -50,97 +50,83 @@ def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
     return opened
 
 
-SUBSAMPLINGS = {
-    "444": turbojpeg.TJSAMP_444,
-    "422": turbojpeg.TJSAMP_422,
-    "420": turbojpeg.TJSAMP_420,
-    "440": turbojpeg.TJSAMP_440,
-    "411": turbojpeg.TJSAMP_411,
-    "gray": turbojpeg.TJSAMP_GRAY,
-}
-MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
-_per_thread = threading.local()
+_turbo = functools.cache(open_turbojpeg)  # of all threads: it makes a handle for each call
 
 
-def _turbo() -> Any:
-    """This thread's TurboJPEG, made at its first use."""
-    found = getattr(_per_thread, "turbo", None)
-    if found is None:
-        found = open_turbojpeg()
-        _per_thread.turbo = found
-    return found
-
-
-def encode_jpeg(image_rgb: NDArray[np.uint8], *, quality: int, subsampling: str) -> bytes:
-    """Encode pixels as baseline JPEG; the same pixels always give the same bytes.
+def encode_jpeg(rgb: NDArray[np.uint8], *, quality: int, sampling: str) -> bytes:
+    """(height, width, 3) uint8, sides of 1 to MAX_SIDE -> a JPEG without metadata; the same pixels, the same bytes.
 
     The GIL is released while the library works.
 
     Args:
-        image_rgb: (height, width, 3) uint8 RGB, both sides 1..65500.
         quality: 1..100, libjpeg's scale.
-        subsampling: "444", "422", "420", "440", "411" or "gray" (luma only).
-
-    Returns:
-        A whole JPEG file without metadata.
-
-    Raises:
-        ConfigError: quality, subsampling or the array is not as described.
-        ImageError: a side is longer than JPEG allows.
-        PackError: libturbojpeg is missing.
+        sampling: "444", "420" or "gray" (luma only).
     """
-    if subsampling not in SUBSAMPLINGS:
-        raise ConfigError(f"subsampling must be one of {', '.join(SUBSAMPLINGS)}, got {subsampling!r}")
-    if not 1 <= quality <= 100:
-        raise ConfigError(f"quality must be 1..100, got {quality}")
-    if image_rgb.dtype != np.uint8 or image_rgb.ndim != 3 or image_rgb.shape[2] != 3 or image_rgb.size == 0:
-        raise ConfigError(f"image must be (height, width, 3) uint8, got {image_rgb.shape} {image_rgb.dtype}")
-    height, width = image_rgb.shape[:2]
-    if max(height, width) > MAX_SIDE:
-        raise ImageError(
-            f"{width}x{height} pixels do not fit in a JPEG (at most {MAX_SIDE} a side); pack with a maximum size"
-        )
     try:
         encoded: bytes = _turbo().encode(
-            image_rgb,
+            rgb,
             quality=quality,
             pixel_format=turbojpeg.TJPF_RGB,
-            jpeg_subsample=SUBSAMPLINGS[subsampling],
+            jpeg_subsample=_SAMPLINGS[sampling],
             # Below quality 96 TurboJPEG would take the fast, less accurate DCT.
             flags=turbojpeg.TJFLAG_ACCURATEDCT,
         )
     except OSError as problem:
-        raise ImageError(f"libjpeg-turbo cannot encode {width}x{height} pixels: {problem}") from problem
+        raise ImageError(f"libjpeg-turbo cannot encode {rgb.shape[1]}x{rgb.shape[0]} pixels: {problem}") from problem
     return encoded
 
 
-def versions(*, masks: bool = False) -> dict[str, str]:
-    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
+def apply_orientation(image: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """Turns (height, width, ...) upright by its EXIF orientation, 1..8; the same object for 1, else C-contiguous."""
+    if orientation == 1:
+        return image
+    turned = image.swapaxes(0, 1) if orientation in SWAPPED else image
+    turned = turned[:: -1 if orientation in DOWN else 1, :: -1 if orientation in ACROSS else 1]
+    return np.ascontiguousarray(turned)
 
-    Args:
-        masks: also libdeflate, which compresses them.
-    """
-    return {**_versions(), "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else _versions()
+
+def shrink(rgb: NDArray[np.uint8], max_size: int) -> NDArray[np.uint8]:
+    """(height, width, 3) uint8 -> its longest side `max_size` pixels, by area averaging, in the same proportions."""
+    height, width = rgb.shape[:2]
+    longest = max(height, width)
+    # Round half up in whole numbers: the same on every machine.
+    size = [max(1, (2 * side * max_size + longest) // (2 * longest)) for side in (width, height)]
+    return np.asarray(_cv2().resize(rgb, size, interpolation=_cv2().INTER_AREA), np.uint8)
 
 
 @functools.cache
-def _versions() -> dict[str, str]:
+def _cv2() -> Any:
+    """OpenCV, which is to use only the calling thread.
+
+    Packing runs one Python thread a core. OpenCV would start a pool of as many threads for each call, which then fight
+    over the same cores; 0 means that it works in the calling thread.
+    """
+    import cv2
+
+    cv2.setNumThreads(0)
+    return cv2
+
+
+@functools.cache
+def versions(*, masks: bool = False) -> dict[str, str]:
+    """By library: the engine's libjpeg-turbo transcodes, Pillow decodes, OpenCV shrinks, libturbojpeg encodes.
+
+    With `masks` also libdeflate, which compresses them.
+    """
     found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": _encoder()}
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "missing"
-    return found
+    return {**found, "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else found
 
 
 def _encoder() -> str:
     """The hash of what libturbojpeg makes of a fixed picture, for it tells no version."""
     picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
     try:
-        encoded = encode_jpeg(picture, quality=95, subsampling="444") + encode_jpeg(
-            picture, quality=90, subsampling="420"
-        )
+        encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
+        return xxhash.xxh3_64_hexdigest(b"".join(encoded))
     except PackError:  # JPEGs can be packed without it
         return "missing"
-    return xxhash.xxh3_64_hexdigest(encoded)

@@ -7,49 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastpipe.errors import ImageError
-
-EXIF_PREFIX = b"Exif\x00\x00"
-ORIENTATION_TAG = 274
-
-# The specification says SHORT; some cameras wrote BYTE or LONG and viewers read those too.
-_READERS = {1: "B", 3: "H", 4: "I"}
-
-
-def exif_orientation(block: bytes) -> int:
-    """The orientation that a viewer must apply, of an EXIF block with or without EXIF_PREFIX.
-
-    1..8 as in EXIF; 1 where the tag is absent, or the block is too damaged to hold one.
-    """
-    block = block.removeprefix(EXIF_PREFIX)
-    for at, order, kind, count in _orientations(block):
-        if kind not in _READERS or count != 1:
-            return 1
-        value: int = struct.unpack_from(order + _READERS[kind], block, at)[0]
-        return value if 1 <= value <= 8 else 1
-    return 1
-
-
-def _orientations(block: bytes) -> Iterator[tuple[int, str, int, int]]:
-    """Where the first directory of a TIFF has the tag: offset of its value, byte order, type, and number of values.
-
-    Only that directory is read, each entry once, and no pointer is followed to another: cyclic or overlapping
-    directories cost nothing.
-    """
-    order = {b"II*\x00": "<", b"MM\x00*": ">"}.get(block[:4])
-    if order is None or len(block) < 8:
-        return
-    (start,) = struct.unpack_from(order + "I", block, 4)
-    if start + 2 > len(block):
-        return
-    (entries,) = struct.unpack_from(order + "H", block, start)
-    for entry in range(start + 2, min(start + 2 + 12 * entries, len(block) - 11), 12):
-        tag, kind, count = struct.unpack_from(order + "HHI", block, entry)
-        if tag == ORIENTATION_TAG:
-            yield entry + 8, order, kind, count
-
 
 Segment = tuple[int, bytes]  # marker byte (0xE0 to 0xEF, 0xFE) and payload
 
@@ -57,27 +17,30 @@ _APP0, _APP1, _APP2, _APP14, _LAST_APP, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF,
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
 _NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])  # a stuffed zero, TEM, RST0..7, SOI
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
-_ICC_PREFIX = b"ICC_PROFILE\0"
+# JFIF's and Adobe's, which the encoder writes where the pixels need them.
+_ENCODERS_OWN = {_APP0: (b"JFIF\0", b"JFXX\0"), _APP14: (b"Adobe",)}
+_EXIF = b"Exif\0\0"
+_ORIENTATION = 274
+# The specification says SHORT; some cameras wrote BYTE or LONG and viewers read those too.
+_READERS = {1: "B", 3: "H", 4: "I"}
 
 
-@dataclass(frozen=True)
-class JpegHeader:
+class JpegHeader(NamedTuple):
     """What stands before the first scan.
 
     Attributes:
-        width, height: in pixels, as stored.
+        size: width and height in pixels, as stored.
         orientation: EXIF orientation, 1..8; 1 where absent or invalid.
         segments: application segments and comments, in order.
     """
 
-    width: int
-    height: int
+    size: tuple[int, int]
     orientation: int
     segments: list[Segment]
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
-    """Walk the segments of a JPEG up to its first scan.
+    """Walks the segments of a JPEG up to its first scan.
 
     Bytes between segments, and markers that stand alone, are passed over, as libjpeg does: what they mean is for the
     validation of the whole file to say, which is not done here.
@@ -99,16 +62,14 @@ def read_header(jpeg: bytes) -> JpegHeader:
             continue
         if marker == _END_OF_IMAGE:
             raise ImageError(f"damaged JPEG: end marker at byte {start} before any picture data")
-        if end + 2 > len(jpeg):
-            raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
-        (length,) = struct.unpack_from(">H", jpeg, end)
-        if length < 2:
-            raise ImageError(f"damaged JPEG: segment at byte {start} has length {length}")
-        payload, end = jpeg[end + 2 : end + length], end + length
+        length = int.from_bytes(jpeg[end : end + 2], "big")
+        payload, end = jpeg[end + 2 : end + length], end + max(length, 2)
         if end > len(jpeg):
             raise ImageError(
                 f"truncated JPEG: ends inside the segment at byte {start} (needs {end} bytes, has {len(jpeg)})"
             )
+        if length < 2:
+            raise ImageError(f"damaged JPEG: segment at byte {start} has length {length}")
         if marker in _FRAMES and size is None:
             size = _frame_size(payload, start)
         elif _APP0 <= marker <= _LAST_APP or marker == _COMMENT:
@@ -117,7 +78,7 @@ def read_header(jpeg: bytes) -> JpegHeader:
             if size is None:
                 raise ImageError("damaged JPEG: picture data without a frame header")
             exif = next((payload for marker, payload in segments if _is_exif(marker, payload)), b"")
-            return JpegHeader(*size, exif_orientation(exif), segments)
+            return JpegHeader(size, exif_orientation(exif), segments)
 
 
 def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
@@ -131,45 +92,68 @@ def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
     return width, height
 
 
-def kept_segments(segments: list[Segment], *, keep_metadata: bool, upright: bool) -> list[Segment]:
+def kept_segments(
+    segments: list[Segment], *, keep_metadata: bool, upright: bool = False, icc: bool = True
+) -> list[Segment]:
     """The segments to write into the packed JPEG.
 
     Args:
         segments: of the source.
-        keep_metadata: keep every application segment and comment; else only the ICC profile. JFIF's and Adobe's
-            own segments are never among them: the encoder writes those that the pixels need.
+        keep_metadata: keep every application segment and comment but the encoder's own; else only the ICC profile.
         upright: the pixels have been turned upright, so an Exif orientation is set to 1.
+        icc: keep the ICC profile.
     """
     kept = []
     for marker, payload in segments:
-        if is_icc((marker, payload)):
-            kept.append((marker, payload))
-        elif keep_metadata and not _encoders_own(marker, payload):
-            if upright and _is_exif(marker, payload):
-                payload = _set_upright(payload)
-            kept.append((marker, payload))
+        if marker == _APP2 and payload.startswith(b"ICC_PROFILE\0"):
+            keep = icc
+        else:
+            keep = keep_metadata and not payload.startswith(_ENCODERS_OWN.get(marker, ()))
+        if keep:
+            kept.append((marker, _set_upright(payload) if upright and _is_exif(marker, payload) else payload))
     return kept
 
 
-def is_icc(segment: Segment) -> bool:
-    """Whether a segment is a piece of an ICC profile."""
-    marker, payload = segment
-    return marker == _APP2 and payload.startswith(_ICC_PREFIX)
+def exif_orientation(block: bytes) -> int:
+    """The orientation that a viewer must apply, of an EXIF block with or without its prefix.
+
+    1..8 as in EXIF; 1 where the tag is absent, or the block is too damaged to hold one.
+    """
+    block = block.removeprefix(_EXIF)
+    for at, order, kind, count in _orientations(block):
+        if kind not in _READERS or count != 1:
+            return 1
+        value: int = struct.unpack_from(order + _READERS[kind], block, at)[0]
+        return value if 1 <= value <= 8 else 1
+    return 1
 
 
-def _is_exif(marker: int, payload: bytes) -> bool:
-    return marker == _APP1 and payload.startswith(EXIF_PREFIX)
+def _orientations(block: bytes) -> Iterator[tuple[int, str, int, int]]:
+    """Where the first directory of a TIFF has the tag: offset of its value, byte order, type, and number of values.
 
-
-def _encoders_own(marker: int, payload: bytes) -> bool:
-    return (marker == _APP0 and payload.startswith((b"JFIF\0", b"JFXX\0"))) or (
-        marker == _APP14 and payload.startswith(b"Adobe")
-    )
+    Only that directory is read, each entry once, and no pointer is followed to another: cyclic or overlapping
+    directories cost nothing.
+    """
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(block[:4])
+    if order is None or len(block) < 8:
+        return
+    (start,) = struct.unpack_from(order + "I", block, 4)
+    if start + 2 > len(block):
+        return
+    (entries,) = struct.unpack_from(order + "H", block, start)
+    for entry in range(start + 2, min(start + 2 + 12 * entries, len(block) - 11), 12):
+        tag, kind, count = struct.unpack_from(order + "HHI", block, entry)
+        if tag == _ORIENTATION:
+            yield entry + 8, order, kind, count
 
 
 def _set_upright(exif: bytes) -> bytes:
     """The Exif payload with its orientation, if it has one, set to 1 (as it is)."""
     changed = bytearray(exif)
-    for at, order, kind, _ in _orientations(exif.removeprefix(EXIF_PREFIX)):
-        struct.pack_into(order + _READERS.get(kind, "I"), changed, len(EXIF_PREFIX) + at, 1)
+    for at, order, kind, _ in _orientations(exif.removeprefix(_EXIF)):
+        struct.pack_into(order + _READERS.get(kind, "I"), changed, len(_EXIF) + at, 1)
     return bytes(changed)
+
+
+def _is_exif(marker: int, payload: bytes) -> bool:
+    return marker == _APP1 and payload.startswith(_EXIF)

@@ -16,64 +16,49 @@ import functools
 import importlib
 import io
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.packing.picture.jpeg_segments import exif_orientation
-from fastpipe.packing.picture.png import PngChunks, read_png
-
-__all__ = ["OpenedImage", "TooManyPixelsError", "open_image", "refuse_more_pixels"]
 
 _MODES = frozenset(["1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB"])
 _MODES_OF_16_BITS = frozenset(["I;16", "I;16B", "I;16L", "I;16N"])
 _SAVE_AS = "save it as 8-bit PNG"
+# What the classes and modules of Pillow's plugins are called, where it is not as their formats.
+_STEMS = {"WebP": "WebP", "JPEG 2000": "Jpeg2K"}
 
-_CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"
+PNG_END = b"\0\0\0\0IEND\xaeB`\x82"  # the last bytes of a PNG
+_NO_DATA = b"\0\0\0\0IDAT\x35\xaf\x06\x1e"
+_CODESTREAM, _START_OF_DATA, _END_OF_CODESTREAM = b"\xff\x4f", b"\xff\x93", b"\xff\xd9"  # of JPEG 2000
+# Of TIFF.
 _RAW = 1
 _WHITE_IS_ZERO, _YCBCR = 0, 6
 _SEPARATE_PLANES = 2
 _UNSIGNED, _UNDEFINED = 1, 4
-_PLUGINS = {
-    "JPEG": ("PIL.JpegImagePlugin", "JpegImageFile"),
-    "PNG": ("PIL.PngImagePlugin", "PngImageFile"),
-    "WebP": ("PIL.WebPImagePlugin", "WebPImageFile"),
-    "TIFF": ("PIL.TiffImagePlugin", "TiffImageFile"),
-    "BMP": ("PIL.BmpImagePlugin", "BmpImageFile"),
-    "GIF": ("PIL.GifImagePlugin", "GifImageFile"),
-    "AVIF": ("PIL.AvifImagePlugin", "AvifImageFile"),
-    "JPEG 2000": ("PIL.Jpeg2KImagePlugin", "Jpeg2KImageFile"),
-    "PPM": ("PIL.PpmImagePlugin", "PpmImageFile"),
-    "TGA": ("PIL.TgaImagePlugin", "TgaImageFile"),
-    "ICO": ("PIL.IcoImagePlugin", "IcoFile"),
-    "HEIC": ("pillow_heif", "HeifImageFile"),
-}
 # Strips may share bytes (blank tiles stored once), but not so much that a small file costs hours.
 _MOST_SHARING = 4
 _SMALL_TILE_PIXELS = 2**22
 
 
 class TooManyPixelsError(ImageError):
-    """A picture is over the limit.
+    """A picture, of this width and height, is over the limit."""
 
-    Attributes:
-        width, height: of the picture.
-    """
-
-    def __init__(self, message: str, width: int = 0, height: int = 0) -> None:  # to be pickled, it needs a message only
-        super().__init__(message)
-        self.width, self.height = width, height
+    size = (0, 0)
 
 
-def refuse_more_pixels(width: int, height: int, max_pixels: int) -> None:
+def refuse_more_pixels(size: tuple[int, int], max_pixels: int) -> None:
     """Raises TooManyPixelsError if a picture is over the limit."""
+    width, height = size
     if width * height > max_pixels:
-        message = f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)"
-        raise TooManyPixelsError(message, width, height)
+        problem = TooManyPixelsError(f"{width} x {height} is over the limit of {max_pixels:,} pixels (--max-pixels)")
+        problem.size = size
+        raise problem
 
 
 @dataclass(frozen=True)
@@ -82,35 +67,32 @@ class OpenedImage:
 
     Attributes:
         format: its name, as `image_format` has it.
-        width, height: in pixels, as they will be decoded.
+        image: Pillow's.
         orientation: EXIF orientation, 1..8, which is not applied; 1 where absent or invalid. A TIFF's own, and a
             HEIC's, are part of the format: Pillow applies them.
         multi_frame: the file has more frames (animation, pages), which are not looked at.
-        image: Pillow's.
         gray_bits: bits of a gray sample where they are more than 8.
         inverted: 0 is white, and Pillow leaves it so.
     """
 
     format: str
-    width: int
-    height: int
-    orientation: int
-    multi_frame: bool
     image: Any
+    orientation: int = 1
+    multi_frame: bool = False
     gray_bits: int = 16
     inverted: bool = False
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels, as they will be decoded."""
+        width, height = self.image.size
+        return width, height
+
     def rgb(self) -> NDArray[np.uint8]:
-        """Decode it.
+        """Decodes it to (height, width, 3) uint8, C-contiguous; ImageError: it is damaged or cut short.
 
         Alpha is dropped, not blended; palettes are expanded; gray is repeated; of samples of more than 8 bits the
         high ones are taken, so they are scaled and never clipped; no color profile is applied.
-
-        Returns:
-            (height, width, 3) uint8, C-contiguous.
-
-        Raises:
-            ImageError: the file is damaged or cut short.
         """
         with _reasons(self.format):
             self.image.load()
@@ -122,13 +104,9 @@ class OpenedImage:
         return np.repeat((255 - high if self.inverted else high)[:, :, None], 3, axis=2)
 
     def values(self) -> NDArray[Any]:
-        """Decode it to what its pixels hold: gray values, or numbers of the palette's colours.
+        """Decodes it to what its pixels hold: gray values, or numbers of the palette's colours.
 
-        Returns:
-            (height, width) uint8, of more than 8 bits uint16; another shape if it has colours.
-
-        Raises:
-            ImageError: the file is damaged or cut short.
+        (height, width) uint8, of more than 8 bits uint16; another shape if it has colours.
         """
         with _reasons(self.format):
             self.image.load()
@@ -137,7 +115,7 @@ class OpenedImage:
 
 
 def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
-    """Read the header of an image file.
+    """Reads the header of an image file, whose format is called `name`.
 
     Raises:
         ImageError: over the limit, damaged, or of a kind that is not supported.
@@ -145,51 +123,42 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
     if name == "ICO":
         return _open_ico(data, max_pixels)
     if name == "WebP":
-        refuse_more_pixels(*_webp_size(data), max_pixels)
+        refuse_more_pixels(_webp_size(data), max_pixels)
     if name == "JPEG 2000":
         _check_jpeg_2000(data)
     chunks = read_png(data) if name == "PNG" else PngChunks(data, b"", False)
     with _reasons(name):
         image = _plugin(name)(io.BytesIO(chunks.picture))
-        width, height = image.size
-        refuse_more_pixels(width, height, max_pixels)
+        refuse_more_pixels(image.size, max_pixels)
         animated = chunks.animated or getattr(image, "is_animated", False)
         _check_mode(image.mode, name)
         orientation = exif_orientation(chunks.exif or image.info.get("exif") or b"")
         bits, inverted = _check_tiff(image, data) if name == "TIFF" else (16, False)
-    return OpenedImage(name, width, height, orientation, bool(animated), image, bits, inverted)
+    return OpenedImage(name, image, orientation, bool(animated), bits, inverted)
 
 
 def rgb_of(image: Any) -> NDArray[np.uint8]:
-    """The pixels of a PIL image of a program's, as `OpenedImage.rgb` gives them; the image stays as it is.
-
-    Raises:
-        ImageError: its file is damaged, or its mode is not supported.
-    """
+    """The pixels of a PIL image of a program's, as `OpenedImage.rgb` gives them; the image stays as it is."""
     with _reasons("a PIL image"):
         copy = image.copy()
     _check_mode(copy.mode, "a PIL image")
-    return OpenedImage("a PIL image", copy.width, copy.height, 1, False, copy).rgb()
+    return OpenedImage("a PIL image", copy).rgb()
 
 
 def array_of(image: Any) -> NDArray[Any]:
-    """What the pixels of a PIL image of a program's hold; the image stays as it is.
-
-    Raises:
-        ImageError: its file is damaged.
-    """
+    """What the pixels of a PIL image of a program's hold; the image stays as it is."""
     with _reasons("a PIL image"):
         return np.array(image)
 
 
 def _plugin(name: str) -> Any:
     """Imported with the first image of its format."""
-    module, plugin = _PLUGINS[name]
+    stem = _STEMS.get(name, name.capitalize())
+    if name != "HEIC":
+        return getattr(importlib.import_module(f"PIL.{stem}ImagePlugin"), f"{stem}ImageFile")
     try:
-        return getattr(importlib.import_module(module), plugin)
+        return importlib.import_module("pillow_heif").HeifImageFile
     except ImportError as missing:
-        if name != "HEIC":
-            raise
         raise ImageError("HEIC needs pillow-heif; pip install 'fastpipe[heif]', then pack again") from missing
 
 
@@ -216,8 +185,7 @@ def _check_mode(mode: str, name: str) -> None:
 def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
     """Refuses a TIFF that Pillow would read wrong in silence, or at a cost far beyond its size.
 
-    Returns:
-        Bits of a gray sample, and whether 0 is white and is left so.
+    Gives the bits of a gray sample, and whether 0 is white and is left so.
     """
     tags = image.tag_v2
     width, height = tags[256], tags[257]
@@ -236,23 +204,18 @@ def _check_tiff(image: Any, data: bytes) -> tuple[int, bool]:
     total = sum(tags.get(325, ())) + sum(tags.get(279, ()))
     if total > _MOST_SHARING * len(data):
         raise ImageError(f"damaged TIFF: its strips or tiles claim {total:,} bytes of a file of {len(data):,}")
-    _quiet_libtiff()
     # Else Pillow would look at its own limit when it makes room for the pixels.
-    image.im = _core().new(image.mode, (width, height))
+    image.im = _quiet_core().new(image.mode, (width, height))
     return bits, tags.get(262) == _WHITE_IS_ZERO
 
 
-def _core() -> Any:
-    from PIL import Image
-
-    return Image.core  # type: ignore[attr-defined]
-
-
 @functools.cache
-def _quiet_libtiff() -> None:
-    """Keeps libtiff from writing to stderr about bad files, whose reason we report ourselves; once a process."""
+def _quiet_core() -> Any:
+    """Pillow's extension, whose libtiff no longer writes to stderr about bad files: we report the reason ourselves."""
+    core = importlib.import_module("PIL._imaging")
     with contextlib.suppress(OSError, AttributeError):  # a Pillow that hides its libtiff
-        ctypes.CDLL(_core().__file__).TIFFSetErrorHandler(None)
+        ctypes.CDLL(core.__file__).TIFFSetErrorHandler(None)
+    return core
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
@@ -286,13 +249,71 @@ def _check_jpeg_2000(data: bytes) -> None:
 def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
     """The largest picture in an ICO: a PNG, or a BMP without its file header, twice as high with its mask."""
     with _reasons("ICO"):
-        icon = _plugin("ICO")(io.BytesIO(data))
+        icon = importlib.import_module("PIL.IcoImagePlugin").IcoFile(io.BytesIO(data))
         inner = data[icon.entry[0].offset :]
         if inner.startswith(b"\x89PNG"):
-            picture = open_image(inner, "PNG", max_pixels=max_pixels)
-            return OpenedImage("ICO", picture.width, picture.height, 1, False, picture.image)
+            return OpenedImage("ICO", open_image(inner, "PNG", max_pixels=max_pixels).image)
         width, height = struct.unpack_from("<ii", inner, 4)
-        refuse_more_pixels(width, height // 2, max_pixels)
+        refuse_more_pixels((width, height // 2), max_pixels)
         image = icon.frame(0)
         _check_mode(image.mode, "ICO")
-        return OpenedImage("ICO", image.width, image.height, 1, False, image)
+        return OpenedImage("ICO", image)
+
+
+class PngChunks(NamedTuple):
+    """What a PNG is made of.
+
+    Attributes:
+        picture: the file with its critical chunks only (their names begin with a capital letter). Without the others
+            there is no animation, so the picture is IDAT's, which every reader shows; and no text, profile or
+            transparency that could be damaged.
+        exif: of chunk eXIf, which may stand behind the picture; empty where there is none.
+        animated: there are more frames than IDAT's.
+    """
+
+    picture: bytes
+    exif: bytes
+    animated: bool
+
+
+def png_header(start: bytes) -> bytes:
+    """The start of a PNG, up to its picture data, as a PNG without them; as it is if they are not in it."""
+    at = start.find(b"IDAT") - 4  # in another chunk it makes a damaged PNG
+    return start[:at] + _NO_DATA + PNG_END if at >= 0 else start
+
+
+def read_png(data: bytes) -> PngChunks:
+    """Walks the chunks of a PNG up to IEND (W3C PNG 3rd edition, 5 and 11), and checks those that are needed.
+
+    Pillow stops at the last row that it needs. A file that is cut short or changed behind it, or in bytes that happen
+    to decode, is found here: it ends before IEND, a checksum is wrong, or IHDR or IDAT is missing.
+    """
+    kept: list[bytes | memoryview] = [data[:8]]
+    exif = b""
+    names: set[bytes] = set()
+    position = 8
+    while b"IEND" not in names:
+        length, kind = int.from_bytes(data[position : position + 4], "big"), data[position + 4 : position + 8]
+        end = position + 12 + length
+        if end > len(data):
+            raise ImageError(
+                f"truncated PNG: ends inside the chunk at byte {position} (needs {end} bytes, has {len(data)})"
+            )
+        if not kind.isalpha():
+            raise ImageError(f"damaged PNG: no chunk name at byte {position + 4}, got {kind!r}")
+        if not names and (kind != b"IHDR" or length != 13):
+            raise ImageError(f"damaged PNG: first chunk is {kind.decode()} of {length} bytes, expected IHDR of 13")
+        critical = kind[:1].isupper()
+        if critical or kind == b"eXIf":
+            chunk = memoryview(data)[position:end]
+            if zlib.crc32(chunk[4:-4]).to_bytes(4, "big") != chunk[-4:]:
+                raise ImageError(f"damaged PNG: chunk {kind.decode()} at byte {position} has a wrong checksum")
+        if critical:
+            kept.append(chunk)
+        elif kind == b"eXIf":
+            exif = data[position + 8 : end - 4]
+        names.add(kind)
+        position = end
+    if b"IDAT" not in names:
+        raise ImageError("damaged PNG: no picture data (chunk IDAT)")
+    return PngChunks(b"".join(kept), exif, b"fdAT" in names)

@@ -16,7 +16,7 @@ from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import of_field
-from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert, convert_pixels
+from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.source_values import read_values
@@ -176,7 +176,7 @@ def convert_sample(
         return f"{size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
         data = read()
-        packed = convert(data, how) if isinstance(data, bytes) else convert_pixels(data, how)
+        packed = convert(data, how)
         if identity is None:
             view = data if isinstance(data, bytes) else data.tobytes()
             identity = identity_of(len(view), lambda at, size: view[at : at + size])

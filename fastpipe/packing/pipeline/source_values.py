@@ -9,8 +9,8 @@ from typing import Any
 from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
-from fastpipe.packing.fields.shapes import clamped, draw_shapes
-from fastpipe.packing.fields.values import of_field, take
+from fastpipe.packing.fields.mask import draw_shapes
+from fastpipe.packing.fields.values import clamped, of_field, take
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.source.listing import Listing, Note, Source, SourceField
 from fastpipe.packing.source.reading import read_as_listed, read_source

@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 import fastpipe
 from fastpipe.format.index import Index
 from fastpipe.packing.fields.stored import Placement, short
-from fastpipe.packing.picture.pixels import apply_orientation
+from fastpipe.packing.picture.jpeg import apply_orientation
 
 W, H = 70, 45
 BOX = (10, 5, 30, 20)
@@ -108,14 +108,14 @@ def test_a_box_holds_the_same_pixels_after_the_turn(
     back = {6: 8, 8: 6}.get(turn, turn)
     corners = np.floor(np.array(parts).reshape(-1, 2, 2) * (width, height))
     boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1).astype(np.float32)
-    there = Placement(width, height, turn, *sides).boxes(boxes)
+    there = Placement((width, height), turn, sides).boxes(boxes)
     assert (there[:, 0::2] <= sides[0]).all()
     assert (there[:, 1::2] <= sides[1]).all()
-    np.testing.assert_array_equal(Placement(*sides, back, width, height).boxes(there), boxes)
+    np.testing.assert_array_equal(Placement(sides, back, (width, height)).boxes(there), boxes)
     points = boxes.reshape(-1, 2, 2)
     points = np.concatenate([points, np.ones_like(points[..., :1])], axis=-1)
-    moved = Placement(width, height, turn, *sides).points(points)
-    np.testing.assert_array_equal(Placement(*sides, back, width, height).points(moved), points)
+    moved = Placement((width, height), turn, sides).points(points)
+    np.testing.assert_array_equal(Placement(sides, back, (width, height)).points(moved), points)
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=50))

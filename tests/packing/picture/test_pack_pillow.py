@@ -300,7 +300,7 @@ def test_orientation_is_told_and_not_applied(image_format: str, orientation: int
     exif[274] = orientation
     found = opened(saved("RGB", image_format, exif=exif, **({} if image_format == "PNG" else {"lossless": True})))
     assert found.orientation == (orientation if 1 <= orientation <= 8 else 1)
-    assert (found.width, found.height) == (W, H)
+    assert found.size == (W, H)
     if image_format == "PNG":
         np.testing.assert_array_equal(found.rgb(), RGB)
 
@@ -310,7 +310,7 @@ def test_a_tiff_is_turned_upright(orientation: int) -> None:
     turned = [RGB, RGB[:, ::-1], RGB[::-1, ::-1], RGB[::-1]]
     turned += [image.swapaxes(0, 1) for image in (RGB, RGB[::-1], RGB[::-1, ::-1], RGB[:, ::-1])]
     found = opened(saved("RGB", "TIFF", tiffinfo={274: orientation}))
-    assert (found.height, found.width, found.orientation) == (*turned[orientation - 1].shape[:2], 1)
+    assert (*found.size[::-1], found.orientation) == (*turned[orientation - 1].shape[:2], 1)
     np.testing.assert_array_equal(found.rgb(), turned[orientation - 1])
 
 
@@ -324,10 +324,11 @@ def test_png_orientation_after_the_pixels() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_the_limit_of_pixels_comes_before_decoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = opened(FILES[name])
-    pixels = whole.width * whole.height
+    width, height = whole.size
+    pixels = width * height
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1)  # Pillow's own limit, which is not asked
     if not name.startswith(("webp", "ico bmp")):  # these plugins cannot be kept from it
-        assert opened(FILES[name], pixels).rgb().shape == (whole.height, whole.width, 3)
+        assert opened(FILES[name], pixels).rgb().shape == (height, width, 3)
     monkeypatch.setattr(Image.core, "new", None)
     assert f"over the limit of {pixels - 1} pixels (--max-pixels)" in refused(FILES[name], pixels - 1)
 

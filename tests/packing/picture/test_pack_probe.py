@@ -1,4 +1,4 @@
-"""Tests of packing.picture.probe, png, jpeg_segments and exif: what is recognised and read, and what is refused."""
+"""Tests of packing.picture.probe, jpeg_segments and PNG's chunks: what is recognised and read, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from fastpipe.errors import ImageError
 from fastpipe.packing.picture.jpeg_segments import exif_orientation, kept_segments, read_header
-from fastpipe.packing.picture.png import read_png
+from fastpipe.packing.picture.pillow import read_png
 from fastpipe.packing.picture.probe import EXPECTED, image_format
 
 WIDTH, HEIGHT = 13, 7
@@ -95,7 +95,8 @@ def test_not_an_image(data: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["PNG", "WebP", "TIFF"])
 def test_only_a_beginning(name: str) -> None:
-    assert "are only the beginning of an image" in reason(image_format, FILES[name][:3])
+    start = FILES[name][:3]
+    assert reason(image_format, start) == f"not an image of a known format: starts with {start!r}; {EXPECTED}"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_truncated_png_says_where() -> None:
     needs = start + 12 + struct.unpack_from(">I", data, start)[0]
     cut = start + 100
     assert reason(read_png, data[:cut]) == (
-        f"truncated PNG: ends inside chunk IDAT at byte {start} (needs {needs} bytes, has {cut})"
+        f"truncated PNG: ends inside the chunk at byte {start} (needs {needs} bytes, has {cut})"
     )
 
 
@@ -151,7 +152,7 @@ def test_every_truncation_of_a_png_is_found() -> None:
 @pytest.mark.parametrize("orientation", [*range(1, 9), 0, 9, 300])
 def test_jpeg_size_and_orientation(orientation: int) -> None:
     header = read_header(saved("JPEG", exif=exif_of(orientation)))
-    assert (header.width, header.height) == (WIDTH, HEIGHT)
+    assert header.size == (WIDTH, HEIGHT)
     assert header.orientation == (orientation if 1 <= orientation <= 8 else 1)
 
 
@@ -166,7 +167,7 @@ def test_jpeg_problems() -> None:
     assert "DNL" in reason(read_header, no_height)
     assert "without a frame header" in reason(read_header, data[:2] + data[scan:])
     # What follows the scan is for the native validation.
-    assert read_header(data[: scan + 20]).width == WIDTH
+    assert read_header(data[: scan + 20]).size == (WIDTH, HEIGHT)
 
 
 def test_jpeg_exif_behind_other_segments() -> None:

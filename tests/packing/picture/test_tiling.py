@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jpegs import (
+    SUBSAMPLINGS,
     WHOLE_ROWS,
     by_pillow,
     encoded,
@@ -25,7 +26,6 @@ from pack_sources import jpegtran, pillow
 
 from fastpipe import _engine
 from fastpipe.packing.picture.convert import EncodeOptions, convert
-from fastpipe.packing.picture.jpeg import SUBSAMPLINGS
 
 
 def packed(jpeg: bytes, tile: int) -> bytes:

@@ -29,7 +29,7 @@ def shrinking(share: float) -> Iterator[tuple[Source, Packed | str]]:
 
     def convert(sources: Iterable[Source]) -> Iterator[tuple[Source, Packed | str]]:
         for source in sources:
-            yield source, Packed(bytes(int(source.size_bytes * share)), 8, 8, None, oriented=False)
+            yield source, Packed(bytes(int(source.size_bytes * share)), 8, 8, None)
 
     return convert  # type: ignore[return-value]
 

@@ -20,7 +20,7 @@ from memory import PEAK
 
 import fastpipe
 from fastpipe.errors import ImageError, PackError
-from fastpipe.packing.fields.shapes import draw_shapes
+from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.source import json_arrays
 from fastpipe.packing.source.json_arrays import entries
 
