@@ -73,13 +73,12 @@ class Agreement:
     @classmethod
     def of(cls, fields: Collection[Field]) -> Agreement:
         """What the samples of a packed dataset agree on."""
-        found = cls({one.name: one.kind for one in fields})
+        agreed = {}
         for one in fields:
-            known = {"width": one.width or None, "points": one.points or None, "labelled": one.labelled}
-            known["named"] = bool(one.names) if one.classes else None
-            if (shared := _SHARED.get(one.kind)) is not None:
-                setattr(found._agreed[one.name], shared.what, known[shared.what])
-        return found
+            labelled = one.labelled if one.kind == "boxes" else None
+            named = bool(one.names) if one.classes else None
+            agreed[one.name] = asdict(Agreed(one.width or None, one.points or None, labelled, named))
+        return cls({one.name: one.kind for one in fields}, agreed)
 
     @property
     def complete(self) -> bool:

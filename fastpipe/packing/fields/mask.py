@@ -27,9 +27,6 @@ def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     """(H, W) uint8 or uint16: the values of a gray PNG, or the palette's numbers.
 
     Nothing is decoded of a mask that has not this `size`, width and height.
-
-    Raises:
-        ImageError: it is no such PNG, damaged, or of another size.
     """
     name = image_format(data)
     if name != "PNG":
@@ -42,11 +39,7 @@ def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
 
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:
-    """(H, W) uint8 or uint16, a copy.
-
-    Raises:
-        ImageError: it has another shape or type, or values that do not fit.
-    """
+    """(H, W) uint8 or uint16, a copy; of bool, or of any integers that fit."""
     if mask.ndim != 2 or not mask.size or mask.dtype.kind not in "biu":
         raise ImageError(f"{_EXPECTED}; got an array of {mask.shape} {mask.dtype}")
     if mask.dtype.kind == "b" or mask.dtype == np.uint8:
@@ -64,24 +57,15 @@ def encode_mask(mask: NDArray[Any]) -> bytes:
 def refuse_other_size(found: tuple[int, ...], expected: tuple[int, int]) -> None:
     """Raises ImageError if a picture's size, width and height, is not that of the sample's image."""
     if found != expected:
-        raise ImageError(
-            f"expected {expected[0]} x {expected[1]} pixels, the size of the sample's image; got {found[0]} x "
-            f"{found[1]}"
-        )
+        ours, others = ("{} x {}".format(*size) for size in (expected, found))
+        raise ImageError(f"expected {ours} pixels, the size of the sample's image; got {others}")
 
 
 def draw_shapes(shapes: list[tuple[int, Any]], width: int, height: int) -> NDArray[Any]:
-    """Draws shapes one over the other, as pycocotools' annToMask draws each.
+    """Draws shapes, each an id and a segmentation (polygons, or runs, packed or not), as pycocotools' annToMask does.
 
-    Args:
-        shapes: id and segmentation of each: a list of polygons, or runs (RLE), packed or not.
-        width, height: of the image.
-
-    Returns:
-        (height, width) uint8, or uint16 where an id is over 255; 0 where there is no shape.
-
-    Raises:
-        ImageError: a segmentation cannot be; the message is the reason.
+    Later ones cover earlier ones. (height, width) uint8, or uint16 where an id is over 255; 0 where there is no shape.
+    ImageError: a segmentation cannot be; the message is the reason.
     """
     most = max((number for number, _ in shapes), default=0)
     if most > 65535:

@@ -61,10 +61,11 @@ def _int(value: Any) -> int:
         number = operator.index(value)
     if number is None or isinstance(value, (bool, np.bool_)) or not -(2**63) <= number < 2**63:
         raise ImageError(f"expected a whole number of 64 bits, got {_shown(value)}")
-    return number
+    return int(number)
 
 
-def _numbers(value: object, expected: str) -> NDArray[np.float32]:
+def _numbers(value: object, expected: str, *shape: int) -> NDArray[np.float32]:
+    """(M, *shape), where 0 stands for any length; M may be 0, and nothing else."""
     try:
         with np.errstate(over="ignore"):
             array = np.array(value)
@@ -75,13 +76,18 @@ def _numbers(value: object, expected: str) -> NDArray[np.float32]:
         raise ImageError(f"expected {expected}, got {_shown(value)}") from None
     if not np.isfinite(numbers).all():
         raise ImageError(f"expected {expected}, each finite as a float32, got {_shown(value)}")
+    if numbers.ndim and not len(numbers):
+        return numbers.reshape(0, *shape)
+    fits = numbers.size and numbers.ndim == 1 + len(shape)
+    if not fits or any(length not in (0, found) for length, found in zip(shape, numbers.shape[1:], strict=True)):
+        raise ImageError(f"expected {expected}, got an array of shape {numbers.shape}")
     return numbers
 
 
 def _floats(value: object) -> NDArray[np.float32]:
     numbers = _numbers(value, "a list of numbers")
-    if numbers.ndim != 1 or not numbers.size:
-        raise ImageError(f"expected a list of one or more numbers, got an array of shape {numbers.shape}")
+    if not len(numbers):
+        raise ImageError("expected a list of one or more numbers, got none")
     return numbers
 
 
@@ -145,10 +151,7 @@ def _boxes(value: Any) -> Boxes:
         if strange or "boxes" not in value:
             raise ImageError(f"expected boxes and labels in the dict, got {', '.join(sorted(map(str, value)))}")
         value, labels = value["boxes"], value.get("labels")
-    boxes = _numbers(value, "boxes of four numbers: x0, y0, x1, y1")
-    boxes = boxes.reshape(0, 4) if not boxes.size else boxes
-    if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise ImageError(f"expected boxes of shape (M, 4), got {boxes.shape}")
+    boxes = _numbers(value, "boxes x0, y0, x1, y1 of shape (M, 4)", 4)
     if labels is None:
         return Boxes(boxes, None)
     try:
@@ -161,11 +164,7 @@ def _boxes(value: Any) -> Boxes:
 
 
 def _keypoints(value: object) -> NDArray[np.float32]:
-    points = _numbers(value, "points of three numbers: x, y, visibility")
-    if not points.size and points.ndim < 3:
-        return points.reshape(0, 0, 3)
-    if points.ndim != 3 or points.shape[2] != 3 or (len(points) and not points.size):
-        raise ImageError(f"expected points of shape (M, K, 3), got {points.shape}")
+    points = _numbers(value, "points x, y, visibility of shape (M, K, 3)", 0, 3)
     if (points[..., 2] < 0).any():
         raise ImageError(f"expected a visibility of 0 or more, got {points[..., 2].min()}")
     return points
