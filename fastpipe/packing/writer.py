@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import re
 import time
@@ -28,7 +27,7 @@ from fastpipe.packing.pipeline.given import Given, given
 from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
-from fastpipe.packing.shard.options import PackOptions, pack_options
+from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
 from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.listing import SourceField
@@ -37,7 +36,7 @@ _MADE_BY = "fastpipe.Writer"
 _OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
 _ENTRY = re.compile(r"shard-(\d{6,})-(\d+)-([0-9a-f]{32})\.done")
 _NO_KEYS = "0" * 32
-_OPTIONS = {name for name in inspect.signature(pack_options).parameters if name not in ("source", "seed", "shuffle")}
+_OPTIONS = OPTIONS - {"seed", "shuffle"}
 
 
 class Writer:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastpipe.checks import choice, flag, size_bytes, whole
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Place, Url
-from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
-from fastpipe.packing.picture.convert import DAMAGED, MAX_PIXELS, MAX_SCANS, TILE, EncodeOptions
+from fastpipe.format.layout import PICTURE_ENDINGS
+from fastpipe.packing.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.packing.source.options import SourceOptions, source_options
 from fastpipe.remote.urls import place_of
-
-if TYPE_CHECKING:
-    from fastpipe.remote.options import RemoteOptions
 
 EXIF = ("ignore", "apply")
 ON_ERROR = ("report", "fail")
@@ -67,6 +64,9 @@ class PackOptions:
         whole("--max-scans", self.encode.max_scans, least=1, most=2**31 - 1)
         choice("--damaged", self.encode.damaged, DAMAGED)
         choice("--storage", self.encode.storage, tuple(PICTURE_ENDINGS))
+        flag("--keep-metadata", self.encode.keep_metadata)
+        flag("shuffle", self.shuffle)
+        flag("--overwrite", self.overwrite)
 
     def shaping(self, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
         """What decides the dataset's bytes: the options, and name -> kind of the fields, if there are any."""
@@ -80,71 +80,49 @@ class PackOptions:
         }
 
 
+# Options that users say as PackOptions and EncodeOptions have them.
+_OWN = {"seed", "shuffle", "overwrite", "workers"}
+_OF_ENCODING = {each.name for each in fields(EncodeOptions)} - {"quality", "apply_exif"}
+OPTIONS = (
+    _OWN | _OF_ENCODING | {"quality", "exif", "shard_size", "on_error", "storage_options", "read_timeout", "spool"}
+)
+
+
 def pack_options(
     *,
-    workers: int | None = None,
-    max_size: int | None = None,
     quality: int | None = None,
-    tile: int = TILE,
-    shard_size: int | str = DEFAULT_SHARD_BYTES,
-    seed: int = 0,
-    shuffle: bool = True,
-    on_error: str = "report",
-    damaged: str = "reject",
     exif: str = "ignore",
-    storage: str = JPEG_STORAGE,
-    keep_metadata: bool = False,
-    max_pixels: int = MAX_PIXELS,
-    max_scans: int = MAX_SCANS,
-    overwrite: bool = False,
+    shard_size: int | str = DEFAULT_SHARD_BYTES,
+    on_error: str = "report",
     storage_options: Mapping[str, Any] | None = None,
     read_timeout: float = READ_TIMEOUT_S,
     spool: str | os.PathLike[str] | None = None,
-    **source: Any,
+    **others: Any,
 ) -> PackOptions:
-    """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked.
+    """The options of `fastpipe.pack`, `fastpipe.Writer` and the command, checked: OPTIONS and those of SourceOptions.
 
     Raises:
         ConfigError: a value is wrong.
     """
-    if quality is not None and max_size is None:
-        raise ConfigError(
-            "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
-            "all others stay unchanged"
-        )
-    encode = EncodeOptions(
-        max_size=max_size,
-        quality=90 if quality is None else quality,
-        apply_exif=choice("--exif", exif, EXIF) == "apply",
-        keep_metadata=flag("--keep-metadata", keep_metadata),
-        max_pixels=max_pixels,
-        max_scans=max_scans,
-        tile=tile,
-        damaged=damaged,
-        storage=storage,
-    )
+    own, encode = ({name: others.pop(name) for name in names & others.keys()} for names in (_OWN, _OF_ENCODING))
+    if quality is not None:
+        if encode.get("max_size") is None:
+            raise ConfigError(
+                "--quality needs --max-size: it applies only to the images that --max-size shrinks; "
+                "all others stay unchanged"
+            )
+        encode["quality"] = quality
+    if storage_options is not None or read_timeout != READ_TIMEOUT_S:
+        from fastpipe.remote.options import remote_options  # most packs have no URLs
+
+        others["remote"] = remote_options(None, 0, storage_options, read_timeout)
+    if spool is not None:
+        place = place_of(spool)
+        own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
     return PackOptions(
-        encode=encode,
+        EncodeOptions(apply_exif=choice("--exif", exif, EXIF) == "apply", **encode),
+        source=source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
-        seed=seed,
-        shuffle=flag("shuffle", shuffle),
         fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
-        overwrite=flag("--overwrite", overwrite),
-        workers=workers,
-        source=source_options(**source, remote=_remote(storage_options, read_timeout)),
-        spool=None if spool is None else _spool(spool),
+        **own,
     )
-
-
-def _spool(spool: str | os.PathLike[str]) -> Place:
-    found = place_of(spool)
-    return found if isinstance(found, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
-
-
-def _remote(storage_options: Mapping[str, Any] | None, read_timeout: float) -> RemoteOptions | None:
-    """How URLs are read and written; None: as by default, and their modules need not be imported."""
-    if storage_options is None and read_timeout == READ_TIMEOUT_S:
-        return None
-    from fastpipe.remote.options import remote_options
-
-    return remote_options(None, 0, storage_options, read_timeout)
