@@ -14,7 +14,6 @@ is no moment at which old and new shards are a dataset.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -43,12 +42,7 @@ SPOOL_FOLDER = f"{WORK_FOLDER}/spool"
 
 
 class Journal:
-    """The work of one pack into a store; locked where it is used in a `with`.
-
-    Args:
-        store: of the dataset.
-        kinds: name -> kind of the fields.
-    """
+    """The work of one pack into a store; locked where it is used in a `with`. A fault of the store is a PackError."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -68,38 +62,24 @@ class Journal:
         self.store.close()
 
     def description(self) -> dict[str, Any] | None:
-        """The content of the dataset.json that is there; None: there is none, or it is none of ours.
-
-        Raises:
-            PackError: it does not come.
-        """
-        return _json_of(self.store, DATASET_FILE)
+        """The content of the dataset.json that is there; None: there is none, or it is none of ours."""
+        return _object(_read(self.store, DATASET_FILE))
 
     def plan(self) -> dict[str, Any] | None:
         """What the unfinished pack is about; None: there is none."""
-        return _json_of(self.store, PLAN_FILE)
+        return _object(_read(self.store, PLAN_FILE))
 
     def begin(self, plan: dict[str, Any]) -> None:
-        """Writes down what this pack is about. What an earlier one has made stays as long as it fits.
-
-        Raises:
-            PackError: another pack has begun there meanwhile.
-        """
-        try:
-            old: bytes | None = self.store.read(PLAN_FILE)
-        except FileNotFoundError:
-            old = None
-        data = json.dumps(plan, sort_keys=True).encode()
+        """Writes down what this pack is about. What an earlier one has made stays as long as it fits."""
+        old, data = _read(self.store, PLAN_FILE), json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
             raise _another(self.store, PLAN_FILE)
 
     def begin_growth(self, plan: dict[str, Any]) -> bool:
-        """Writes down what is done to the dataset that is there; whether nobody had.
+        """Writes down what is done to the dataset that is there; False: it is there already.
 
-        In a folder the lock keeps others out, so a plan that is there is of a program that has ended.
-
-        Raises:
-            PackError: another program has begun, or a pack is unfinished.
+        In a folder the lock keeps others out, so a plan that is there is of a program that has ended. Elsewhere another
+        program may have begun, which is an error, as an unfinished pack is.
         """
         data = json.dumps(plan, sort_keys=True).encode()
         for _ in range(2):
@@ -129,13 +109,10 @@ class Journal:
         if self.description() is not None:
             self.store.remove([DATASET_FILE])
             self.store.remove([INDEX_FILE, REJECTED_FILE, SOURCES_FILE])
-            for number in itertools.count(1):
-                folders = f"v{number}/{FIELDS_FOLDER}", f"v{number}"
-                names = [f"{folder}/{name}" for folder in folders for name in self.store.sizes(folder)]
-                if not names and number > 1:
-                    break
-                for folder in folders:
-                    self.store.remove([name for name in names if name.rpartition("/")[0] == folder])
+            number = 1
+            while number == 1 or self.store.sizes(f"v{number}"):
+                self._empty(f"v{number}/{FIELDS_FOLDER}", f"v{number}")
+                number += 1
 
     def entries(self) -> set[str]:
         """The names of all entries; whether their shards are as they were is not looked at."""
@@ -149,8 +126,7 @@ class Journal:
     def check(self, entries: Iterable[Entry]) -> None:
         """Looks whether all shards are there: other programs may write to a bucket, too.
 
-        Raises:
-            PackError: one is not. Its entry is removed, so that the next run makes it again.
+        The entry of one that is not is removed, so that the next run makes it again.
         """
         there = self.store.sizes()
         tars = ((entry, tar) for entry in entries for tar in entry.tars)
@@ -173,8 +149,11 @@ class Journal:
         """Empties the work folder, but for the lock."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self.store.scratch / "spool")
-        for folder in (SPOOL_FOLDER, WORK_FOLDER):
-            self.store.remove(f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE)
+        self._empty(SPOOL_FOLDER, WORK_FOLDER)
+
+    def _empty(self, *folders: str) -> None:
+        for folder in folders:
+            self.store.remove([f"{folder}/{name}" for name in self.store.sizes(folder) if name != LOCK_FILE])
 
 
 def _another(store: Store, name: str) -> PackError:
@@ -189,9 +168,16 @@ def made_with(kinds: Collection[str]) -> dict[str, Any]:
     return versions(masks="mask" in kinds)
 
 
-def _json_of(store: Store, name: str) -> dict[str, Any] | None:
+def _read(store: Store, name: str) -> bytes | None:
     try:
-        said = json.loads(store.read(name))
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError, RecursionError):
+        return store.read(name)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def _object(data: bytes | None) -> dict[str, Any] | None:
+    try:
+        said = json.loads(data or b"")
+    except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) else None
