@@ -243,12 +243,8 @@ class Writer:
         return outcomes(self._convert_one, run, self._ahead.stopped)
 
     def _convert_one(self, sample: Given) -> Outcome:
-        if sample.problem is not None:
-            return sample.problem
-        return convert_sample(
-            *(sample.name, sample.size_bytes, sample.read_image, lambda _: sample.read_values(), self._options.encode),
-            *(sample.label, self._names),
-        )
+        of = self._options.encode, self._kinds, self._names
+        return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *of)
 
 
 class _Series:

@@ -593,9 +593,9 @@ def test_a_repair_converts_only_what_the_damaged_shard_needs(tmp_path: Path, mon
     read = Counter[str]()
     original = table_rows.convert_sample
 
-    def convert_sample(name: str, *rest: Any) -> Any:
+    def convert_sample(row: Any, name: str, *rest: Any) -> Any:
         read[name] += 1
-        return original(name, *rest)
+        return original(row, name, *rest)
 
     monkeypatch.setattr(table_rows, "convert_sample", convert_sample)
     assert repair(packed, source, verify(packed)) == ["shard-000001.tar"]

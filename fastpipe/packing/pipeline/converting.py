@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,21 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError, PackError, readable
+from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
-from fastpipe.packing.fields.values import of_field
+from fastpipe.packing.fields.values import clamped, of_field, take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead
-from fastpipe.packing.pipeline.source_values import read_values
-from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.pipeline.given import Given
+from fastpipe.packing.source.listing import Listing, Part, Source, SourceField
 from fastpipe.packing.source.reading import (
     LARGE_BYTES,
     OF_THE_FILE,
     START_BYTES,
     Arriving,
     give_up_requests,
+    read_as_listed,
     read_source,
     with_own_requests,
 )
@@ -78,8 +82,6 @@ def in_advance(
     Args:
         listing: whose requests are given up in the end.
         runs: what a thread takes at once.
-        work: the picture with the values of its fields, why there is none, or why the pack must stop.
-        workers: threads.
         end: called when a run has been worked on.
 
     Raises:
@@ -135,8 +137,6 @@ def cut(
 
 
 def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outcome:
-    if source.problem is not None:
-        return source.problem
     root = listing.root
 
     def read() -> bytes:
@@ -144,47 +144,48 @@ def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outco
             image_format(read_source(root, source, START_BYTES))  # a film among the pictures need not be read
         return read_source(root, source)
 
-    def values(picture: Packed) -> list[tuple[str, str, Any]]:
-        return read_values(listing, source, picture)
+    def values(picture: Packed) -> Iterator[Any]:
+        return values_of(listing, source, picture)
 
-    known = source.label, listing.classes, source.identity
-    return convert_sample(str(root / source.file_path), source.size_bytes, read, values, how, *known)
+    known = listing.kinds, listing.classes, source.identity
+    return convert_sample(source, str(root / source.file_path), read, values, how, *known)
 
 
 def convert_sample(
+    sample: Source | Given,
     name: str,
-    size_bytes: int,
     read: Callable[[], bytes | NDArray[np.uint8]],
-    values: Callable[[Packed], Iterable[tuple[str, str, Any]]],
+    values: Callable[[Packed], Iterator[Any]],
     how: EncodeOptions,
-    label: int,
+    kinds: Mapping[str, str],
     classes: Sequence[str],
     identity: int | None = None,
 ) -> Outcome:
     """Converts one picture and the values of its fields.
 
     Args:
-        name: of the source, for messages.
-        size_bytes: of the picture's file.
-        read: gives its bytes, or its pixels.
-        values: of the converted picture -> name, kind and checked value of each field.
-        how: the options.
-        label, classes: its class, and their names; there need not be any.
+        name: of the sample, for messages.
+        read: gives the bytes of its picture, or the pixels.
+        values: of the converted picture -> the checked value of each field.
+        kinds: name -> kind of the fields.
+        classes: names by label; there need not be any.
         identity: of its source, where it was packed before; None: that of its bytes.
     """
-    if size_bytes > MAX_SAMPLE_BYTES:
-        return f"{size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
+    if sample.problem is not None:
+        return sample.problem
+    if sample.size_bytes > MAX_SAMPLE_BYTES:
+        return f"{sample.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}"
     try:
         data = read()
         packed = convert(data, how)
         if identity is None:
             view = data if isinstance(data, bytes) else data.tobytes()
             identity = identity_of(len(view), lambda at, size: view[at : at + size])
-        stored = []
-        for field, kind, value in values(packed):
+        found, stored = values(packed), []
+        for field, kind in kinds.items():
             with of_field(field):
-                stored.append(store(kind, value, packed, how))
-        class_name = classes[label] if 0 <= label < len(classes) else None
+                stored.append(store(kind, next(found), packed, how))
+        class_name = classes[sample.label] if 0 <= sample.label < len(classes) else None
         return replace(packed, values=tuple(stored), identity=identity, class_name=class_name)
     except ImageError as problem:
         return str(problem)
@@ -202,3 +203,74 @@ def convert_sample(
             f"cannot read {readable(name)}: {problem.strerror}. Finished shards are kept. Remove the cause, then run "
             "the same command again: it continues there"
         )
+
+
+def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any]:
+    """The value of each field of a sample, which has this picture; None where it has none. They are read one by one.
+
+    Raises:
+        ImageError: a value cannot be; the message is the reason.
+        OSError: a file cannot be read.
+        PackError: the tar cannot be read, or it or a file has changed.
+    """
+    if source.note is None:
+        notes: dict[Part, Any] = {}  # one member may hold the values of several fields
+        parts = zip(listing.fields, source.parts, strict=True)
+        return (_value(listing, source, field, part, notes) for field, part in parts)
+    assert listing.notes is not None  # a listing of rows has them
+    # The size of the image, if it is known, the values, and the times of files.
+    size, values, times = json.loads(listing.notes.read(source.note.offset_bytes, source.note.size_bytes))
+    if size is not None and tuple(size) != picture.source_size:
+        turned = f", and an EXIF orientation of {picture.orientation}" if picture.orientation != 1 else ""
+        raise ImageError(
+            f"expected {size[0]} x {size[1]} pixels, as its annotations say; got {picture.source_size[0]} x "
+            f"{picture.source_size[1]}{turned}"
+        )
+    return (
+        _row_value(listing, field, values.get(field.name), times.get(field.name), picture) for field in listing.fields
+    )
+
+
+def _value(listing: Listing, source: Source, field: SourceField, part: Part | None, notes: dict[Part, Any]) -> Any:
+    if part is None:
+        return take(field.kind, None) if field.kind not in ("mask", "image") else None
+    offset, size = part
+    if size > MOST_VALUE_BYTES:  # before it is read
+        raise ImageError(f"expected at most {MOST_VALUE_BYTES:,} bytes, got {size:,}")
+    at = replace(source, offset_bytes=offset, size_bytes=size)
+    if not field.in_note:
+        data = read_source(listing.root, at)
+        return take(field.kind, _parsed(data, field.kind)) if field.kind in ("text", "json") else data
+    if part not in notes:
+        notes[part] = _parsed(read_source(listing.root, at), "json")
+    value = notes[part].get(field.name) if isinstance(notes[part], dict) else None
+    if field.names and field.kind == "classes" and isinstance(value, list):
+        value = [each if isinstance(each, str) else field.names[each] for each in value]
+    return take(field.kind, value)
+
+
+def _parsed(data: bytes, kind: str) -> Any:
+    try:
+        return data.decode() if kind == "text" else json.loads(data.decode())
+    except UnicodeDecodeError as problem:
+        raise ImageError(f"expected UTF-8, got a byte {data[problem.start]:#04x} at byte {problem.start}") from None
+    except (ValueError, RecursionError) as problem:
+        raise ImageError(f"expected JSON ({problem}), got {data[:40]!r}") from None
+
+
+def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int | None, picture: Packed) -> Any:
+    width, height = picture.source_size
+    if value is None and field.kind in ("mask", "image"):
+        return None
+    if field.kind == "mask" and "shapes" in value:
+        return draw_shapes(value["shapes"], width, height)
+    if field.kind in ("mask", "image"):
+        if value["size_bytes"] > MAX_SAMPLE_BYTES:  # before it is read
+            raise ImageError(f"expected at most {MAX_SAMPLE_BYTES:,} bytes, got {value['size_bytes']:,}")
+        return read_as_listed(listing.root, value["file"], value["size_bytes"], mtime_ns or 0)
+    if field.kind == "boxes" and isinstance(value, dict) and "shares" in value:  # of width and height, as YOLO has them
+        scale = (width, height, width, height)
+        boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]
+        value = {"boxes": boxes, "labels": value["labels"]}
+    taken = take(field.kind, value)
+    return clamped(taken, width, height) if field.kind == "boxes" and taken is not None else taken

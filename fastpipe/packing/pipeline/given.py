@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ class Given:
         label: position of its class; NO_LABEL: none.
         size_bytes: of its image.
         image: its file, the file's bytes, or (H, W, 3) uint8.
-        values: name, kind and value of each field; of "mask" and "image" also a file or its bytes.
+        values: of each field; of "mask" and "image" also a file or its bytes.
         problem: why it cannot be packed; None: nothing is known.
     """
 
@@ -43,7 +43,7 @@ class Given:
     label: int
     size_bytes: int
     image: str | bytes | NDArray[np.uint8]
-    values: tuple[tuple[str, str, Any], ...]
+    values: tuple[Any, ...]
     problem: str | None = None
 
     def read_image(self) -> bytes | NDArray[np.uint8]:
@@ -55,9 +55,10 @@ class Given:
         """
         return read_file(self.image) if isinstance(self.image, str) else self.image
 
-    def read_values(self) -> list[tuple[str, str, Any]]:
-        """Name, kind and value of each field."""
-        return [(name, kind, _read(name, kind, value)) for name, kind, value in self.values]
+    def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
+        """The value of each field; errors as of `read_image`."""
+        for kind, value in zip(kinds.values(), self.values, strict=True):
+            yield read_file(value) if kind in ("mask", "image") and isinstance(value, str) else value
 
 
 def given(
@@ -80,7 +81,7 @@ def given(
     """
     try:
         picture = _picture(image)
-        taken = tuple((each, kind, _value(each, kind, values.get(each))) for each, kind in kinds.items())
+        taken = tuple(_value(each, kind, values.get(each)) for each, kind in kinds.items())
         return Given(name, identity, _label(label, classes), _size(picture), picture, taken)
     except ImageError as problem:
         return Given(name, identity, NO_LABEL, 0, b"", (), str(problem))
@@ -151,13 +152,6 @@ def _label(label: object, classes: Mapping[str, int] | None) -> int:
     if not 0 <= number < most:
         raise ImageError(f"label: expected 0 to {most - 1:,}, got {label!r}")
     return number
-
-
-def _read(name: str, kind: str, value: Any) -> Any:
-    if kind not in ("mask", "image") or not isinstance(value, str):
-        return value
-    with of_field(name):
-        return read_file(value)
 
 
 def _size(picture: str | bytes | NDArray[Any]) -> int:

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
-from fastpipe.packing.fields.values import of_field, take
+from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import Outcome, convert_sample, cut, in_advance
 from fastpipe.packing.source.column_kinds import field_value
-from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import changed
 from fastpipe.packing.source.listing import Source, SourceField
 from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, with_own_requests
@@ -46,15 +45,13 @@ def converted_rows(
 
 
 def _convert_row(row: _Row, listing: TableListing, how: EncodeOptions) -> Outcome:
-    if row.source.problem is not None:
-        return row.source.problem
     return convert_sample(
+        row.source,
         str(listing.root / row.source.path),
-        row.source.size_bytes,
         lambda: _image_of(row.cells, row.at),
-        lambda _: _values_of(row.cells, row.at, listing.columns),
+        lambda _: (_value(row.cells, row.at, number, field) for number, field in enumerate(listing.fields)),
         how,
-        row.source.label,
+        listing.kinds,
         listing.classes,
     )
 
@@ -84,11 +81,6 @@ def _rows(listing: TableListing, sources: Iterable[Source]) -> Iterator[_Row]:
 
 
 def _image_of(cells: Cells, at: int) -> bytes:
-    """The bytes of a row's image.
-
-    Raises:
-        ImageError: it has none.
-    """
     if cells.sizes[at] > LARGE_BYTES:
         image_format(cells.image_start(at, START_BYTES))  # a film among the images need not be copied
     data = cells.image(at)
@@ -101,19 +93,6 @@ def _image_of(cells: Cells, at: int) -> bytes:
         f"no bytes of an image, only its path {readable(path)}: write the table with the images in it, for example "
         "with Dataset.to_parquet or save_to_disk"
     )
-
-
-def _values_of(cells: Cells, at: int, columns: Columns) -> list[tuple[str, str, Any]]:
-    """Name, kind and value of each field of a row.
-
-    Raises:
-        ImageError: a value cannot be; the message is the reason.
-    """
-    found = []
-    for number, field in enumerate(columns.fields):
-        with of_field(field.name):
-            found.append((field.name, field.kind, _value(cells, at, number, field)))
-    return found
 
 
 def _value(cells: Cells, at: int, number: int, field: SourceField) -> Any:
