@@ -36,11 +36,11 @@ def workers(log: Path) -> list[psutil.Process]:
 
 def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
     chance = random.Random(5)
-    images = times(40, 2400)
+    images = times(40, 6000)
     source = write_large_folder(tmp_path / "source", images=images)
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
     log = tmp_path / "log"
-    kills, driver_kills = times(3, 50), times(1, 5)
+    kills, driver_kills = times(3, 200), times(1, 10)
     driver_every = kills // (driver_kills + 1) + 1  # kills of workers for each of the driver
 
     def start() -> Any:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -88,39 +85,3 @@ def test_a_disk_that_refuses_the_spool_is_named_and_the_pack_goes_on(
     tried(
         f"disk refuses the spool of a pack ({errno.errorcode[number]})", tries, "exit code 1 and the path; same bytes"
     )
-
-
-def test_a_pack_killed_at_random_moments_goes_on(programs: Forks, tmp_path: Path, tried: Tried) -> None:
-    photos = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "p", images=60).glob("*/*.jpg"))]
-    for name in ("a", "b", "c", "d"):
-        write_table(tmp_path / "source" / f"{name}.parquet", photos * 2, rows_per_group=11)
-    setting = {
-        "fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 300_000,
-        "fastpipe.packing.pipeline.converting.RUN_FILES": 2,
-    }
-
-    def start(destination: str) -> int:
-        command = ("pack", tmp_path / "source", tmp_path / destination, "--shard-size", "1000000", "--workers", "2")
-        return programs.start(*command, setting=setting)
-
-    began = time.monotonic()
-    assert programs.wait(start("whole")).code == 0
-    took_s = time.monotonic() - began
-    draw, killed, whole = random.Random(5), 0, digests(tmp_path / "whole")
-    wanted = times(20, 100)
-    for attempt in range(4 * wanted):
-        if killed == wanted:
-            break
-        program = start("packed")
-        time.sleep(draw.uniform(0, took_s / 3))
-        os.kill(program, signal.SIGKILL)
-        ended = programs.wait(program)
-        killed += ended.code == -signal.SIGKILL
-        assert ended.code in (0, -signal.SIGKILL), attempt
-        if ended.code == 0:
-            assert digests(tmp_path / "packed") == whole
-            (tmp_path / "packed").rename(tmp_path / f"done-{attempt}")
-    assert killed == wanted
-    assert programs.wait(start("packed")).code == 0
-    assert digests(tmp_path / "packed") == whole
-    tried("pack of Parquet ended by SIGKILL at a random moment", killed, "the same command finishes; same bytes")

@@ -441,7 +441,7 @@ def test_a_pack_that_is_killed_goes_on(tmp_path: Path, bucket: Bucket, source: P
     fastpipe.pack(source, tmp_path / "local", **SMALL)
     expected = files(tmp_path / "local")
     rng, kills = random.Random(7), 0
-    for round_ in range(times(2 if kind == "folder" else 1, 20)):
+    for round_ in range(times(2 if kind == "folder" else 1, 100)):
         key = f"out{round_}"
         words, environment = command_of(
             bucket, "pack", url, bucket.url(key), "--shard-size", "100000", "--spool", tmp_path / "spool"
