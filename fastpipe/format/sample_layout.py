@@ -74,8 +74,8 @@ def read_ours(first: Callable[[int], bytes]) -> tuple[str | None, int] | None:
     try:
         said, _ = json.JSONDecoder().raw_decode(first(_OURS_BYTES)[len(start) :].decode("ascii", "replace"))
         name, identity = said.get("class"), int(said["identity"], 16)
-    except (TypeError, KeyError, AttributeError, RecursionError) as problem:
-        raise ValueError(f"it has no identity ({problem!r})") from problem
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise ValueError(f"KEY.json is damaged: expected an identity, got {problem!r}") from problem
     return None if name is None else str(name), identity
 
 

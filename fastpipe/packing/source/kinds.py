@@ -18,6 +18,7 @@ from fastpipe.packing.source.manifest import MANIFESTS, list_manifest
 from fastpipe.packing.source.options import SourceOptions
 from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
 from fastpipe.packing.source.tables import list_tables
+from fastpipe.packing.source.tar_reader import compressed as compressed_tar
 from fastpipe.packing.source.tars import list_archives, list_dataset
 from fastpipe.packing.source.voc_yolo import list_voc, list_yolo
 
@@ -99,10 +100,7 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Lis
         return _list_files(root, folders, in_class_folders(root, enumerate(folders)), [*files, *hidden])
     compressed = next((name for name in files if _COMPRESSED.search(name)), None)
     if compressed is not None:
-        raise PackError(
-            f"{readable(str(root / compressed))} is compressed, so fastpipe cannot read single members from it; "
-            "unpack the tars (gunzip, zstd -d, xz -d) and pack them or their files"
-        )
+        raise compressed_tar(root / compressed)
     if not files:
         raise PackError(
             f"{root} holds no folders and no files; expected one folder of images for each class "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, PICTURES, fie
 from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn
-from fastpipe.packing.source.tar_reader import Member, TarFile
-from fastpipe.packing.source.tar_samples import Gathered, Rules, gather_files, gather_samples
+from fastpipe.packing.source.tar_reader import TarFile
+from fastpipe.packing.source.tar_samples import Gathered
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
@@ -47,19 +48,18 @@ def list_archives(
     Raises:
         PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
-    files, samples, rules = Gathered(), Gathered(), Rules(labelled=False)
+    stray = list(stray or [])
+    files, samples = Gathered(), Gathered()
     for name in tars:
         with TarFile(root / name) as tar:
-            members = list[Member]()
-            if not gather_files(tar, _noted(tar, members), name, files):
-                labelled = _gathered(root, tars, rules._replace(labelled=True))
-                return _list_samples(root, labelled, stray or [], asked=asked)
+            members, again = tee(tar.members())
+            if not files.take_files(tar, name, members):
+                return _web_dataset(root, _gathered(root, tars, Gathered(labelled=True)), stray, asked)
             if not files.folders:  # else they are an image folder
-                gather_samples(tar, members, name, samples, rules)
-    listing = _image_folder(root, [name or root.name for name in tars], files, list(stray or []))
+                samples.take_samples(tar, name, again)
+    listing = _image_folder(root, [name or root.name for name in tars], files, stray)
     if listing is None:
-        samples = _gathered(root, tars, rules) if files.folders else samples
-        return _list_samples(root, samples, stray or [], asked=asked)
+        return _web_dataset(root, _gathered(root, tars, Gathered()) if files.folders else samples, stray, asked)
     if asked is not None:
         raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
     return listing
@@ -67,10 +67,6 @@ def list_archives(
 
 def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
     """Lists the samples of a packed dataset, from its shards. It has their classes' names.
-
-    Args:
-        root: its folder, or its URL.
-        remote: how a URL is read.
 
     Raises:
         PackError: dataset.json or a shard is not as it was packed.
@@ -91,9 +87,9 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
     names = [shard.name for shard in index.shards]
-    gathered = _gathered(root, names, Rules(len(index.classes), with_fields=bool(index.fields)))
-    fields = tuple(map(field_of_dataset, index.fields.values()))
-    listing = _list_samples(root, gathered, [], index.classes, fields)
+    gathered = _gathered(root, names, Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields)))
+    del gathered.endings[NOTE]  # the notes of samples are ours
+    listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
     if any("removed" in shard for shard in index.info["shards"]):  # from this version of the dataset
         places = zip(index.records["shard"].tolist(), index.records["offset"].tolist(), strict=True)
         there = {(names[shard], offset) for shard, offset in places}
@@ -103,50 +99,34 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     return listing
 
 
-def _noted(tar: TarFile, members: list[Member]) -> Iterator[Member]:
-    """The members of a tar, each put into a list, too."""
-    for member in tar.members():
-        members.append(member)
-        yield member
-
-
-def _gathered(root: SourcePath, tars: list[str], rules: Rules) -> Gathered:
-    """The samples in tars."""
-    gathered = Gathered()
+def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
+    """The same, with the samples in tars."""
     for name in tars:
         with TarFile(root / name) as tar:
-            gather_samples(tar, tar.members(), name, gathered, rules)
-    return gathered
+            into.take_samples(tar, name, tar.members())
+    return into
 
 
-def _list_samples(
-    root: SourcePath,
-    gathered: Gathered,
-    stray: list[str],
-    classes: list[str] | None = None,
-    fields: tuple[SourceField, ...] | None = None,
-    asked: tuple[FieldColumn, ...] | None = None,
+def _web_dataset(
+    root: SourcePath, gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
 ) -> Listing:
-    """Lists the samples of a WebDataset.
+    endings = gathered.endings
+    if not gathered.sources and gathered.dropped:
+        raise _without_images(root, gathered.dropped)
+    if asked is not None:
+        fields = fields_asked(asked, endings)
+    else:
+        fields = fields_of(endings) if len(endings) <= MOST_FIELDS else ()
+    return _listing(root, _named_classes(gathered), gathered, stray, fields)
 
-    Args:
-        gathered: its samples.
-        classes: names, if they are known.
-        fields: if they are known.
-        asked: the fields to take; None: all.
-    """
-    if classes is None:
-        if not gathered.sources and gathered.dropped:
-            raise _without_images(root, gathered.dropped)
-        classes = _named_classes(gathered)
-    known = set() if fields is None else {NOTE}
-    if fields is None and asked is not None:
-        fields = fields_asked(asked, gathered.endings)
-    elif fields is None:
-        fields = fields_of(gathered.endings) if len(gathered.endings) <= MOST_FIELDS else ()
-    known |= {field.column for field in fields}
+
+def _listing(
+    root: SourcePath, classes: list[str], gathered: Gathered, stray: list[str], fields: tuple[SourceField, ...]
+) -> Listing:
+    """The samples with those of their members that are fields."""
+    columns = {field.column for field in fields}
     for ending, members in gathered.endings.items():
-        if ending not in known:
+        if ending not in columns:
             gathered.drop(ending, members)
     sources = gathered.sources
     for at, source in enumerate(sources if fields else ()):  # in place: there may be millions

@@ -311,8 +311,8 @@ def pipe(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (gzipped, r"a\.tar\.gz is compressed, .* unpack the tars \(gunzip"),
-        (disguised, r"a\.tar is compressed \(gzip\)"),
+        (gzipped, r"a\.tar\.gz is compressed, .* unpack it \(gunzip"),
+        (disguised, r"a\.tar is compressed, .* unpack it \(gunzip"),
         (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
         (pipe, r"a\.tar is not a regular file"),
         (dotted, r"no image in its tars: the endings of the members are v1\.jpg, v2\.jpg\. .* begins at the first dot"),
