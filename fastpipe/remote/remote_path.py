@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -134,10 +133,6 @@ class RemotePath:
     def open(self) -> RemoteFile:
         """Opens it to read; errors as of `state`."""
         return RemoteFile(self.objects, self.key, self.state())
-
-    def open_buffered(self) -> io.BufferedReader:
-        """The same, with readline."""
-        return io.BufferedReader(self.open(), 1 << 20)
 
     def listed(self) -> tuple[list[str], list[str]]:
         """Names of the folders and of the files in a folder, sorted.

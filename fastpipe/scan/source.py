@@ -15,10 +15,9 @@ from fastpipe.format.description import is_dataset
 from fastpipe.format.folder import why_no_dataset
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, WORK_FOLDER
 from fastpipe.packing.source.files import names_in
-from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.kinds import SUFFIXES, list_sources, recognise
 from fastpipe.packing.source.listing import Listing, packing_order
 from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.recognise import SUFFIXES, recognise
 from fastpipe.packing.source.tars import list_archives
 from fastpipe.scan.columns import Archive
 

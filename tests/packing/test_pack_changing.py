@@ -77,10 +77,10 @@ def lose(file: Path) -> None:
 CHANGES: dict[Callable[[Path], None], str] = {
     vanish: r"05.jpg has changed while packing: .* has disappeared \(No such file",
     shorten: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and now has [\d,]+",
-    rewrite: r"05.jpg has changed while packing: .* was written again, with the same size",
+    rewrite: r"05.jpg has changed while packing: .* was written again, or something else is in its place",
     exchange: r"05.jpg has changed while packing: it had [\d,]+ bytes when it was listed, and now has [\d,]+",
-    block: r"05.jpg has changed while packing: .* is no longer a regular file",
-    bury: r"05.jpg has changed while packing: .* is no longer a regular file",
+    block: r"05.jpg has changed while packing: .* something else is in its place",
+    bury: r"05.jpg has changed while packing: .* has disappeared \(Is a directory",
     lose: r"has changed while packing: .* has disappeared, with all of the source",
 }
 OUTCOME = "the pack names it and stops; a second run finishes; the bytes are those of the source as it is then"

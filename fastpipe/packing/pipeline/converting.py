@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import MOST_VALUE_BYTES
+from fastpipe.format.file_state import FileState
 from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
 from fastpipe.packing.fields.mask import draw_shapes
@@ -267,7 +268,7 @@ def _row_value(listing: Listing, field: SourceField, value: Any, mtime_ns: int |
     if field.kind in ("mask", "image"):
         if value["size_bytes"] > MAX_SAMPLE_BYTES:  # before it is read
             raise ImageError(f"expected at most {MAX_SAMPLE_BYTES:,} bytes, got {value['size_bytes']:,}")
-        return read_as_listed(listing.root, value["file"], value["size_bytes"], mtime_ns or 0)
+        return read_as_listed(listing.root, value["file"], FileState(value["size_bytes"], mtime_ns or 0, 0))
     if field.kind == "boxes" and isinstance(value, dict) and "shares" in value:  # of width and height, as YOLO has them
         scale = (width, height, width, height)
         boxes = [[share * side for share, side in zip(box, scale, strict=True)] for box in value["shares"]]

@@ -6,6 +6,7 @@ All that tells the two apart while a source is listed and read stands here, and 
 from __future__ import annotations
 
 import errno
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +26,10 @@ if TYPE_CHECKING:
 
 
 SourcePath: TypeAlias = "Path | RemotePath"
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # no waiting for the writer of a pipe
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
-    """The path of a source, or of an image root.
-
-    Raises:
-        ConfigError: a URL that nobody reads.
-    """
+    """The path of a source, or of an image root. ConfigError: a URL that nobody reads."""
     found = place_of(data)
     if not isinstance(found, Url):
         return Path(cast("str | os.PathLike[str]", found))
@@ -44,11 +40,7 @@ def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = Non
 
 
 def state_at(root: SourcePath, path: str) -> FileState:
-    """The state of a file below a folder.
-
-    Raises:
-        OSError: there is none, or it cannot be looked at.
-    """
+    """The state of a file below a folder. OSError: there is none, or it cannot be looked at."""
     if isinstance(root, Path):
         return state_of(os.stat(os.path.join(root, path)))  # a Path for each of a million files would take seconds
     return (root / path).state()
@@ -65,31 +57,36 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
     return found if found.is_regular else "not a regular file (a folder, pipe, socket or device)"
 
 
-def opened(path: SourcePath) -> LocalFile | RemoteFile:
-    """Opens a file to read ranges of it.
+class LocalFile(io.FileIO):
+    """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
-    Raises:
-        OSError: it cannot be opened.
-    """
+    def __init__(self, path: Path) -> None:
+        # Without waiting for the writer of a pipe.
+        super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+
+    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """A range; shorter only where the file ends before."""
+        return read_at(self.fileno(), size_bytes, offset_bytes)
+
+    @property
+    def state(self) -> FileState:
+        """As it is now; that of a file behind a URL is as it was listed: reading finds out whether it still is."""
+        return state_of(os.fstat(self.fileno()))
+
+
+def opened(path: SourcePath) -> LocalFile | RemoteFile:
+    """Opens a file to read ranges of it, or raises OSError."""
     return LocalFile(path) if isinstance(path, Path) else path.open()
 
 
 def open_binary(path: SourcePath) -> BinaryIO:
-    """Opens a file as `open(path, "rb")` does.
-
-    Raises:
-        OSError: it cannot be opened.
-    """
-    return open(path, "rb") if isinstance(path, Path) else cast("BinaryIO", path.open_buffered())
+    """Opens a file to read it in line, or raises OSError."""
+    return io.BufferedReader(opened(path), 1 << 20)
 
 
 @contextmanager
 def open_unchanged(path: SourcePath) -> Iterator[BinaryIO]:
-    """Opens a file that must not change while it is read.
-
-    Raises:
-        PackError: it has, or it cannot be read.
-    """
+    """Opens a file that must not change while it is read. PackError: it has, or it cannot be read."""
     try:
         with open_binary(path) as file:
             before = state_at(path.parent, path.name)
@@ -110,12 +107,7 @@ def changed(path: SourcePath, how: str = "") -> PackError:
 
 
 class Names(NamedTuple):
-    """The names in a folder, sorted.
-
-    Attributes:
-        folders, files: without hidden ones, in which tools keep their notes.
-        hidden: names of these.
-    """
+    """The names in a folder, sorted; apart from the others hidden ones, in which tools keep their notes."""
 
     folders: list[str]
     files: list[str]
@@ -123,11 +115,7 @@ class Names(NamedTuple):
 
 
 def names_in(folder: SourcePath) -> Names:
-    """The names in a folder.
-
-    Raises:
-        PackError: it cannot be listed.
-    """
+    """The names in a folder. PackError: it cannot be listed."""
     if isinstance(folder, Path):
         try:
             with os.scandir(folder) as entries:
@@ -153,18 +141,11 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> Iterator[str]:
-    """The paths of all files below root/folder, relative to root, with "/". Links are followed, cycles are not.
+    """The paths of all files below root/folder, relative to root, with "/". PackError: a folder cannot be listed.
 
-    A link back to a folder that is being walked, or to one that holds it, would bring the same files again, and of
-    class folders under the wrong class.
-
-    Args:
-        root: a folder.
-        folder: in it; "": the root itself.
-        hidden: False: without names that begin with a dot, and all that is in such folders.
-
-    Raises:
-        PackError: a folder cannot be listed.
+    Links are followed, cycles are not: a link back to a folder that is being walked, or to one that holds it, would
+    bring the same files again, and of class folders under the wrong class. Not `hidden`: without names that begin with
+    a dot, and all that is in such folders.
     """
     if not isinstance(root, Path):
         paths = (root / folder).files_below() if folder else root.files_below()
@@ -193,23 +174,3 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
 
 def _cannot_be_listed(problem: OSError) -> PackError:
     return PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}")
-
-
-class LocalFile:
-    """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, _FLAGS)
-
-    def read_at(self, size_bytes: int, offset_bytes: int) -> bytes:
-        """A range; shorter only where the file ends before."""
-        return read_at(self._descriptor, size_bytes, offset_bytes)
-
-    @property
-    def state(self) -> FileState:
-        """As it is now; that of a file behind a URL is as it was listed: reading finds out whether it still is."""
-        return state_of(os.fstat(self._descriptor))
-
-    def close(self) -> None:
-        """Closes it."""
-        os.close(self._descriptor)

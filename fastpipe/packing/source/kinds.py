@@ -1,64 +1,68 @@
-"""SRC of a pack -> the list of its images, in packing order."""
+"""SRC of a pack -> what it is, where that is certain, and the list of its images, in packing order."""
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import is_dataset
+from fastpipe.format.description import is_dataset, is_foreign
+from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL, WORK_FOLDER
-from fastpipe.packing.source.coco import list_coco
-from fastpipe.packing.source.files import SourcePath, files_below, state_or_problem
+from fastpipe.packing.source.coco import coco_files, list_coco
+from fastpipe.packing.source.field_names import IMAGE_COLUMNS
+from fastpipe.packing.source.files import Names, SourcePath, files_below, names_in, open_binary, state_or_problem
 from fastpipe.packing.source.listing import Listing, Source, packing_order
-from fastpipe.packing.source.manifest import MANIFESTS, list_manifest
-from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.recognise import SUFFIXES, Recognised, recognise
+from fastpipe.packing.source.manifest import MANIFESTS, METADATA, list_manifest, separator
+from fastpipe.packing.source.options import SourceOptions, pick_split
 from fastpipe.packing.source.tables import list_tables
-from fastpipe.packing.source.tar_reader import compressed as compressed_tar
+from fastpipe.packing.source.tar_reader import compressed
 from fastpipe.packing.source.tars import list_archives, list_dataset
-from fastpipe.packing.source.voc_yolo import list_voc, list_yolo
+from fastpipe.packing.source.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc, list_yolo
 
-_EXPECTED = (
-    "expected a folder with one folder of images for each class, a tar file, a folder of tar files, a folder of "
-    "images without classes, or a file that lists images (CSV, JSONL, COCO)"
-)
-_FOLDERS_OF_BOXES = {"voc": list_voc, "yolo": list_yolo}
+SUFFIXES = {**MANIFESTS, ".json": "coco", ".parquet": "parquet", ".arrow": "arrow"}
+_HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
-def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
-    """Lists what is to be packed.
+class Recognised(NamedTuple):
+    """What a source is.
 
-    The packing order is that of a seeded hash of each path: a fair shuffle, in which a file keeps its place
-    among the others when some come or go.
+    Attributes:
+        format: one of the formats of the options, but not "auto"; or "dataset": one of ours; or "metadata": ImageFolder
+            with metadata files.
+        root: of the source.
+        paths: of the file, or of files about the same images; or of the folder.
+        names: of what a folder holds; None: it is a file.
+    """
+
+    format: str
+    root: SourcePath
+    paths: Sequence[SourcePath]
+    names: Names | None
+
+
+def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
+    """Lists what is to be packed, in the order of `packing_order`.
 
     Args:
         root: a folder of class folders, or of images without classes; a tar file, a folder of tar files, or a packed
             dataset; or annotations: see docs/sources.md.
-        seed: picks the order.
-        shuffle: False: by class, then path.
-        how: what the user says about the source.
 
     Raises:
         PackError: there is nothing of that kind, or a tar is damaged.
         DatasetError: the dataset is unfinished or damaged.
     """
+    how = how or SourceOptions()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
-    listing = _list(root, how or SourceOptions())
-    listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
-    if not isinstance(listing.root, Path):
-        listing.root.forget()
-        taken_ns = 0
-    return replace(listing, taken_ns=taken_ns)
-
-
-def _list(root: SourcePath, how: SourceOptions) -> Listing:
     if not root.exists():
         hint = ""
         if _ADDRESS.match(str(root)):
@@ -67,47 +71,68 @@ def _list(root: SourcePath, how: SourceOptions) -> Listing:
             )
         elif "{" in str(root):
             hint = ". fastpipe does not expand braces: pass the folder with the tars"
-        raise PackError(f"{readable(str(root))} does not exist; {_EXPECTED}{hint}")
+        raise PackError(
+            f"{readable(str(root))} does not exist; expected a folder with one folder of images for each class, a tar "
+            "file, a folder of tar files, a folder of images without classes, or a file that lists images (CSV, JSONL, "
+            f"COCO){hint}"
+        )
     found = recognise(root, how)
-    match found.format:
-        case "dataset":
-            return list_dataset(root, how.remote)
-        case "metadata":
-            path = found.paths[0]
-            return list_manifest(path, MANIFESTS.get(path.suffix.lower(), "parquet"), how, metadata=True)
-        case "csv" | "jsonl":
-            return list_manifest(found.paths[0], found.format, how)
-        case "coco":
-            return list_coco(found.paths, how)
-        case "voc" | "yolo":
-            if not isinstance(root, Path):
-                raise PackError(
-                    f"{root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
-                    "a folder of this machine"
-                )
-            return _FOLDERS_OF_BOXES[found.format](root, how.split)
-        case "parquet" | "arrow":
-            return list_tables(root, how)
-    return _list_images(root, found, how)
+    listing = _FORMATS[found.format].listed(found, how)
+    listing.sources.sort(key=packing_order(seed, shuffle=shuffle))
+    if not isinstance(listing.root, Path):
+        listing.root.forget()
+        taken_ns = 0
+    return replace(listing, taken_ns=taken_ns)
 
 
-def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Listing:
+def could_be_source(path: Path) -> bool:
+    """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
+    try:
+        if not path.is_dir():
+            return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
+        if is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists():
+            return False
+        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+    except OSError:
+        return False
+
+
+# ---- who lists what
+
+
+def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
+    (path,) = found.paths
+    if found.format != "metadata":
+        return list_manifest(path, found.format, how)
+    return list_manifest(path, MANIFESTS.get(path.suffix.lower(), "parquet"), how, metadata=True)
+
+
+def _of_boxes(found: Recognised, how: SourceOptions) -> Listing:
+    if not isinstance(found.root, Path):
+        raise PackError(
+            f"{found.root} is a folder of the format {found.format}, which fastpipe does not read by URL: copy it to "
+            "a folder of this machine"
+        )
+    return (list_voc if found.format == "voc" else list_yolo)(found.root, how.split)
+
+
+def _of_images(found: Recognised, how: SourceOptions) -> Listing:
     """Class folders, images without classes, or tars."""
-    if not root.is_dir():
+    root = found.root
+    if found.names is None:
         return list_archives(root, [""], asked=how.fields)
     folders, files, hidden = found.names
     if folders and found.format == "imagefolder":
-        return _list_files(root, folders, in_class_folders(root, enumerate(folders)), [*files, *hidden])
-    compressed = next((name for name in files if _COMPRESSED.search(name)), None)
-    if compressed is not None:
-        raise compressed_tar(root / compressed)
+        return _of_files(root, folders, in_class_folders(root, enumerate(folders)), [*files, *hidden])
+    for name in filter(_COMPRESSED.search, files):
+        raise compressed(root / name)
     if not files:
         raise PackError(
             f"{root} holds no folders and no files; expected one folder of images for each class "
             f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if found.format == "imagefolder":
-        return _list_files(root, [], ((name, NO_LABEL) for name in files), hidden)
+        return _of_files(root, [], ((name, NO_LABEL) for name in files), hidden)
     tars = [name for name in files if name.lower().endswith(".tar")]
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
@@ -115,11 +140,16 @@ def _list_images(root: SourcePath, found: Recognised, how: SourceOptions) -> Lis
     return list_archives(root, tars, stray, asked=how.fields)
 
 
+def _of_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
+    return Listing(root, classes, list(sources_at(root, paths)), stray)
+
+
 def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
     """The names of the class folders of a source, and of what lies beside them; none if it is anything else."""
     found = recognise(root, how)
-    folders, files, hidden = found.names
-    return (folders, [*files, *hidden]) if found.format == "imagefolder" else ([], [])
+    if found.format != "imagefolder" or found.names is None:
+        return [], []
+    return found.names.folders, [*found.names.files, *found.names.hidden]
 
 
 def in_class_folders(root: SourcePath, folders: Iterable[tuple[int, str]]) -> Iterator[tuple[str, int]]:
@@ -137,17 +167,179 @@ def sources_at(root: SourcePath, paths: Iterable[tuple[str, int]]) -> Iterator[S
             yield Source(path, label, found.size_bytes, found.mtime_ns, found.ctime_ns)
 
 
-def _list_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
-    return Listing(root, classes, list(sources_at(root, paths)), stray)
+class _Format(NamedTuple):
+    """A kind of source: who lists it, the options that have a meaning for it, and the folders that tell it."""
+
+    listed: Callable[[Recognised, SourceOptions], Listing]
+    options: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
-def could_be_source(path: Path) -> bool:
-    """Whether it looks like a folder to pack, or a tar, and not like a dataset."""
+_OPTIONS = ("image_column", "label_column", "fields", "image_root", "split")
+_FORMATS = {
+    "dataset": _Format(lambda found, how: list_dataset(found.root, how.remote)),
+    "imagefolder": _Format(_of_images),
+    "webdataset": _Format(_of_images, ("fields",)),
+    "metadata": _Format(_of_rows, _OPTIONS),
+    "csv": _Format(_of_rows, _OPTIONS),
+    "jsonl": _Format(_of_rows, _OPTIONS),
+    "parquet": _Format(lambda found, how: list_tables(found.root, how), _OPTIONS),
+    "arrow": _Format(lambda found, how: list_tables(found.root, how), _OPTIONS),
+    "coco": _Format(lambda found, how: list_coco(found.paths, how), ("fields", "image_root", "split")),
+    "voc": _Format(_of_boxes, ("split",), VOC_FOLDERS),
+    "yolo": _Format(_of_boxes, ("split",), YOLO_FOLDERS),
+}
+
+
+# ---- what a source is
+
+
+def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
+    """Finds out what a source is, and which of its files count.
+
+    Raises:
+        PackError: it is not certain, or does not go with an option; or it cannot be listed.
+    """
+    found = _folder(root, how) if root.is_dir() else _file(root, how)
+    allowed = _FORMATS[found.format].options
+    for name in _OPTIONS:
+        no_parts = name == "split" and found.names is None and found.format not in ("parquet", "arrow")
+        if getattr(how, name) is not None and (name not in allowed or no_parts):
+            what = "a single file" if name in allowed else f"{found.format} sources"
+            option = "--field" if name == "fields" else "--" + name.replace("_", "-")
+            raise PackError(f"{option} has no meaning for {what}, and {readable(str(root))} is one; leave it out")
+    return found
+
+
+def _file(path: SourcePath, how: SourceOptions) -> Recognised:
+    kind = how.format
+    if kind == "auto" and path.name in METADATA:
+        return Recognised("metadata", path, [_metadata_of(path.parent)], None)  # itself, if it is the only one
+    if kind == "auto":
+        kind = SUFFIXES.get(path.suffix.lower(), "webdataset")
+    elif kind in ("imagefolder", "voc", "yolo"):
+        raise PackError(f"--format {kind}: expected a folder, and {readable(str(path))} is a file")
+    return Recognised(kind, path, [path], None)
+
+
+def _folder(root: SourcePath, how: SourceOptions) -> Recognised:
+    names = names_in(root)
+    if how.format in ("auto", "webdataset") and _is_ours(root, names):
+        return Recognised("dataset", root, [root], names)
+    kinds = [how.format] if how.format != "auto" else _kinds(root, names, how)
+    if len(kinds) > 1:
+        raise PackError(
+            f"{readable(str(root))} may be several kinds of source: {', '.join(kinds)}. --format picks one; or "
+            "pass the file that lists the images"
+        )
+    kind, paths = kinds[0], [root]
+    if kind == "metadata":
+        paths = [_metadata(root, names.folders, how.split)]
+    elif kind == "coco" and (splits := _coco_splits(root, names)):
+        paths = splits[pick_split(how.split, splits, root)]
+    elif kind == "coco" or kind in MANIFESTS.values():
+        paths = [_only(root, names, kind, how.split)]
+    wanted = _FORMATS[kind].folders
+    if not set(wanted) <= set(names.folders):
+        raise PackError(f"--format {kind}: expected the folders {' and '.join(wanted)} in {readable(str(root))}")
+    return Recognised(kind, root, paths, names)
+
+
+def _is_ours(root: SourcePath, names: Names) -> bool:
+    """Whether it is a packed dataset, be it damaged or unfinished."""
+    described = root / DATASET_FILE
     try:
-        if not path.is_dir():
-            return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
-        if is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists():
-            return False
-        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
-    except OSError:
+        ours = is_dataset(described)
+    except OSError as problem:
+        raise PackError(f"cannot read {described}: {problem.strerror}") from problem
+    damaged = set(names.folders) <= {FIELDS_FOLDER} and described.name in names.files and not is_foreign(described)
+    return ours or damaged or (root / WORK_FOLDER).is_dir()
+
+
+def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
+    """What a folder may be. More than one: the user has to say."""
+    folders, files, _ = names
+    if not folders and any(name.lower().endswith(".tar") for name in files):
+        return ["webdataset"]  # what lies beside tars describes them
+    if "dataset_dict.json" in files or "state.json" in files:
+        return ["arrow"]
+    found: list[str] = []
+    if any(_metadata_in(folder) for folder in (root, *(root / name for name in folders))):
+        found.append("metadata")
+    if _holds_parquet(root, names) or ("data" in folders and _holds_parquet(root / "data", names_in(root / "data"))):
+        found.append("parquet")
+    if _coco_splits(root, names):
+        found.append("coco")
+    found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
+    if found:
+        return found
+    manifests = [name for name in files if _lists_images(root / name)]
+    found = sorted({MANIFESTS[Path(name).suffix.lower()] for name in manifests})
+    if found and (folders or len(manifests) < len(files)) and how.split is None:
+        found.append("imagefolder")
+    return found or ["imagefolder"]
+
+
+def _holds_parquet(folder: SourcePath, names: Names) -> bool:
+    tables = (name for name in names.files if name.lower().endswith(".parquet") and name not in METADATA)
+    return any((folder / name).is_file() for name in tables)
+
+
+def _lists_images(path: SourcePath) -> bool:
+    """Whether a manifest has a column that is called like a path."""
+    kind = MANIFESTS.get(path.suffix.lower())
+    if kind is None:
         return False
+    try:
+        with open_binary(path) as file:
+            line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
+        if kind == "jsonl":
+            names = json.loads(line)
+        else:
+            names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))
+        return isinstance(names, dict) and any(name.strip().lower() in IMAGE_COLUMNS for name in names)
+    except (OSError, ValueError, RecursionError, csv.Error):
+        return False
+
+
+def _metadata_in(folder: SourcePath) -> list[str]:
+    return [name for name in METADATA if (folder / name).is_file()]
+
+
+def _metadata_of(folder: SourcePath) -> SourcePath:
+    """The metadata file of a folder that has some."""
+    found = _metadata_in(folder)
+    if len(found) > 1:
+        raise PackError(
+            f"{readable(str(folder))} holds {' and '.join(found)}; expected one of them. Pass the file with "
+            f"--format {'csv' if 'metadata.csv' in found else 'jsonl'} to pack what it lists"
+        )
+    return folder / found[0]
+
+
+def _metadata(root: SourcePath, folders: Sequence[str], split: str | None) -> SourcePath:
+    if split is None and _metadata_in(root):
+        return _metadata_of(root)
+    splits = [name for name in folders if _metadata_in(root / name)]
+    chosen = pick_split(split, splits, root, "metadata files in the folders")
+    if split is None and len(folders) > 1:
+        raise PackError(
+            f"{readable(str(root))} has metadata in {chosen} and none in its other folders: --split {chosen} packs "
+            "what it lists, --format imagefolder takes the folders as classes"
+        )
+    return _metadata_of(root / chosen)
+
+
+def _coco_splits(root: SourcePath, names: Names) -> dict[str, list[SourcePath]]:
+    found = coco_files(root, names.files)
+    if not found and "annotations" in names.folders:
+        found = coco_files(root / "annotations", names_in(root / "annotations").files)
+    return found
+
+
+def _only(root: SourcePath, names: Names, kind: str, split: str | None) -> SourcePath:
+    """The only file of a format, or the one that is called after a split."""
+    there = [name for name in names.files if SUFFIXES.get(Path(name).suffix.lower()) == kind]
+    fitting = [name for name in there if split in (None, Path(name).stem, *re.split(r"[^A-Za-z0-9]+", Path(name).stem))]
+    what = f"as files of the format {kind}, called after splits,"
+    return root / (fitting[0] if len(fitting) == 1 else pick_split(split, there, root, what))

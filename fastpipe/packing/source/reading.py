@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -25,11 +24,11 @@ LARGE_BYTES = 16 << 20  # of such files the start is read first
 # What is wrong with the file itself and will be so tomorrow; any other error is the system's.
 OF_THE_FILE = {errno.EACCES, errno.EPERM}
 # What opening a file says that was there when it was listed.
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
+_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR}
 
 
-def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) -> bytes:
-    """The whole content of a file, which must have the size and time that it was listed with, before reading and after.
+def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
+    """Bytes `start` to `stop` of a file, which must have the size and time that it was listed with, before and after.
 
     So a file that something else is writing is never packed half old and half new, and what dataset.json says of the
     sources is true of what was packed. (Not ctime: backups and indexers change that of files that stay the same.)
@@ -38,7 +37,31 @@ def read_as_listed(root: SourcePath, path: str, size_bytes: int, mtime_ns: int) 
         OSError: it cannot be read.
         PackError: it has changed, or is gone.
     """
-    return _range_as_listed(root, path, 0, size_bytes, FileState(size_bytes, mtime_ns, 0))
+    stop = listed.size_bytes if stop is None else stop
+    if not isinstance(root, Path):
+        return (root / path).read_as_listed(start, stop, listed)
+
+    def refuse(how: str) -> PackError:
+        return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
+
+    def check(now: FileState) -> None:
+        if now[:2] != listed[:2] or not now.is_regular:
+            raise refuse(f"now has {now.size_bytes:,}: it was written again, or something else is in its place")
+
+    try:
+        file = opened(root / path)
+    except OSError as problem:
+        if problem.errno not in _GONE:
+            raise
+        with_all = "" if root.exists() else ", with all of the source"
+        raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
+    with file:
+        check(file.state)
+        data = file.read_at(stop - start, start)
+        check(file.state)
+    if len(data) != stop - start:
+        raise refuse(f"now ends after {start + len(data):,}")
+    return data
 
 
 def read_source(root: SourcePath, source: Source, most_bytes: int | None = None) -> bytes:
@@ -50,10 +73,10 @@ def read_source(root: SourcePath, source: Source, most_bytes: int | None = None)
     """
     start, size = source.offset_bytes, min(source.size_bytes, most_bytes or source.size_bytes)
     if source.archive is None:
-        return _range_as_listed(root, source.file_path, 0, size, FileState(source.size_bytes, source.mtime_ns, 0))
+        return read_as_listed(root, source.file_path, FileState(source.size_bytes, source.mtime_ns, 0), 0, size)
     try:
         listed = FileState(source.archive_bytes, source.mtime_ns, 0)
-        return _range_as_listed(root, source.archive, start, start + size, listed)
+        return read_as_listed(root, source.archive, listed, start, start + size)
     except OSError as problem:
         raise PackError(
             f"cannot read {readable(str(root / source.archive))}: {problem.strerror}. Finished shards are kept. Remove "
@@ -61,43 +84,9 @@ def read_source(root: SourcePath, source: Source, most_bytes: int | None = None)
         ) from problem
 
 
-def _range_as_listed(root: SourcePath, path: str, start: int, stop: int, listed: FileState) -> bytes:
-    """Bytes `start` to `stop` of a file."""
-    if not isinstance(root, Path):
-        return (root / path).read_as_listed(start, stop, listed)
-
-    def refuse(how: str) -> PackError:
-        return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
-
-    def check(now: FileState) -> None:
-        if not now.is_regular:
-            raise refuse("is no longer a regular file")
-        if now.size_bytes != listed.size_bytes:
-            raise refuse(f"now has {now.size_bytes:,}")
-        if now.mtime_ns != listed.mtime_ns:
-            raise refuse("was written again, with the same size")
-
-    try:
-        file = opened(root / path)
-    except OSError as problem:
-        if problem.errno not in _GONE:
-            raise
-        with_all = "" if root.exists() else ", with all of the source"
-        raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
-    with closing(file):
-        check(file.state)
-        data = file.read_at(stop - start, start)
-        check(file.state)
-    if len(data) != stop - start:
-        raise refuse(f"now ends after {start + len(data):,}")
-    return data
-
-
 class Arriving:
     """Files behind a URL, or members of tars there, that will be read soon: fetched in advance, all at the same time.
-
-    Args:
-        listing: that the sources are of. One on this machine needs nothing of this.
+    Those of a listing on this machine need nothing of this.
     """
 
     def __init__(self, listing: Listing) -> None:

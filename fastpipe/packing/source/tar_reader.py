@@ -124,19 +124,16 @@ class TarFile:
             PackError: the file is damaged, cut off, compressed, no tar, or can be read in two ways.
         """
         at = 0
-        seen: set[bytes]
         changes: dict[bytes, bytes]
         try:
             while True:
-                start, seen, changes = at, set(), {}
+                start, changes = at, {}
                 while (header := _parse(self._all(at, BLOCK, _START))) is not None and header.kind in _EXTENSIONS:
                     found = _changes(header.kind, self._extension(at + BLOCK, header.size_bytes))
-                    kind = header.kind.lower()
-                    if kind != _GLOBAL_PAX and (kind in seen or changes.keys() & found.keys()):
+                    if changes.keys() & found.keys():
                         raise ValueError(
                             "expected one extended header of each type, and one name, before a member, got two"
                         )
-                    seen.add(kind)
                     changes |= found
                     at += BLOCK + padded(header.size_bytes, BLOCK)
                 if header is None:
@@ -260,9 +257,12 @@ def _parse(block: bytes) -> _Header | None:
 
 
 def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
-    """What an extended header says of the member behind it, by pax's keywords. ValueError: it is damaged."""
+    """What an extended header says of the member behind it, by pax's keywords, in which there is no "="; and its type,
+    behind one, so that two of a type meet. ValueError: it is damaged.
+    """
+    itself = {b"=" + kind.lower(): b""}
     if kind == _LONG_LINK:
-        return {}
+        return itself
     if kind == _LONG_NAME and b"\0" not in data:  # tarfile reads on, to the end of the block
         raise ValueError(f"expected a long name that ends with a NUL in its {len(data):,} bytes, got none")
     found = {b"path": _text(data)} if kind == _LONG_NAME else _pax_records(data)
@@ -278,7 +278,7 @@ def _changes(kind: bytes, data: bytes) -> dict[bytes, bytes]:
         raise ValueError("expected a name in the extended header, got an empty name")
     if not _DECIMAL.fullmatch(size := found.get(b"size", b"0")):
         raise ValueError(f"expected a size in decimal digits in the pax header, got {size[:40]!r}")
-    return found
+    return found | itself
 
 
 def _pax_records(data: bytes) -> dict[bytes, bytes]:

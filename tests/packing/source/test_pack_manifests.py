@@ -485,7 +485,7 @@ def test_a_folder_of_manifests_needs_a_choice(tmp_path: Path) -> None:
         fastpipe.pack(root, tmp_path / "packed")
     with pytest.raises(PackError, match=r"my-test_v2\.jsonl, train\.jsonl, val\.jsonl: --split picks one"):
         fastpipe.pack(root, tmp_path / "packed", format="jsonl")
-    with pytest.raises(PackError, match="--split dev: no file is called after it"):
+    with pytest.raises(PackError, match=r"--split dev: .* has as files of the format jsonl, called after splits, my"):
         fastpipe.pack(root, tmp_path / "packed", split="dev")
     fastpipe.pack(root, tmp_path / "packed", split="test")
     assert sorted(paths_of(tmp_path / "packed")) == ["images/000.jpg", "images/010.jpg"]
