@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import time
@@ -18,23 +19,21 @@ from fastpipe.errors import ConfigError, PackError
 from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job.destination import destination_of, disk_errors, opened, plan_run
-from fastpipe.packing.job.threads import Summary
+from fastpipe.packing.job.destination import destination_of, opened, plan_run
+from fastpipe.packing.job.threads import Summary, publish
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
 from fastpipe.packing.pipeline.given import Given, given
-from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
+from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.make import Finishing, Making, ShardMaker
 from fastpipe.packing.shard.options import OPTIONS, PackOptions, pack_options
-from fastpipe.packing.shard.publish import publish_dataset
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.listing import SourceField
 
 _MADE_BY = "fastpipe.Writer"
-_OF_A_SOURCE = {"format", "image_column", "label_column", "image_root", "split"}
-_ENTRY = re.compile(r"shard-(\d{6,})-(\d+)-([0-9a-f]{32})\.done")
+_ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"}
 
@@ -82,15 +81,11 @@ class Writer:
         classes: Sequence[str] | None = None,
         **options: Any,
     ) -> None:
-        if without := options.keys() & {"seed", "shuffle"}:
+        if wrong := options.keys() - _OPTIONS:
             raise ConfigError(
-                f"{min(without)}: a Writer keeps the order in which samples are added; shuffle them before"
+                f"{min(wrong)}: a Writer has no such option; expected one of {', '.join(sorted(_OPTIONS))}. It has no "
+                "source to read, and keeps the order in which samples are added: shuffle them before"
             )
-        if without := options.keys() & _OF_A_SOURCE:
-            raise ConfigError(f"{min(without)}: a Writer has no source to read; this is an option of fastpipe.pack")
-        if unknown := options.keys() - _OPTIONS:
-            expected = ", ".join(sorted(_OPTIONS))
-            raise ConfigError(f"{min(unknown)}: a Writer has no such option; expected one of {expected}")
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
         self._names = list(self._classes or ())
@@ -107,21 +102,16 @@ class Writer:
         self._facts = Facts(_MADE_BY, classes, taken_ns=time.time_ns(), fields=fields, made_by=_MADE_BY)
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(opened(self._destination, self._options))
-            if journal.description() is not None and not self._options.overwrite:
-                raise PackError(
-                    f"{self._destination} holds a dataset; choose another folder, or pass overwrite=True to replace "
-                    "the dataset"
-                )
-            plan_run(journal, self._facts, self._options, classes=classes)
+            plan_run(journal, self._facts, self._options)
             if self._options.overwrite:
                 journal.clean(())
             self._series = stack.enter_context(_Series(journal, self._options, self._kinds))
+            workers = self._options.workers or granted_cpus()
+            self._ahead: Ahead[list[_Named], list[Outcome]] = Ahead(self._convert, workers)
+            stack.callback(self._ahead.close)
             self._open = stack.pop_all()
-        self._resumed, self._skipped = len(self._series.entries), self._series.resumed_samples
-        workers = self._options.workers or granted_cpus()
-        self._ahead: Ahead[list[Given], list[Outcome]] = Ahead(self._convert, workers)
-        self._run: list[Given] = []
-        self._position = 0  # of the next sample that is added
+        self._resumed = len(self._series.entries)
+        self._run: list[_Named] = []
         self._failed: BaseException | None = None
         return self
 
@@ -140,7 +130,8 @@ class Writer:
             PackError: the disk refuses; or, with on_error="fail", an earlier sample cannot be packed; or the samples
                 are not those of the interrupted run. After it no sample can be added, and no dataset appears.
         """
-        if self._series is None:
+        series = self._series
+        if series is None:
             raise ConfigError("add samples inside the with block: with fastpipe.Writer(...) as writer: writer.add(...)")
         strange = fields.keys() - self._kinds.keys()
         if strange:
@@ -149,78 +140,48 @@ class Writer:
         if key is not None and not isinstance(key, str):
             raise ConfigError(f"key: expected a text (str), got {type(key).__name__}")
         self._check_complete()
-        position = self._position
-        identity = None if key is None else f"{key!r} {label}"
-        if position < self._skipped:
-            with self._remembered():
-                self._series.identity.take(identity)
-            self._position += 1
-            return
-        name = key if key is not None else _name_of(image, position)
-        sample = given(name, identity, image, label, fields, self._kinds, self._classes)
-        self._run.append(sample)
-        self._position += 1
-        if len(self._run) == RUN_FILES or sum(each.size_bytes for each in self._run) >= RUN_BYTES:
-            self._hand_over()
+        sample = None  # it is in a finished shard
+        if series.count >= series.resumed:
+            name = key if key is not None else _name_of(image, series.count)
+            sample = given(name, image, label, fields, self._kinds, self._classes)
+        try:
+            up_to = series.name(None if key is None else f"{key!r} {label}")
+            if sample is not None:
+                self._run.append((sample, up_to))
+            if len(self._run) == RUN_FILES or sum(each.size_bytes for each, _ in self._run) >= RUN_BYTES:
+                run, self._run = self._run, []
+                self._write(series, self._ahead.put(run))
+        except BaseException as problem:
+            self._failed = problem  # samples are missing after it, also if the program catches it
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> None:
         series, self._series = self._series, None
-        assert series is not None  # it was entered
-        try:
-            if kind is not None:
-                self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
-                return
-            with self._open:
-                self._series = series
-                self._finish(series)
-        finally:
-            self._series = None
-            self._ahead.close()
+        if kind is not None or series is None:
+            self._open.__exit__(kind, problem, traceback)  # an upload under way is given up
+            return
+        with self._open:
+            self._finish(series)
 
     def _finish(self, series: _Series) -> None:
         """Publishes the dataset."""
         self._check_complete()
-        if self._position < self._skipped:
+        if series.count < series.resumed:
             raise PackError(
-                f"{self._position:,} samples were added; expected the {self._skipped:,} that are in finished shards of "
+                f"{series.count:,} samples were added; expected the {series.resumed:,} that are in finished shards of "
                 "the unfinished dataset in this folder, and more. Add the same samples again, or pass overwrite=True "
                 "to begin anew"
             )
-        self._hand_over()
-        self._write(self._ahead.rest())
-        tally = series.finish()
-        if not tally.packed_bytes:
-            first = tally.rejected[:1]
-            reason = f"; the first: {first[0][0]}: {first[0][1]}" if first else ""
-            raise PackError(f"none of the {self._position} samples could be packed{reason}")
-        identity = series.identity.digest()
-        facts = replace(self._facts, files=self._position, content=identity, state=identity)
-        store = series.journal.store
-        pieces = [entry for entry in series.entries if entry.tars]
-        with disk_errors(self._destination):
-            series.journal.make_way()
-            series.journal.clean(pieces)
-            info = publish_dataset(store, pieces, facts, tally, self._options.shaping(self._kinds))
-            series.journal.clear()
-        files, seconds = self._position - self._skipped, time.monotonic() - self._started
-        self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=store.uploaded_bytes)
-
-    def _hand_over(self) -> None:
-        run, self._run = self._run, []
-        if run:
-            with self._remembered():
-                self._write(self._ahead.put(run))
-
-    @contextlib.contextmanager
-    def _remembered(self) -> Iterator[None]:
-        """Notes an error: samples are missing after it, also if the program catches it."""
-        try:
-            yield
-        except BaseException as problem:
-            self._failed = problem
-            raise
+        self._write(series, itertools.chain(self._ahead.put(self._run), self._ahead.rest()))
+        series.finish()
+        identity = series.digest.hexdigest()
+        facts = replace(self._facts, files=series.count, content=identity, state=identity)
+        info, tally = publish(series.journal, series.entries, facts, None, self._options)
+        files, seconds = series.count - series.resumed, time.monotonic() - self._started
+        uploaded = series.journal.store.uploaded_bytes
+        self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=uploaded)
 
     def _check_complete(self) -> None:
         """Raises PackError if samples are missing."""
@@ -230,142 +191,106 @@ class Writer:
                 f"{str(self._failed) or type(self._failed).__name__}"
             ) from self._failed
 
-    def _write(self, done: Iterator[tuple[list[Given], list[Outcome]]]) -> None:
-        assert self._series is not None  # it was entered
+    def _write(self, series: _Series, done: Iterator[tuple[list[_Named], list[Outcome]]]) -> None:
         for run, found in done:
-            for sample, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
+            for (sample, up_to), outcome in zip(run, found, strict=False):  # shorter where the pack must stop
                 if isinstance(outcome, PackError):
                     raise outcome
-                with disk_errors(self._destination):
-                    self._series.add(sample, outcome)
+                series.add(sample, up_to, outcome)
 
-    def _convert(self, run: list[Given]) -> list[Outcome]:
-        return outcomes(self._convert_one, run, self._ahead.stopped)
+    def _convert(self, run: list[_Named]) -> list[Outcome]:
+        return outcomes(self._convert_one, (sample for sample, _ in run), self._ahead.stopped)
 
     def _convert_one(self, sample: Given) -> Outcome:
         of = self._options.encode, self._kinds, self._names
         return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *of)
 
 
+_Named = tuple[Given, str]  # a sample, and the name of all samples up to it
+
+
 class _Series:
     """The shards of a Writer: each is filled up to the size asked for, since nobody knows what comes after it.
 
-    Args:
-        journal: of the destination, locked.
-        options: of the Writer.
-        kinds: name -> kind of its fields.
-
     Attributes:
-        journal: as given.
         entries: of the finished shards.
-        resumed_samples: that were added for those of an earlier run.
-        identity: of the samples so far.
+        count, digest: of the samples that have been named.
+        resumed: samples that are in shards of an earlier run.
     """
 
     def __init__(self, journal: Journal, options: PackOptions, kinds: Mapping[str, str]) -> None:
-        self.journal, self._options, self._kinds = journal, options, kinds
+        self.journal = journal
         self.entries: list[Entry] = []
-        expected: dict[int, str] = {}
+        self._expected: dict[int, str] = {}
         names = sorted(name for name in journal.store.sizes(WORK_FOLDER) if _ENTRY.fullmatch(name))
         for name, entry in zip(names, journal.finished(names), strict=True):
-            number, samples, digest = _ENTRY.fullmatch(name).groups()  # type: ignore[union-attr]  # it has matched
+            number, up_to, samples, digest = _ENTRY.fullmatch(name).groups()  # type: ignore[union-attr]  # it has matched
             if int(number) != len(self.entries) or entry is None or digest == _NO_KEYS:
                 break
             self.entries.append(entry)
-            expected[int(samples)] = digest
-        self.resumed_samples = max(expected, default=0)
-        self.identity = _Identity(expected)
-        self._maker: ShardMaker | None = None
+            self._expected[int(samples)] = up_to
+        self.count, self.digest, self._has_keys = 0, xxhash.xxh3_128(), True
+        self.resumed = max(self._expected, default=0)
+        self._how = Making(
+            journal.store,
+            options.shard_size,
+            stride=1,
+            kinds=kinds,
+            agreed=self.entries[-1].agreed if self.entries else {},
+            fail_fast=options.fail_fast,
+            make_way=journal.make_way,
+        )
+        self._number, self._up_to = len(self.entries), ""
+        self._maker = ShardMaker(self._how, self._number, "")
         self._finishing = Finishing(journal.store)
-        self._number, self._agreed = len(self.entries), self.entries[-1].agreed if self.entries else {}
 
     def __enter__(self) -> _Series:
         return self
 
     def __exit__(self, *problem: Any) -> None:
-        if self._maker is not None:
-            self._maker.discard()
+        self._maker.discard()
         self._finishing.__exit__(*problem)
 
-    def add(self, sample: Given, outcome: Packed | str) -> None:
-        """Adds what became of a sample."""
-        if self._maker is None:
-            self._maker = self._new()
-        of = sample.name, sample.label, sample.size_bytes, outcome
-        if not self._maker.add(*of, self._options.shard_size):
-            self._end()
-            self._maker = self._new()
-            self._maker.add(*of, self._options.shard_size)
-        self.identity.take(sample.identity)
+    def name(self, identity: str | None) -> str:
+        """The name of all samples up to this one, for the entry of a shard that ends there. Note [resuming a Writer]
 
-    def finish(self) -> Tally:
-        """Ends the last shard; what became of all samples."""
-        if self._maker is not None:
-            self._end()
-        self.entries += self._finishing.rest()
-        return Entries(self.entries).tally
-
-    def _new(self) -> ShardMaker:
-        how = Making(
-            self.journal.store,
-            self._options.shard_size,
-            stride=1,
-            kinds=self._kinds,
-            agreed=self._agreed,
-            fail_fast=self._options.fail_fast,
-            make_way=self.journal.make_way,
-        )
-        return ShardMaker(how, self._number, "")
-
-    def _end(self) -> None:
-        """The entry names the samples up to the end of its shard. Without keys it fits no later run."""
-        assert self._maker is not None  # there is a shard
-        count, digest = self.identity.count, self.identity.resumable() or _NO_KEYS
-        maker, self._maker = self._maker, None
-        maker.name = entry_name(self._number, f"{count}-{digest}")
-        self._number, self._agreed = self._number + 1, maker.agreed
-        self.entries += self._finishing.put(maker)
-
-
-class _Identity:
-    """The keys and labels of the samples so far, in order. Note [resuming a Writer]
-
-    Args:
-        expected: for each shard of an earlier run, how many samples were added up to its end, and their digest.
-
-    Attributes:
-        count: of the samples.
-    """
-
-    def __init__(self, expected: Mapping[int, str]) -> None:
-        self._expected = expected
-        self._digest = xxhash.xxh3_128()
-        self._has_keys = True
-        self.count = 0
-
-    def take(self, identity: str | None) -> None:
-        """Adds a sample; None: it has no key.
+        `identity` is its key and label; None: it has no key. Without keys the name fits no later run.
 
         Raises:
             PackError: the samples so far are not those of the earlier run.
         """
         self._has_keys &= identity is not None
-        self._digest.update(f"{identity}\n".encode(errors="surrogatepass"))
+        self.digest.update(f"{identity}\n".encode(errors="surrogatepass"))
         self.count += 1
-        if self.resumable() != self._expected.get(self.count, self.resumable()):
+        up_to = f"{self.count}-{self.digest.hexdigest() if self._has_keys else _NO_KEYS}"
+        if self._expected.get(self.count, up_to) != up_to:
             raise PackError(
                 f"the first {self.count:,} samples differ from those of the unfinished dataset in this folder: "
                 "expected the same keys and labels in the same order. Add the same samples again, or pass "
                 "overwrite=True to begin anew"
             )
+        return up_to
 
-    def resumable(self) -> str:
-        """Names the samples so far; "" if some of them have no key."""
-        return self.digest() if self._has_keys else ""
+    def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
+        """Adds what became of a sample."""
+        of = sample.name, sample.label, sample.size_bytes, outcome, self._how.shard_size
+        if not self._maker.add(*of):
+            self._end()
+            self._maker.add(*of)
+        self._up_to = up_to
 
-    def digest(self) -> str:
-        """Names the samples so far."""
-        return self._digest.hexdigest()
+    def finish(self) -> None:
+        """Ends the last shard, if it has samples."""
+        if self._up_to:
+            self._end()
+        self.entries += self._finishing.rest()
+
+    def _end(self) -> None:
+        maker, self._number = self._maker, self._number + 1
+        maker.name = entry_name(self._number - 1, self._up_to)
+        self._how = replace(self._how, agreed=maker.agreed)
+        self._maker, self._up_to = ShardMaker(self._how, self._number, ""), ""
+        self.entries += self._finishing.put(maker)
 
 
 def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:

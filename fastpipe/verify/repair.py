@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +24,6 @@ from fastpipe.format.layout import (
     INDEX_DTYPE,
     INDEX_FILE,
     SOURCES_FILE,
-    shard_name,
     shard_number,
     version_folder,
 )
@@ -35,7 +32,7 @@ from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.grow import packed_options, relabelled
 from fastpipe.packing.job.destination import check_apart, disk_errors
-from fastpipe.packing.job.remake import packed_runs, remake, run_of_shard
+from fastpipe.packing.job.remake import remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.journal import Journal
@@ -219,15 +216,14 @@ def _remake_shards(
 ) -> None:
     """Makes shards again; each takes the damaged one's place if it is the one that was packed."""
     info, pack = packed
-    wanted: dict[int, list[ShardFacts]] = {}
+    wanted = {shard.name: shard for shard in shards}
     for shard in shards:
         if _is_as_packed(shard):
             raise PackError(f"{shard.name} is unchanged, so packing it again repairs nothing; {_ANEW}")
-        wanted.setdefault(run_of_shard(pack, listing, options, shard.name), []).append(shard)
-    runs = [run for run in packed_runs(pack, listing, options) if run.number in wanted]
-    files = sum(run.stop - run.start for run in runs)
-    ours = [source for run in runs for source in listing.sources[run.start : run.stop]]
-    total = sum(source.size_bytes for source in ours) or listing.size_bytes * files // len(listing.sources)
+    ours = [(run, names) for run, names in runs_of_shards(pack, listing, options, wanted) if names]
+    files = sum(run.stop - run.start for run, _ in ours)
+    total = sum(source.size_bytes for run, _ in ours for source in listing.sources[run.start : run.stop])
+    total = total or listing.size_bytes * files // len(listing.sources)
     rejected = (
         {entry["path"] for entry in read_rejected(path, info["version"])} if info["counts"]["rejected"] else set()
     )
@@ -243,22 +239,14 @@ def _remake_shards(
         done, done_bytes = done + 1, done_bytes + source.size_bytes
         on_progress(PackProgress(done, files, done_bytes, total, 0))
 
-    for run in runs:
-        scratch = Path(tempfile.mkdtemp(dir=journal.store.scratch))
-        try:
-            made = {
-                shard_name(tar.number): tar
-                for entry in remake(info, pack, listing, options, [run], scratch, told)
-                for tar in entry.tars
-            }
-            for shard in wanted[run.number]:
-                tar = made.get(shard.name)
+    for run, names in ours:
+        with remade(info, pack, listing, options, run, journal.store.scratch, told) as (folder, tars):
+            for shard in (wanted[name] for name in sorted(names)):
+                tar = tars.get(shard.name)
                 if tar is None or (tar.size_bytes, tar.xxh3_64) != (shard.size_bytes, shard.xxh3_64):
                     got = "no such shard" if tar is None else f"got {tar.xxh3_64}"
                     raise PackError(_other(shard, f"expected hash {shard.xxh3_64}, {got}"))
-                publish(scratch / shard.name, shard.path)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+                publish(folder / shard.name, shard.path)
 
 
 def _is_as_packed(shard: ShardFacts) -> bool:

@@ -102,7 +102,7 @@ def test_another_folder_is_not_taken_for_the_same_one_changed(
     other = small_source(tmp_path / "other")
     (other / "class-0" / "bad").unlink()
     with pytest.raises(
-        PackError, match=rf"unfinished pack with other sources .*packed from {source} there, {other} now"
+        PackError, match=rf"unfinished pack with other sources .*source '{source}' there, '{other}' now"
     ):
         pack(other, packed, SMALL)
     assert digests(packed) == before

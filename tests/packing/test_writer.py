@@ -160,7 +160,7 @@ def test_a_dataset_is_replaced_only_on_demand(tmp_path: Path) -> None:
     packed = tmp_path / "packed"
     write(packed)
     before = digests(packed)
-    with pytest.raises(PackError, match="holds a dataset"), fastpipe.Writer(packed):
+    with pytest.raises(PackError, match=r"holds a different dataset.*Writer writes only new"), fastpipe.Writer(packed):
         pass
     assert digests(packed) == before
     with fastpipe.Writer(packed, overwrite=True) as writer:
@@ -398,7 +398,7 @@ def add_what_can_be(packed: Path, fields: Any, samples: list[Any], errors: list[
 
 
 def test_nothing_packed_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(PackError, match=r"none of the 1 samples could be packed; the first: nowhere\.jpg"):  # noqa: SIM117
+    with pytest.raises(PackError, match=r"none of the 1 samples .* could be packed; the first: nowhere\.jpg"):  # noqa: SIM117
         with fastpipe.Writer(tmp_path / "packed") as writer:
             writer.add("nowhere.jpg")
 

@@ -13,7 +13,7 @@ from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import damage
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.layout import DATASET_FORMAT, INDEX_FILE
 from fastpipe.packing.shard.journal import Journal, made_with
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.facts import Facts
@@ -26,11 +26,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 
 
 def destination_of(dst: str | os.PathLike[str]) -> Place:
-    """DST as a path or a URL.
-
-    Raises:
-        ConfigError: a URL that cannot be written to.
-    """
+    """DST as a path or a URL; ConfigError: nobody can write there."""
     if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
         from fastpipe.store.bucket import check_writable  # most packs write into folders
 
@@ -48,23 +44,9 @@ def destination_of(dst: str | os.PathLike[str]) -> Place:
 def opened(destination: Place, options: PackOptions, *, shared_spool: bool = False) -> Iterator[Journal]:
     """The work of a pack into a folder or a URL, locked. Errors of the disk are named.
 
-    Args:
-        destination: of the dataset.
-        options: of the pack; its `spool` is the folder in which files of a bucket are made.
-        shared_spool: `spool` is something else.
-
-    Raises:
-        ConfigError: a URL that cannot be written to, or a spool where none is needed.
-        PackError: another pack writes there, or there is something else.
+    Places that hold something else are refused before anything is written: packing never touches files that are not
+    its own. With `shared_spool`, the spool is not the folder in which files of a bucket are made.
     """
-    check_ours(destination, options, shared_spool=shared_spool)
-    spool = options.spool if isinstance(options.spool, Path) and not shared_spool else None
-    with disk_errors(destination), Journal(open_store(destination, options.source.remote, spool)) as journal:
-        yield journal
-
-
-def check_ours(destination: Place, options: PackOptions, *, shared_spool: bool = False) -> None:
-    """Refuses places that hold something else: packing never touches files that are not its own. See `opened`."""
     spool = None if shared_spool else options.spool
     if spool is not None and isinstance(destination, Path):
         raise ConfigError(
@@ -77,28 +59,27 @@ def check_ours(destination: Place, options: PackOptions, *, shared_spool: bool =
         )
     if isinstance(destination, Path) and destination.exists() and not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a folder to pack into")
-    opened_store = open_store(destination, options.source.remote)
-    with disk_errors(destination, "write to"), contextlib.closing(opened_store) as store:
+    store = open_store(destination, options.source.remote, spool)
+    with disk_errors(destination), contextlib.closing(store):
         journal = Journal(store)
-        said = journal.description()
-        if (said is not None and said.get("format") == DATASET_FORMAT) or journal.plan() is not None:
-            return
-        other = store.any_other()
-        if other is not None:
-            raise PackError(
-                f"{destination} is not empty and holds no packed dataset: there is {other}. Choose a new or empty "
-                "folder"
-            )
+        if (journal.description() or {}).get("format") != DATASET_FORMAT and journal.plan() is None:
+            other = store.any_other()
+            if other is not None:
+                raise PackError(
+                    f"{destination} is not empty and holds no packed dataset: there is {other}. Choose a new or empty "
+                    "folder"
+                )
+        with journal:
+            yield journal
 
 
 @contextlib.contextmanager
-def disk_errors(place: Place, verb: str = "use") -> Iterator[None]:
-    """Names the file that the disk refused: `place`, or what is being used of it."""
+def disk_errors(place: Place) -> Iterator[None]:
+    """Names the file that the disk refused, or `place`."""
     try:
         yield
     except OSError as problem:
-        named = (problem.filename2 or problem.filename) if verb == "use" else None
-        raise cannot_write(str(named or place), problem, verb) from problem
+        raise cannot_write(str(problem.filename2 or problem.filename or place), problem, "use") from problem
 
 
 def check_apart(source: SourcePath, destination: Place, spool: Place | None = None) -> None:
@@ -110,25 +91,16 @@ def check_apart(source: SourcePath, destination: Place, spool: Place | None = No
         raise ConfigError(
             f"--spool {spool}: it is in SRC {source}, where its files would be packed; choose another folder"
         )
-    if not isinstance(source, Path) or not isinstance(destination, Path):
-        inner_url, outer_url = f"{destination}/", f"{source}/"
-        if inner_url.startswith(outer_url) or outer_url.startswith(inner_url):
-            raise ConfigError(
-                f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST"
-            )
-        return
-    inner, outer = destination.resolve(), source.resolve()
-    if inner == outer or outer in inner.parents or inner in outer.parents:
+    if _contains(source, destination) or _contains(destination, source):
         raise ConfigError(
-            f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST, for example "
-            f"{outer.with_name(outer.name + '-packed')}"
+            f"SRC {source} must not contain DST {destination}, nor DST contain SRC; choose another DST, beside SRC"
         )
 
 
-def _contains(source: SourcePath, folder: Place) -> bool:
-    if isinstance(source, Path) and isinstance(folder, Path):
-        return folder.resolve().is_relative_to(source.resolve())
-    return f"{folder}/".startswith(f"{source}/")
+def _contains(outer: SourcePath | Place, inner: SourcePath | Place) -> bool:
+    if isinstance(outer, Path) and isinstance(inner, Path):
+        return inner.resolve().is_relative_to(outer.resolve())
+    return f"{inner}/".startswith(f"{outer}/")
 
 
 def plan_run(
@@ -136,32 +108,35 @@ def plan_run(
     facts: Facts,
     options: PackOptions,
     unchanged: Callable[[dict[str, Any]], bool] = lambda _: False,
-    **others: Any,
 ) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
+
+    With `overwrite` another dataset, or a damaged one, may be replaced; it stays until there is a new shard.
 
     Args:
         journal: of the destination, locked.
         facts: of what is to be packed.
-        options: how. With `overwrite` another dataset, or a damaged one, may be replaced. It stays until there is a new
-            shard. With `fail_fast` rejected files are not acceptable.
+        options: how.
         unchanged: whether the sources of a dataset, which have the same paths and sizes, have the same content.
-        **others: further options.
 
     Returns:
         The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
         something to do.
-
-    Raises:
-        PackError: the destination holds something else.
     """
     place = journal.store.place
     info = journal.description()
-    shaping = {**options.shaping(facts.kinds), **others}
+    shaping = options.shaping(facts.kinds)
+    if facts.made_by:
+        shaping["classes"] = facts.classes  # a program's labels are places among them
     if info is not None:
         problem = _damage(journal, info) or _difference(info, facts, shaping, unchanged)
         if problem is None:
-            _check_rejected(journal, info, fail_fast=options.fail_fast)
+            rejected = info["counts"]["rejected"]
+            if options.fail_fast and rejected:
+                raise PackError(
+                    f"{place} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair or "
+                    "remove them in the source and pack with --overwrite, or pack without --on-error fail"
+                )
             return info
         if not options.overwrite:
             raise PackError(
@@ -179,8 +154,12 @@ def plan_run(
         differs = {name for name in plan if unfinished.get(name) != plan[name]}
         # The same files may be in another place now, or files of the same folder may have come, gone or changed.
         if differs not in (set(), {"source"}, {"listing"}):
+            if unfinished.get("options") == shaping:
+                said = _changes(unfinished, {name: plan[name] for name in ("source", "made_with")})
+            else:
+                said = _changes(unfinished.get("options"), shaping)
             raise PackError(
-                f"{place} holds an unfinished pack with other sources or options ({_changed(unfinished, plan)}). "
+                f"{place} holds an unfinished pack with other sources or options ({said}). "
                 "Run the earlier command again to finish it, choose another folder, or pass --overwrite to start from "
                 "the beginning"
             )
@@ -190,12 +169,9 @@ def plan_run(
 
 def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
     """What is missing of a dataset, as far as names and sizes tell."""
-    place = journal.store.place
     try:
-        if info.get("format") != DATASET_FORMAT:
-            return f"{DATASET_FILE} is none of fastpipe's"
-        if isinstance(place, Path):
-            return damage(Index(place))
+        if isinstance(journal.store.place, Path):
+            return damage(Index(journal.store.place))
         there = journal.store.sizes()
         for shard in info["shards"]:
             if there.get(shard["name"]) != shard["size_bytes"]:
@@ -205,21 +181,16 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
         return str(broken)
 
 
-def _changed(unfinished: dict[str, Any], plan: dict[str, Any]) -> str:
-    for name, words in (("made_with", "made with"), ("source", "packed from")):
-        if unfinished.get(name) != plan[name] and unfinished.get("options") == plan["options"]:
-            return f"{words} {unfinished.get(name)} there, {plan[name]} now"
-    return _words(unfinished.get("options"), plan["options"])
-
-
 def _difference(
     info: dict[str, Any], facts: Facts, shaping: dict[str, Any], unchanged: Callable[[dict[str, Any]], bool]
 ) -> str | None:
     if info.get("version") != 1:
         return f"it has been changed since it was packed, and has version {info.get('version')}: see fastpipe log"
+    if facts.made_by:
+        return f"{facts.made_by} writes only new ones"
     pack = first_pack(info)
     same = pack["options"] == shaping and pack["source"].get("xxh3_128") == facts.content
-    return None if same and unchanged(info) else _words(pack["options"], shaping)
+    return None if same and unchanged(info) else _changes(pack["options"], shaping)
 
 
 def first_pack(info: dict[str, Any]) -> dict[str, Any]:
@@ -229,16 +200,7 @@ def first_pack(info: dict[str, Any]) -> dict[str, Any]:
     return {"options": {}, "source": {}, "plan": {}, **found}
 
 
-def _words(there: object, options: dict[str, Any]) -> str:
-    old = there if isinstance(there, dict) else {}
-    changed = [f"{name} {old.get(name)!r} there, {new!r} now" for name, new in options.items() if old.get(name) != new]
+def _changes(there: object, now: dict[str, Any]) -> str:
+    then = there if isinstance(there, dict) else {}
+    changed = [f"{name} {then.get(name)!r} there, {new!r} now" for name, new in now.items() if then.get(name) != new]
     return "; ".join(changed) or "the source files have changed"
-
-
-def _check_rejected(journal: Journal, info: dict[str, Any], *, fail_fast: bool) -> None:
-    rejected = info["counts"]["rejected"]
-    if fail_fast and rejected:
-        raise PackError(
-            f"{journal.store.place} is packed, but {rejected:,} files were rejected: see rejected.jsonl there. Repair "
-            "or remove them in the source and pack with --overwrite, or pack without --on-error fail"
-        )

@@ -6,8 +6,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.job.destination import check_apart, check_ours, opened, plan_run
-from fastpipe.packing.job.remake import unchanged_since
+from fastpipe.packing.job.destination import check_apart, opened, plan_run
+from fastpipe.packing.job.remake import remade, runs_of_shards
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally
@@ -95,28 +95,14 @@ def pack(
     *,
     on_progress: Progress = lambda _: None,
 ) -> Summary:
-    """Packs images into a dataset, in threads.
-
-    Run it again after an interruption and it goes on with the shards that are not there; the bytes are those of an
-    undisturbed run. Run it again on a finished dataset of the same sources and options and it does nothing.
-
-    Args:
-        source: what `list_sources` lists.
-        destination: a new or empty folder, or an unfinished or finished dataset; or its URL.
-        options: how.
-        on_progress: called now and then, in this thread.
-
-    Raises:
-        PackError: the source or destination cannot be used, or the disk refuses.
-        ConfigError: the destination lies in the source or the other way round.
-    """
+    """What `fastpipe.pack` does, in threads of this process; with the errors that it has."""
     started = time.monotonic()
     options = options or PackOptions()
     check_apart(source, destination, options.spool)
-    with exchanged_places(destination):
-        listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
-        check_ours(destination, options)
-    with opened(destination, options) as journal:
+    with ExitStack() as stack:
+        with exchanged_places(destination):
+            listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
+            journal = stack.enter_context(opened(destination, options))
         facts = Facts.of(listing)
         done = plan_run(journal, facts, options, lambda info: _unchanged(info, listing, facts, options, journal))
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
@@ -152,16 +138,24 @@ def is_older(journal: Journal, facts: Facts) -> bool:
 
 
 def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: PackOptions, journal: Journal) -> bool:
-    """Whether sources with the paths and sizes of a dataset's have its content."""
-    place = journal.store.place
+    """Whether sources with the paths and sizes of a dataset's have its content.
+
+    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
+    the shards of all files with a new time are made again, and compared.
+    """
     older = is_older(journal, facts)
-    if older or not isinstance(place, Path):
+    if older or not isinstance(journal.store.place, Path):
         return older
-    file = place / DATASET_FILE
-    same = unchanged_since(info, file.stat().st_mtime_ns, listing, options, journal.store.scratch)
-    if same:
-        os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
-    return same
+    file = journal.store.place / DATASET_FILE
+    packed_ns, pack = file.stat().st_mtime_ns, info["packs"][0]
+    hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
+    for run, names in runs_of_shards(pack, listing, options, hashes):
+        if any(source.ctime_ns > packed_ns for source in listing.sources[run.start : run.stop]):
+            with remade(info, pack, listing, options, run, journal.store.scratch) as (_, tars):
+                if {name: tar.xxh3_64 for name, tar in tars.items()} != {name: hashes[name] for name in names}:
+                    return False
+    os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
+    return True
 
 
 @contextmanager
@@ -247,98 +241,94 @@ def make_in_threads(
     resumed = len(finished)
     left = [(name, run) for name, run in named.items() if name not in finished]
     wanted = [run for _, run in left]
-    count = sum(run.stop - run.start for run in wanted)
-    told = _Told(listing, journal, sum(len(entry.tally.rejected) for entry in finished.values()), on_progress)
+    count, total = sum(run.stop - run.start for run in wanted), len(listing.sources)
+    rejected = sum(len(entry.tally.rejected) for entry in finished.values())
     how = making(
         *(journal.store, listing, plan, stride, options.shard_size),
         fail_fast=options.fail_fast,
         make_way=journal.make_way,
     )
+
+    def telling(step: str, left: int) -> _Told:
+        size_bytes = listing.size_bytes * (total - left) // max(total, 1)
+        start = PackProgress(total - left, total, size_bytes, listing.size_bytes, rejected, step)
+        return _Told(start, journal, on_progress)
+
     workers, spool = options.workers or granted_cpus(), journal.store.scratch / "spool"
-    converted, packed = told.step("converting", len(listing.sources)), told.step("packing", count)
+    converted, packed = telling("converting", total), telling("packing", count)
     with closing(outcomes_of(listing, wanted, options, workers, spool, converted, known)) as outcomes:
         for entry in make_shards(how, left, outcomes, packed):
             finished[entry.name] = entry
-    return Made(plan, [finished[name] for name in named], count, resumed, told.publishing)
+    return Made(plan, [finished[name] for name in named], count, resumed, packed.publishing)
 
 
 class _Told:
-    """Tells the progress of a pack.
+    """Tells how far a step of a pack is, from its start on."""
 
-    Args:
-        listing, journal: of the pack.
-        rejected: sources that are, in shards that were there.
-        on_progress: is told.
-    """
+    def __init__(self, start: PackProgress, journal: Journal, on_progress: Progress) -> None:
+        self._now, self._store, self._on_progress = start, journal.store, on_progress
 
-    def __init__(self, listing: Listing, journal: Journal, rejected: int, on_progress: Progress) -> None:
-        self._store, self._rejected, self._on_progress = journal.store, rejected, on_progress
-        self._total, self._total_bytes = len(listing.sources), listing.size_bytes
-
-    def step(self, name: str, left: int) -> Callable[[Source, Packed | str], None]:
-        """What is called with each source that is done in a step, of so many that are left."""
-        done = self._total - left
-        rejected, size_bytes = self._rejected, self._total_bytes * done // max(self._total, 1)
-
-        def told(source: Source, outcome: Packed | str) -> None:
-            nonlocal done, rejected, size_bytes
-            done, size_bytes = done + 1, min(size_bytes + source.size_bytes, self._total_bytes)
-            rejected += isinstance(outcome, str)
-            self._rejected = max(rejected, self._rejected)
-            so_far = done, self._total, size_bytes, self._total_bytes, rejected
-            self._on_progress(PackProgress(*so_far, name, self._store.uploaded_bytes))
-
-        return told
+    def __call__(self, source: Source, outcome: Packed | str) -> None:
+        """A source is done."""
+        now = self._now
+        self._now = replace(
+            now,
+            files=now.files + 1,
+            bytes=min(now.bytes + source.size_bytes, now.total_bytes),
+            rejected=now.rejected + isinstance(outcome, str),
+            uploaded_bytes=self._store.uploaded_bytes,
+        )
+        self._on_progress(self._now)
 
     def publishing(self) -> None:
         """A file of the dataset is there."""
-        uploaded = self._store.uploaded_bytes
+        now, uploaded = self._now, self._store.uploaded_bytes
         if uploaded:
-            total = self._total, self._total, self._total_bytes, self._total_bytes
-            self._on_progress(PackProgress(*total, self._rejected, "publishing", uploaded))
+            done = replace(now, files=now.total_files, bytes=now.total_bytes)
+            self._on_progress(replace(done, step="publishing", uploaded_bytes=uploaded))
 
 
 def publish(
     journal: Journal,
     entries: Iterable[Entry],
     facts: Facts,
-    plan: Plan,
+    plan: Plan | None,
     options: PackOptions,
     told: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, Any], Tally]:
-    """Makes a dataset of finished shards.
+    """Makes a dataset of finished shards: the content of dataset.json, and what became of the sources.
 
-    Returns:
-        The content of dataset.json, and what became of the sources.
+    Arguments as of `publish_dataset`.
     """
     pieces = Entries(entries)
     if not pieces:
-        raise nothing_packed(facts.root, facts.files, facts.stray, pieces.tally)
+        raise _nothing_packed(facts, pieces.tally)
     journal.make_way()
     journal.check(pieces)
     journal.clean(pieces)
-    info = publish_dataset(
-        journal.store, pieces, facts, pieces.tally, options.shaping(facts.kinds), plan=plan, told=told
-    )
+    shaping = options.shaping(facts.kinds)
+    info = publish_dataset(journal.store, pieces, facts, pieces.tally, shaping, plan=plan, told=told)
     journal.clear()
     return info, pieces.tally
 
 
-def nothing_packed(root: str, files: int, stray: Sequence[str], tally: Tally) -> PackError:
-    """The error for a source of which no file can be packed."""
-    text = f"none of the {files} files in {root} could be packed"
+def _nothing_packed(facts: Facts, tally: Tally) -> PackError:
+    what = "samples of" if facts.made_by else "files in"
+    text = f"none of the {facts.files} {what} {facts.root} could be packed"
     if tally.rejected:
         path, reason = tally.rejected[0]
         text += f"; the first: {path}: {reason}"
+        if facts.made_by:
+            return PackError(text)
         if match := re.match(r"field (\w+): ", reason):
             return PackError(
                 f"{text}. --field names the fields to store: leave out this one, or give it another kind, such as "
                 f"--field {match[1]}=COLUMN:image or :bytes"
             )
     text += ". Expected JPEG, PNG, WebP or other images in one folder for each class, or in tars"
-    if any(name.endswith(".tar") for name in stray):
+    if any(name.endswith(".tar") for name in facts.stray):
         text += (
-            f"; {root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "
+            f"; {facts.root} also holds tars, but if there are folders, fastpipe does not read tars: pass one "
             "of the tars, or move the tars to a separate folder"
         )
     return PackError(text)

@@ -30,7 +30,6 @@ class Given:
 
     Attributes:
         name: names it, in the dataset and in messages.
-        identity: its key and label; None: it has no key.
         label: position of its class; NO_LABEL: none.
         size_bytes: of its image.
         image: its file, the file's bytes, or (H, W, 3) uint8.
@@ -39,7 +38,6 @@ class Given:
     """
 
     name: str
-    identity: str | None
     label: int
     size_bytes: int
     image: str | bytes | NDArray[np.uint8]
@@ -63,7 +61,6 @@ class Given:
 
 def given(
     name: str,
-    identity: str | None,
     image: object,
     label: object,
     values: Mapping[str, object],
@@ -73,7 +70,7 @@ def given(
     """A sample, checked as far as that is possible without reading files.
 
     Args:
-        name, identity: of the sample.
+        name: of the sample.
         image, label: as the program gives them.
         values: of its fields, by name.
         kinds: name -> kind of all fields.
@@ -82,9 +79,9 @@ def given(
     try:
         picture = _picture(image)
         taken = tuple(_value(each, kind, values.get(each)) for each, kind in kinds.items())
-        return Given(name, identity, _label(label, classes), _size(picture), picture, taken)
+        return Given(name, _label(label, classes), _size(picture), picture, taken)
     except ImageError as problem:
-        return Given(name, identity, NO_LABEL, 0, b"", (), str(problem))
+        return Given(name, NO_LABEL, 0, b"", (), str(problem))
 
 
 def _picture(value: object) -> str | bytes | NDArray[np.uint8]:
