@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 from urllib.parse import quote
 
 import numpy as np
@@ -16,7 +14,7 @@ import xxhash
 
 from fastpipe.checks import choice, whole
 from fastpipe.engine.pictures import jpeg_of
-from fastpipe.errors import ConfigError, DatasetError, PackError, SampleError
+from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
@@ -38,8 +36,6 @@ class UnpackedSample:
 
     Attributes:
         shard: its number.
-        key, label: its own.
-        jpeg: the image.
         others: the members behind the image, as they are in the shard.
         stored_bytes: of the image in the shard.
     """
@@ -52,20 +48,13 @@ class UnpackedSample:
     stored_bytes: int
 
 
-class ClassFolders:
+def _into_folders(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes CLASS/KEY.jpg; images without a class lie beside the folders."""
-
-    def __init__(self, index: Index, destination: Path) -> None:
-        self._index = index
-        self._destination = destination
-        self._folders: dict[int, Path] = {NO_LABEL: destination}
-
-    def write(self, sample: UnpackedSample) -> None:
-        """Writes one image."""
-        folder = self._folders.get(sample.label)
-        if folder is None:
-            name = self._index.class_name(sample.label)
-            folder = self._destination / folder_name(name)
+    folders: dict[int, Path] = {NO_LABEL: destination}
+    for sample in samples:
+        if sample.label not in folders:
+            name = index.class_name(sample.label)
+            folder = folders[sample.label] = destination / folder_name(name)
             try:
                 folder.mkdir()
             except OSError as problem:
@@ -75,40 +64,18 @@ class ClassFolders:
                     f"the class {name!r} cannot have a folder of its own, {folder}: {problem.strerror}. Unpack into a "
                     "new folder with --format webdataset, which makes none"
                 ) from problem
-            self._folders[sample.label] = folder
-        with open(folder / f"{sample.key}.jpg", "xb", opener=no_link) as file:
+        with open(folders[sample.label] / f"{sample.key}.jpg", "xb", opener=no_link) as file:
             file.write(sample.jpeg)
 
-    def finish(self) -> None:
-        """After the last one."""
 
-
-class JpegShards:
+def _into_shards(index: Index, destination: Path, samples: Iterable[UnpackedSample]) -> None:
     """Writes shards of the dataset's names; each appears when it is whole."""
-
-    def __init__(self, index: Index, destination: Path) -> None:
-        self._index = index
-        self._destination = destination
-        self._open = ExitStack()
-        self._file: BinaryIO | None = None
-        self._shard = -1
-
-    def write(self, sample: UnpackedSample) -> None:
-        """Writes one sample; those of a shard come one after the other."""
-        if self._file is None or sample.shard != self._shard:
-            self.finish()
-            name = self._index.shards[sample.shard].name
-            self._file = self._open.enter_context(Folder(self._destination, self._destination).whole(name))
-            self._shard = sample.shard
-        self._file.write(before_jpeg(sample.key, sample.label, len(sample.jpeg)))
-        self._file.write(sample.jpeg + tar.padding(len(sample.jpeg)) + sample.others)
-
-    def finish(self) -> None:
-        """Ends the last shard."""
-        if self._file is not None:
-            self._file.write(tar.end(self._file.tell()))
-            self._file = None
-            self._open.close()
+    for shard, ours in itertools.groupby(samples, lambda sample: sample.shard):
+        with Folder(destination, destination).whole(index.shards[shard].name) as file:
+            for sample in ours:
+                file.write(before_jpeg(sample.key, sample.label, len(sample.jpeg)))
+                file.write(sample.jpeg + tar.padding(len(sample.jpeg)) + sample.others)
+            file.write(tar.end(file.tell()))
 
 
 def folder_name(name: str) -> str:
@@ -118,10 +85,8 @@ def folder_name(name: str) -> str:
     return quote(name, safe="") if "/" in name or "\0" in name else name or "%"
 
 
-FORMATS = ("folder", "webdataset")
-
+_WRITE = {"folder": _into_folders, "webdataset": _into_shards}
 _RUN_BYTES = 4 << 20  # of samples that a thread takes at once
-_SIZE_FIELD = slice(124, 135)  # of a tar header: octal digits
 
 
 @dataclass(frozen=True)
@@ -159,20 +124,13 @@ def unpack(
     """Writes the images of a dataset as JPEGs: those that packing with storage "jpeg" would have stored.
 
     Args:
-        data: the dataset's folder, or its URL: then shards are read there, past the cache.
+        data: a packed dataset; of a URL shards are read there, past the cache.
         destination: a new or empty folder of this machine.
         form: "folder": CLASS/KEY.jpg, images without a class as KEY.jpg. "webdataset": shards with the names, samples
             and members of the dataset's own.
-        workers: threads; None: the CPUs granted to this process.
-        on_progress: called now and then, in this thread.
-
-    Raises:
-        ConfigError: an argument is wrong, or one of the folders lies in the other.
-        DatasetError: `data` holds no finished dataset, or what is not packed.
-        PackError: the destination is not empty, or the disk refuses.
-        SampleError: a sample is damaged.
+        workers, on_progress: as of `fastpipe.pack`.
     """
-    choice("--format", form, FORMATS)
+    choice("--format", form, tuple(_WRITE))
     threads = granted_cpus() if workers is None else whole("--workers", workers, least=1, most=1024)
     if not isinstance(destination, Path):
         raise ConfigError(f"DST {destination}: expected a folder of this machine; unpack into one, then upload it")
@@ -183,37 +141,31 @@ def unpack(
         check_apart(data, destination)
     if destination.exists() and not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a new or empty folder")
-    with _disk_errors(destination):
+    images = size = stored = 0
+    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read(index, run), threads)
+
+    def samples() -> Iterator[UnpackedSample]:
+        nonlocal images, size, stored
+        read = (done for run in _runs(index) for done in ahead.put(run))
+        for _, found in itertools.chain(read, ahead.rest()):
+            yield from found
+            images, size = images + len(found), size + sum(len(sample.jpeg) for sample in found)
+            stored += sum(sample.stored_bytes for sample in found)
+            on_progress(UnpackProgress(images, len(index), stored, index.stored_bytes))
+
+    try:
         destination.mkdir(parents=True, exist_ok=True)
         if any(destination.iterdir()):
             raise PackError(f"{destination} is not empty; choose a new or empty folder")
-    images = size = stored = 0
-    ahead: Ahead[range, list[UnpackedSample]] = Ahead(lambda run: _read(index, run), threads)
-    files = ClassFolders(index, destination) if form == "folder" else JpegShards(index, destination)
-    try:
-        with _disk_errors(destination):
-            read = (done for run in _runs(index) for done in ahead.put(run))
-            for _, samples in itertools.chain(read, ahead.rest()):
-                for sample in samples:
-                    files.write(sample)
-                    images, size = images + 1, size + len(sample.jpeg)
-                    stored += sample.stored_bytes
-                on_progress(UnpackProgress(images, len(index), stored, index.stored_bytes))
-            files.finish()
+        _WRITE[form](index, destination, samples())
+    except OSError as problem:
+        raise PackError(
+            f"cannot write to {destination}: {problem.strerror or problem}. Make room or repair the disk, remove "
+            f"{destination}, then run the same command again"
+        ) from problem
     finally:
         ahead.close()
     return Unpacked(images, size, list(index.fields) if form == "folder" else [])
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise PackError(
-            f"cannot write to {path}: {problem.strerror or problem}. Make room or repair the disk, remove {path}, then "
-            "run the same command again"
-        ) from problem
 
 
 def _runs(index: Index) -> Iterator[range]:
@@ -249,20 +201,17 @@ def _read(index: Index, run: range) -> list[UnpackedSample]:
         key = sample_key(shard_number(shard.name), start)
         part = data[start - starts[0] : end - starts[0]]
         stored = part[BEFORE_BYTES : BEFORE_BYTES + int(record["size"])]
-        if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
-            raise _damaged(index, sample, "the bytes have changed since they were packed")
         try:
+            if xxhash.xxh3_64_intdigest(stored) != record["xxh3_64"]:
+                raise ValueError("the bytes have changed since they were packed")
             jpeg = jpeg_of(stored) if index.storage == COEFFICIENTS_STORAGE else stored
         except ValueError as problem:
-            raise _damaged(index, sample, str(problem)) from None
+            remedy = f"repair the dataset first: fastpipe verify {index.path} --repair SRC"
+            raise index.sample_error(sample, f"{problem}; {remedy}") from None
         others = part[BEFORE_BYTES + tar.padded(len(stored), tar.BLOCK) :]
         others = others[: _members_end(others, key)]
         found.append(UnpackedSample(number, key, int(record["label"]), jpeg, others, len(stored)))
     return found
-
-
-def _damaged(index: Index, sample: int, reason: str) -> SampleError:
-    return index.sample_error(sample, f"{reason}; repair the dataset first: fastpipe verify {index.path} --repair SRC")
 
 
 def _members_end(data: bytes, key: str) -> int:
@@ -270,7 +219,7 @@ def _members_end(data: bytes, key: str) -> int:
     at, name = 0, f"{key}.".encode()
     while at + tar.BLOCK <= len(data) and data.startswith(name, at):
         try:
-            at += tar.BLOCK + tar.padded(int(data[at : at + tar.BLOCK][_SIZE_FIELD], 8), tar.BLOCK)
+            at += tar.BLOCK + tar.padded(int(data[at + 124 : at + 135], 8), tar.BLOCK)
         except ValueError:
             break
     return at
