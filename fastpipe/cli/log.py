@@ -8,7 +8,7 @@ from rich.table import Table
 
 from fastpipe.cli.console import AsJson, Packed, exit_codes, out, place, print_json
 from fastpipe.errors import readable
-from fastpipe.packing.growth.grow import versions
+from fastpipe.packing.growth.version import versions
 
 
 def log(data: Packed, as_json: AsJson = False) -> None:

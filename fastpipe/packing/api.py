@@ -210,7 +210,5 @@ def remove(
     """
     from fastpipe.packing.growth import chosen, grow  # most programs only pack
 
-    asked = chosen.asked(keys, classes, where)
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
-    command = ["remove", os.fspath(dst), *asked.words]
-    return grow.remove(destination_of(dst), given, asked.of, command)
+    return grow.remove(destination_of(dst), given, chosen.Chosen(keys, classes, where))

@@ -30,7 +30,8 @@ from fastpipe.format.layout import (
 from fastpipe.format.read_at import read_at
 from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.growth.grow import packed_options, relabelled
+from fastpipe.packing.growth.known import relabelled
+from fastpipe.packing.growth.version import packed_options
 from fastpipe.packing.job.destination import check_apart, disk_errors
 from fastpipe.packing.job.remake import remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress

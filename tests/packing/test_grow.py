@@ -24,6 +24,7 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.packing.growth import grow
+from fastpipe.packing.growth.version import versions
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
@@ -429,7 +430,7 @@ def test_where_there_is_no_dataset(work: Path, tmp_path: Path) -> None:
         fastpipe.add(work / "src", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     with pytest.raises(DatasetError, match="not packed"):
-        grow.versions(work / "src")
+        versions(work / "src")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,27 +30,39 @@ _COMPARISON = re.compile(r"\s*(\w+)\s*(<=|>=|==|!=|<|>|=)\s*(.*\S)\s*")
 _NAMED = 5  # keys in a message
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What names samples.
+class Chosen:
+    """What a user says of samples; all of it holds. See `fastpipe.remove`.
 
-    Attributes:
-        keys: of them; None: any.
-        classes: theirs; (): any.
-        where: column, operator and value; all of them hold.
+    Raises:
+        ConfigError: it says nothing, or no comparison.
     """
 
-    keys: list[str] | None
-    classes: tuple[str, ...]
-    where: tuple[tuple[str, str, str], ...]
+    def __init__(
+        self, keys: Iterable[str] | None, classes: str | Sequence[str] | None, where: str | Sequence[str] | None
+    ) -> None:
+        if keys is None and not classes and not where:
+            raise ConfigError("remove: expected --keys, --class or --where, which say what is to be removed")
+        if isinstance(keys, (str, os.PathLike)):
+            raise ConfigError(f"keys: expected a list of keys, got {keys!r}")
+        self._keys = None if keys is None else list(keys)
+        self._classes = [classes] if isinstance(classes, str) else list(classes or ())
+        self._where = []
+        for text in [where] if isinstance(where, str) else where or ():
+            match = _COMPARISON.fullmatch(text)
+            if match is None:
+                raise ConfigError(
+                    f"--where {text!r}: expected COLUMN OPERATOR VALUE, such as 'score < 0.2', with one of "
+                    f"{', '.join(_OPERATORS)}"
+                )
+            self._where.append((match[1], match[2], match[3]))
 
     @property
     def words(self) -> list[str]:
         """As options of a command."""
-        found = [] if self.keys is None else ["--keys", "FILE"]
-        for name in self.classes:
+        found = [] if self._keys is None else ["--keys", "FILE"]
+        for name in self._classes:
             found += ["--class", name]
-        for comparison in self.where:
+        for comparison in self._where:
             found += ["--where", " ".join(comparison)]
         return found
 
@@ -62,46 +73,23 @@ class Asked:
             ConfigError: it has no such key, class or column.
         """
         found = np.ones(len(index), np.bool_)
-        if self.keys is not None:
-            wanted = np.array([key_hash(key) for key in self.keys], np.uint64)
+        if self._keys is not None:
+            wanted = np.array([key_hash(key) for key in self._keys], np.uint64)
             there = np.array(index.records["key"])
             unknown = np.flatnonzero(~np.isin(wanted, there))
             if len(unknown):
-                names = ", ".join(map(repr, (self.keys[at] for at in unknown[:_NAMED].tolist())))
+                names = ", ".join(map(repr, (self._keys[at] for at in unknown[:_NAMED].tolist())))
                 raise ConfigError(
                     f"{len(unknown):,} of {len(wanted):,} keys are not in {index.path}: {names}"
                     f"{' ...' if len(unknown) > _NAMED else ''}; expected the paths of samples' sources, as "
                     'batch["key"] has them'
                 )
             found &= np.isin(there, wanted)
-        if self.classes:
-            found &= np.isin(index.records["label"], [_label(index, name) for name in self.classes])
-        for column, sign, value in self.where:
+        if self._classes:
+            found &= np.isin(index.records["label"], [_label(index, name) for name in self._classes])
+        for column, sign, value in self._where:
             found &= _compared(index, column, sign, value)
         return found
-
-
-def asked(keys: Iterable[str] | None, classes: str | Sequence[str] | None, where: str | Sequence[str] | None) -> Asked:
-    """What a user says, checked as far as no dataset is needed.
-
-    Raises:
-        ConfigError: it says nothing, or no comparison.
-    """
-    if keys is None and not classes and not where:
-        raise ConfigError("remove: expected --keys, --class or --where, which say what is to be removed")
-    if isinstance(keys, (str, os.PathLike)):
-        raise ConfigError(f"keys: expected a list of keys, got {keys!r}")
-    found = []
-    for text in [where] if isinstance(where, str) else where or ():
-        match = _COMPARISON.fullmatch(text)
-        if match is None:
-            raise ConfigError(
-                f"--where {text!r}: expected COLUMN OPERATOR VALUE, such as 'score < 0.2', with one of "
-                f"{', '.join(_OPERATORS)}"
-            )
-        found.append((match[1], match[2], match[3]))
-    names = (classes,) if isinstance(classes, str) else tuple(classes or ())
-    return Asked(None if keys is None else list(keys), names, tuple(found))
 
 
 def _label(index: Index, name: str) -> int:
@@ -117,18 +105,19 @@ def _compared(index: Index, column: str, sign: str, value: str) -> NDArray[np.bo
         if compare not in (operator.eq, operator.ne):
             raise ConfigError(f"--where class {sign} {value}: classes have no order; expected == or !=")
         return np.asarray(compare(index.records["label"], _label(index, value)), np.bool_)
-    field = index.fields.get(column)
-    numbers = [each.name for each in index.fields.values() if each.kind == "int" or each.width == 1]
-    if column not in (*_OWN, *numbers) or (field is not None and column not in numbers):
-        expected = ", ".join([*_OWN, "class", *numbers])
+    numbers = {each.name: each for each in index.fields.values() if each.kind == "int" or each.width == 1}
+    values: NDArray[Any]
+    if column in _OWN:
+        values = index.records[column].astype(np.int64)
+    elif column in numbers:
+        file = index.files / FIELDS_FOLDER / sidecars(numbers[column])[0]
+        values = np.lib.format.open_memmap(file, mode="r").reshape(-1)
+    else:
+        field, expected = index.fields.get(column), ", ".join([*_OWN, "class", *numbers])
         what = "no such column" if field is None else f"values of kind {field.kind}, no single numbers"
         raise ConfigError(f"--where {column}: {index.path} has {what}; expected one of {expected}")
     try:
         number: float = int(value) if re.fullmatch(r"[+-]?\d+", value) else float(value)
     except ValueError:
         raise ConfigError(f"--where {column} {sign} {value}: expected a number behind {sign}") from None
-    if column in _OWN:
-        return np.asarray(compare(index.records[column].astype(np.int64), number), np.bool_)
-    assert field is not None  # it is one of the numbers
-    values = np.lib.format.open_memmap(index.files / FIELDS_FOLDER / sidecars(field)[0], mode="r").reshape(-1)
     return np.asarray(compare(values, number), np.bool_)

@@ -1,8 +1,11 @@
-"""Sources and a version of a dataset -> which of them it has, which are new or changed; whether their fields fit."""
+"""Sources and a version of a dataset -> which of them it has, which are new or changed; whether their fields fit.
+
+A source is known if its path is in the index, with its size, and if it has not changed since it was packed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,11 +16,11 @@ from numpy.typing import NDArray
 from fastpipe.errors import PackError, readable
 from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
-from fastpipe.format.layout import shard_number
+from fastpipe.format.layout import NO_LABEL, shard_number
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.fields.agreement import Agreement
-from fastpipe.packing.growth.kept import Columns, agreed_in
+from fastpipe.packing.growth.version import Version
 from fastpipe.packing.pipeline.exchange import few_outcomes
+from fastpipe.packing.shard.entry import SOURCES
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.tables import TableListing
@@ -31,26 +34,17 @@ class Found(NamedTuple):
     Attributes:
         new: those that it does not have, with those that take the place of changed ones; in packing order.
         stays: (n,) which of its samples stay.
-        known, copies, skipped: as of Grown.
+        counts: of the others, as Grown names them.
     """
 
     new: list[Source]
     stays: NDArray[np.bool_]
-    known: int
-    copies: int
-    skipped: int
+    counts: dict[str, Any]
 
 
-def compared(
-    listing: Listing,
-    index: Index,
-    history: Sequence[Mapping[str, Any]],
-    columns: Columns,
-    options: PackOptions,
-    changed: str,
-) -> Found:
-    """Which sources the dataset has."""
-    sources = listing.sources
+def compared(listing: Listing, version: Version, by: str, changed: str) -> Found:
+    """Which sources the dataset has; `by` and `changed` as of `fastpipe.add`."""
+    sources, index, columns = listing.sources, version.index, version.columns
     keys = np.array([key_hash(readable(source.path)) for source in sources], np.uint64)
     known_keys = np.array(index.records["key"])
     order = np.argsort(known_keys, kind="stable")
@@ -61,14 +55,13 @@ def compared(
     same = there & (index.records["label"][rows] == labels)
     if not isinstance(listing, TableListing):  # the size of a row's image is known only when the row has been read
         sizes = np.array([source.size_bytes for source in sources], np.uint64)
-        same &= columns.sources["bytes"][rows] == sizes
-    newer = same & (np.array([source.ctime_ns for source in sources], np.int64) > _packed_ns(index, history)[rows])
-    maybe = np.flatnonzero(newer)
-    hashes = index.records["xxh3_64"]
-    for at, digest in zip(maybe.tolist(), _digests(listing, maybe, options), strict=True):
-        same[at] = digest == int(hashes[rows[at]])
+        same &= columns[SOURCES]["bytes"][rows] == sizes
+    newer = same & (np.array([source.ctime_ns for source in sources], np.int64) > _packed_ns(version)[rows])
+    maybe = np.flatnonzero(newer).tolist()
+    hashes = np.array(index.records["xxh3_64"])
+    digests = _digests(listing, [sources[at] for at in maybe], version.options)
+    same[maybe] = [digests[sources[at].path] == int(hashes[rows[at]]) for at in maybe]
     other = there & ~same
-    stays = np.ones(len(index), np.bool_)
     if other.any() and changed == "error":
         names = ", ".join(readable(sources[at].path) for at in np.flatnonzero(other)[:_NAMED].tolist())
         raise PackError(
@@ -76,47 +69,48 @@ def compared(
             f"{index.path}: {names}{' ...' if other.sum() > _NAMED else ''}. Pass --changed replace to take the new "
             "ones in their place, or --changed skip to leave them as they are"
         )
-    new = ~there
-    if changed == "replace":
-        stays[rows[other]] = False
-        new = new | other
-    taken = [sources[at] for at in np.flatnonzero(new).tolist()]
-    return Found(taken, stays, int(same.sum()), 0, int(other.sum()) if changed == "skip" else 0)
+    stays, replaced = np.ones(len(index), np.bool_), other & (changed == "replace")
+    stays[rows[replaced]] = False
+    new = [sources[at] for at in np.flatnonzero(~there | replaced).tolist()]
+    copies: set[str] = set()
+    if by == "content":
+        seen = set(hashes[stays].tolist())
+        for path, digest in _digests(listing, new, version.options).items():
+            if digest is not None and digest in seen:
+                copies.add(path)
+            seen.add(digest)
+    counts = {"known": int(same.sum()), "copies": len(copies), "skipped": int((other & ~replaced).sum())}
+    return Found([source for source in new if source.path not in copies], stays, counts)
 
 
-def _packed_ns(index: Index, history: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
+def _packed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
-    packs = index.info["packs"]
-    times = {entry["version"]: entry["listed_ns"] for entry in history}
+    packs, shards = version.info["packs"], version.index.shards
+    times = {entry["version"]: entry["listed_ns"] for entry in version.history}
     bases = np.array([pack["plan"]["base"] for pack in packs], np.int64)
     listed = np.array([times[pack["version"]] for pack in packs], np.int64)
-    numbers = np.array([shard_number(shard.name) for shard in index.shards], np.int64)
+    numbers = np.array([shard_number(shard.name) for shard in shards], np.int64)
     of_shards = listed[np.searchsorted(bases, numbers, side="right") - 1]
-    return np.repeat(of_shards, [shard.samples for shard in index.shards])
+    return np.repeat(of_shards, [shard.samples for shard in shards])
 
 
-def _digests(listing: Listing, places: Sequence[int] | NDArray[np.int64], options: PackOptions) -> Iterator[int | None]:
-    """The hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
-    few = [listing.sources[at] for at in places]
-    workers = options.workers or granted_cpus()
-    found = {
-        source.path: None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.jpeg)
-        for source, outcome in (few_outcomes(listing, few, options, workers) if few else ())
-    }
-    return (found[source.path] for source in few)
+def _digests(listing: Listing, few: Sequence[Source], options: PackOptions) -> dict[str, int | None]:
+    """By path, the hashes of some sources' pictures as they would be stored; None: it cannot be packed."""
+    found: dict[str, int | None] = dict.fromkeys(source.path for source in few)
+    for source, outcome in few_outcomes(listing, few, options, options.workers or granted_cpus()) if few else ():
+        found[source.path] = None if isinstance(outcome, str) else xxhash.xxh3_64_intdigest(outcome.jpeg)
+    return found
 
 
-def without_copies(listing: Listing, found: Found, index: Index, options: PackOptions) -> Found:
-    """Leaves out sources whose picture the dataset has, or an earlier one of them."""
-    seen = set(np.array(index.records["xxh3_64"])[found.stays].tolist())
-    new = []
-    for source, digest in zip(
-        found.new, _digests(replace(listing, sources=found.new), range(len(found.new)), options), strict=True
-    ):
-        if digest is None or digest not in seen:
-            new.append(source)
-            seen.add(digest)
-    return found._replace(new=new, copies=len(found.new) - len(new))
+def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
+    """The listing with the labels of a dataset, whose classes stay in front; its new ones come behind them."""
+    names = [*classes, *(name for name in listing.classes if name not in set(classes))]
+    if names == listing.classes:
+        return listing
+    numbers = {name: number for number, name in enumerate(names)}
+    labels = [numbers[name] for name in listing.classes]
+    sources = [each if each.label == NO_LABEL else replace(each, label=labels[each.label]) for each in listing.sources]
+    return replace(listing, classes=names, sources=sources)
 
 
 def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
@@ -128,10 +122,11 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
     ours, theirs = listing.kinds, {name: one.kind for name, one in index.fields.items()}
     for name in (*theirs, *ours):
         if ours.get(name) != theirs.get(name):
+            then, now = (f"the kind {kinds[name]}" if name in kinds else "no such field" for kinds in (theirs, ours))
             raise PackError(
-                f"field {name}: {index.path} has {_kind(theirs.get(name))}, and {listing.root} has "
-                f"{_kind(ours.get(name))}; all samples of a dataset have the same fields. Choose them with --field "
-                "NAME=COLUMN:KIND, or pack the sources into a dataset of their own"
+                f"field {name}: {index.path} has {then}, and {listing.root} has {now}; all samples of a dataset have "
+                "the same fields. Choose them with --field NAME=COLUMN:KIND, or pack the sources into a dataset of "
+                "their own"
             )
     said = []
     fields = {new.name: new for new in listing.fields}
@@ -154,18 +149,3 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
 def said_of(one: Any) -> SourceField:
     """A field of a dataset as one of its source."""
     return SourceField(one.name, one.kind, names=one.names, flip_pairs=one.flip_pairs)
-
-
-def _kind(kind: str | None) -> str:
-    return "no such field" if kind is None else f"the kind {kind}"
-
-
-def agreed_by(index: Index, new: Mapping[str, Any], source: object) -> dict[str, Any]:
-    """What values of fields share in a dataset and its new sources.
-
-    Raises:
-        PackError: they do not.
-    """
-    found = Agreement({name: one.kind for name, one in index.fields.items()}, agreed_in(index))
-    found.join(new, str(source))
-    return found.state()

@@ -111,7 +111,7 @@ def test_an_add_that_was_killed_goes_on_or_is_given_up(
     more = photos(tmp_path / "more", 5, first=100)
     with monkeypatch.context() as patch:  # as if it were killed: nothing is tidied up
         patch.setattr("fastpipe.packing.shard.journal.Journal.give_up", lambda _: None)
-        patch.setattr("fastpipe.packing.growth.grow.publish_dataset", lambda *_, **__: 1 / 0)
+        patch.setattr("fastpipe.packing.growth.version.publish_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             fastpipe.add(more, packed, storage_options=bucket.options)
     assert len(keys(packed, bucket, tmp_path / "cache")) == 30

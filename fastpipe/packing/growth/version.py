@@ -1,0 +1,305 @@
+"""The newest version of a dataset, and which of its samples stay -> the next version.
+
+Note [versions]
+Shards never change, and the index says which samples there are. So a version is an index with its columns, and new
+shards if there are new samples. dataset.json is that of the newest version; it is written last, and only if it still is
+that of the version which grows. Each version's own is kept beside its index, in DST/vN. So loaders see the old version
+or the new one, and of two programs that write at the same time one ends with an error.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.fields import FIELDS_FOLDER, sidecars
+from fastpipe.format.folder import Place
+from fastpipe.format.index import Index, read_info
+from fastpipe.format.intact import file_hash
+from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE, shard_number
+from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.columns import LENGTHS, columns
+from fastpipe.packing.job.destination import opened
+from fastpipe.packing.picture.convert import EncodeOptions
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
+from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.plan import Plan
+from fastpipe.packing.shard.publish import Before, publish_dataset, read_rejected
+from fastpipe.packing.shard.tar import Tar
+from fastpipe.packing.source.facts import Facts
+from fastpipe.scan.opening import open_data
+from fastpipe.store.opening import open_store
+from fastpipe.store.store import Store
+
+
+@dataclass(frozen=True)
+class Version:
+    """The newest version of a dataset, which is locked against other programs of this machine.
+
+    Attributes:
+        journal: of its work.
+        index, data: it; the bytes of its dataset.json.
+        time_ns: that its dataset.json has.
+        options: that it was packed with, and how this program works.
+        command: that makes the next version.
+    """
+
+    journal: Journal
+    index: Index
+    data: bytes
+    time_ns: int
+    options: PackOptions
+    command: str
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The content of its dataset.json."""
+        return self.index.info
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Of it and the versions before it."""
+        return history(self.info, self.time_ns)
+
+    @property
+    def agreed(self) -> dict[str, Any]:
+        """What the values of its fields share: `Agreement.state` after its last sample."""
+        agreed = Agreement.of(self.index.fields.values()).state()
+        for name, field in self.index.fields.items():
+            if field.kind == "classes":
+                agreed[name] |= {"classes": field.classes, "names": list(field.names)}
+        return agreed
+
+    @cached_property
+    def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
+        """By field and part, mapped into memory; SOURCES is one of them.
+
+        Raises:
+            PackError: a file has changed since it was written.
+        """
+        index, sources = self.index, self.index.files / SOURCES_FILE
+        expected_of = {file: expected for file, expected, _ in index.hashed_files(index.fields)}
+        for file, expected in {**expected_of, sources: self.info["sources"]["file_xxh3_64"]}.items():
+            try:
+                good = not expected or file_hash(file) == expected
+            except OSError as problem:
+                raise PackError(f"{file} cannot be read: {problem.strerror or problem}") from problem
+            if not good:
+                raise PackError(f"{file} has changed since it was written; find the damage with fastpipe verify first")
+        files = {SOURCES: sources}
+        for field in index.fields.values():
+            for name, column in zip(sidecars(field), columns(field), strict=True):
+                files[field.name, column.part] = index.files / FIELDS_FOLDER / name
+        return {of: np.lib.format.open_memmap(file, mode="r") for of, file in files.items()}
+
+    def check_newest(self) -> None:
+        """Raises PackError if another program has made the next version."""
+        store = self.journal.store
+        if store.read(DATASET_FILE) != self.data:
+            raise PackError(
+                f"{store.place} has got another version meanwhile: another program adds samples to it, or removes "
+                "some. Run the same command again"
+            )
+
+    @contextmanager
+    def growing(self, about: Mapping[str, Any]) -> Iterator[None]:
+        """Writes down what is done, so that no other program begins; PackError: one has."""
+        kinds = [one.kind for one in self.index.fields.values()]
+        plan = {"grows": self.index.fingerprint, "command": self.command, **about, "made_with": made_with(kinds)}
+        began = self.journal.begin_growth(plan)
+        try:
+            self.check_newest()
+            yield
+        except BaseException:
+            if began:
+                self.journal.give_up()
+            raise
+
+    def publish(
+        self,
+        stays: NDArray[np.bool_],
+        facts: Facts,
+        tally: Tally,
+        entries: Sequence[Entry] = (),
+        tried: Collection[str] = (),
+        plan: Plan | None = None,
+        told: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:
+        """Makes the next version.
+
+        Args:
+            stays: (n,) which of its samples stay.
+            facts, tally, plan, told: as of `publish_dataset`, of the new sources.
+            entries: the new shards; (): no source was packed.
+            tried: paths of the sources that were: they are not among the rejected ones any more.
+
+        Returns:
+            The content of dataset.json.
+        """
+        self.check_newest()
+        self.journal.check(entries)
+        self.journal.clean(entries, self.info["next_shard"])
+        counts = self.info["counts"]
+        rejected = read_rejected(self.index.folder, self.index.version) if counts["rejected"] else []
+        sources = Tally(
+            changes=dict(counts["reencoded"]),
+            oriented=counts["exif_oriented"],
+            stray_bytes=counts["stray_bytes"],
+            multi_frame=counts["multi_frame"],
+            rejected=[(each["path"], each["reason"]) for each in rejected if each["path"] not in tried],
+        )
+        now = {
+            "added": sum(entry.samples for entry in entries),
+            "removed": int((~stays).sum()),
+            "time_ns": time.time_ns(),
+            "listed_ns": facts.time_ns,
+            "command": self.command,
+        }
+        info = publish_dataset(
+            self.journal.store,
+            [*self._kept(stays), *entries],
+            facts,
+            tally,
+            self.options.shaping(facts.kinds),
+            plan=plan,
+            before=Before(self.info, self.data, sources, self.history, now, bool(entries)),
+            told=told,
+        )
+        self.journal.clear()
+        return info
+
+    def _kept(self, stays: NDArray[np.bool_]) -> list[Kept]:
+        found: list[Kept] = []
+        for entry, start in zip(self.info["shards"], self.index.shard_starts.tolist(), strict=True):
+            ours = stays[start : start + entry["samples"]]
+            if ours.any():
+                found.append(Kept(self, entry, start, ours, {} if found else self.agreed))
+        return found
+
+
+class Kept:
+    """A shard of a version, of which some samples stay; see Piece.
+
+    Args:
+        version: it.
+        entry: what its dataset.json says of the shard.
+        start: position of the shard's first sample.
+        stays: (samples,) which of its samples stay.
+        agreed: of the version; {}: an earlier piece has it. Numbers of class names stay what they are, for these
+            pieces come first.
+    """
+
+    def __init__(
+        self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_], agreed: dict[str, Any]
+    ) -> None:
+        self._records, self._columns = version.index.records, version.columns
+        self._stays, self.agreed = stays, agreed
+        self._rows = slice(start, start + len(stays))
+        self.samples = int(stays.sum())
+        gone = len(stays) - self.samples + entry.get("removed", 0)
+        self.tars = (Tar(shard_number(entry["name"]), self.samples, entry["size_bytes"], entry["xxh3_64"], gone),)
+
+    def records(self, store: Store) -> NDArray[np.void]:
+        """(samples,) of INDEX_DTYPE; `shard` is 0."""
+        records = np.array(self._records[self._rows])[self._stays]
+        records["shard"] = 0
+        return records
+
+    def part(self, store: Store, of: str, part: str) -> Iterator[Callable[[], bytes]]:
+        """A function that reads its piece of a column."""
+        yield lambda: self._part(of, part)
+
+    def _part(self, of: str, part: str) -> bytes:
+        lengths, first = self._lengths(of)
+        if part == LENGTHS:
+            return lengths[self._stays].astype("<i8").tobytes()
+        values = self._columns[of, part][first : first + int(lengths.sum())]
+        return (values if self._stays.all() else values[np.repeat(self._stays, lengths)]).tobytes()
+
+    def part_bytes(self, of: str, part: str) -> int:
+        """Its size."""
+        if part == LENGTHS:
+            return 8 * self.samples
+        values = self._columns.get((of, part))
+        if values is None:  # boxes without labels
+            return 0
+        count = int(self._lengths(of)[0][self._stays].sum())
+        return count * values.dtype.itemsize * int(np.prod(values.shape[1:], dtype=np.int64))
+
+    def _lengths(self, of: str) -> tuple[NDArray[np.int64], int]:
+        """(all of its samples,) how many values each has in the columns of a field; and where the first value is."""
+        offsets = self._columns.get((of, LENGTHS))
+        if offsets is None:
+            return np.ones(len(self._stays), np.int64), self._rows.start
+        ours = np.array(offsets[self._rows.start : self._rows.stop + 1])
+        return np.diff(ours), int(ours[0])
+
+
+@contextmanager
+def newest(
+    destination: Place, given: PackOptions, command: Sequence[str], *, shared_spool: bool = False
+) -> Iterator[Version]:
+    """The newest version, locked; `given` says how this program works, `shared_spool` as of `opened`.
+
+    Raises:
+        DatasetError: there is none.
+        PackError: another program writes there.
+    """
+    if isinstance(destination, Path):
+        read_info(destination)
+    with opened(destination, given, shared_spool=shared_spool) as journal:
+        store = journal.store
+        try:
+            data = store.read(DATASET_FILE)
+        except FileNotFoundError:
+            raise PackError(
+                f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC {destination}"
+            ) from None
+        index = open_data(destination, remote=given.source.remote)
+        fetch = getattr(index, "fetch_small", None)
+        if fetch is not None:  # behind a URL
+            fetch()
+        then = packed_options(index.info["packs"][0]["options"], given.source)
+        options = replace(then, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
+        time_ns = store.written_ns(DATASET_FILE)
+        version = Version(journal, index, data, time_ns, options, shlex.join(["fastpipe", *command]))
+        version.check_newest()
+        if (journal.plan() or {}).get("grows", index.fingerprint) != index.fingerprint:
+            journal.clear()  # of a program that was killed at its very end, or came too late
+        yield version
+
+
+def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
+    """The versions of a dataset, from the first to that of `info`, whose dataset.json has this time."""
+    if info["history"]:
+        return list(info["history"])
+    numbers = {"samples": info["samples"], "added": info["samples"], "removed": 0}
+    return [
+        {"version": info["version"], **numbers, "time_ns": time_ns, "listed_ns": time_ns, "command": "fastpipe pack"}
+    ]
+
+
+def versions(data: Place) -> list[dict[str, Any]]:
+    """The versions of a dataset, the newest last; DatasetError: there is none, or it is not packed."""
+    index = open_data(data)
+    if not index.packed:
+        raise DatasetError(f"{data} is not packed, so it has no versions; pack it first: fastpipe pack {data} DST")
+    return history(index.info, open_store(data).written_ns(DATASET_FILE))
+
+
+def packed_options(said: Mapping[str, Any], source: Any) -> PackOptions:
+    """The options that a pack was made with: what "packs" of dataset.json has, and how its source is read."""
+    encode = EncodeOptions(**{each.name: said[each.name] for each in fields(EncodeOptions)})
+    given = {name: said[name] for name in ("shard_size", "seed", "shuffle")}
+    return PackOptions(encode, source=source, **given)
