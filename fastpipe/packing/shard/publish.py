@@ -64,7 +64,7 @@ Pieces = Entries | list[Any]  # of Piece, in order
 
 @dataclass(frozen=True)
 class Before:
-    """The version of a dataset that a new one follows. Note [versions] in grow.py
+    """The version of a dataset that a new one follows. Note [versions] in version.py
 
     Attributes:
         info, data: the content of its dataset.json, and its bytes; None: there is no version before.
