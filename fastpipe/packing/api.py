@@ -162,8 +162,8 @@ def add(
     """
     from fastpipe.packing.growth import grow  # most programs only pack
 
-    choice("--by", by, grow.BY)
-    choice("--changed", changed, grow.CHANGED)
+    choice("--by", by, ("path", "content"))
+    choice("--changed", changed, ("error", "replace", "skip"))
     if unknown := options.keys() - _OF_ADD:
         raise ConfigError(f"{min(unknown)}: fastpipe.add has no such option; expected one of {', '.join(_OF_ADD)}")
     given = pack_options(**options)
@@ -208,7 +208,7 @@ def remove(
         DatasetError: there is no dataset, or it is damaged.
         PackError: another program writes to the dataset.
     """
-    from fastpipe.packing.growth import chosen, grow  # most programs only pack
+    from fastpipe.packing.growth import grow  # most programs only pack
 
     given = pack_options(storage_options=storage_options, read_timeout=read_timeout)
-    return grow.remove(destination_of(dst), given, chosen.Chosen(keys, classes, where))
+    return grow.remove(destination_of(dst), given, grow.Chosen(keys, classes, where))

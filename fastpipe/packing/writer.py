@@ -105,12 +105,14 @@ class Writer:
             plan_run(journal, self._facts, self._options)
             if self._options.overwrite:
                 journal.clean(())
-            self._series = stack.enter_context(_Series(journal, self._options, self._kinds))
+            series = self._series = _Series(journal, self._options, self._kinds)
+            stack.enter_context(series.finishing)
+            stack.callback(lambda: series.maker.discard())
             workers = self._options.workers or granted_cpus()
             self._ahead: Ahead[list[_Named], list[Outcome]] = Ahead(self._convert, workers)
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
-        self._resumed = len(self._series.entries)
+        self._resumed = len(series.entries)
         self._run: list[_Named] = []
         self._failed: BaseException | None = None
         return self
@@ -214,6 +216,7 @@ class _Series:
 
     Attributes:
         entries: of the finished shards.
+        maker, finishing: of the shard that is filled, and of the one before it.
         count, digest: of the samples that have been named.
         resumed: samples that are in shards of an earlier run.
     """
@@ -241,15 +244,8 @@ class _Series:
             make_way=journal.make_way,
         )
         self._number, self._up_to = len(self.entries), ""
-        self._maker = ShardMaker(self._how, self._number, "")
-        self._finishing = Finishing(journal.store)
-
-    def __enter__(self) -> _Series:
-        return self
-
-    def __exit__(self, *problem: Any) -> None:
-        self._maker.discard()
-        self._finishing.__exit__(*problem)
+        self.maker = ShardMaker(self._how, self._number, "")
+        self.finishing = Finishing(journal.store)
 
     def name(self, identity: str | None) -> str:
         """The name of all samples up to this one, for the entry of a shard that ends there. Note [resuming a Writer]
@@ -274,23 +270,23 @@ class _Series:
     def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
         """Adds what became of a sample."""
         of = sample.name, sample.label, sample.size_bytes, outcome, self._how.shard_size
-        if not self._maker.add(*of):
+        if not self.maker.add(*of):
             self._end()
-            self._maker.add(*of)
+            self.maker.add(*of)
         self._up_to = up_to
 
     def finish(self) -> None:
         """Ends the last shard, if it has samples."""
         if self._up_to:
             self._end()
-        self.entries += self._finishing.rest()
+        self.entries += self.finishing.rest()
 
     def _end(self) -> None:
-        maker, self._number = self._maker, self._number + 1
+        maker, self._number = self.maker, self._number + 1
         maker.name = entry_name(self._number - 1, self._up_to)
         self._how = replace(self._how, agreed=maker.agreed)
-        self._maker, self._up_to = ShardMaker(self._how, self._number, ""), ""
-        self.entries += self._finishing.put(maker)
+        self.maker, self._up_to = ShardMaker(self._how, self._number, ""), ""
+        self.entries += self.finishing.put(maker)
 
 
 def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:

@@ -421,7 +421,7 @@ def test_a_damaged_version_does_not_grow(work: Path) -> None:
     data[-3] ^= 1
     file.write_bytes(data)
     photos(work / "src", 1, first=30)
-    with pytest.raises(PackError, match=r"index\.npy has changed since it was written"):
+    with pytest.raises(DatasetError, match=r"index\.npy has changed since it was packed"):
         fastpipe.add(work / "src", work / "dst")
 
 

@@ -25,7 +25,7 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index, read_info
-from fastpipe.format.intact import file_hash
+from fastpipe.format.intact import Intact, file_hash
 from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE, shard_number
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, columns
@@ -50,7 +50,7 @@ class Version:
     Attributes:
         journal: of its work.
         index, data: it; the bytes of its dataset.json.
-        time_ns: that its dataset.json has.
+        history: of it and the versions before it.
         options: that it was packed with, and how this program works.
         command: that makes the next version.
     """
@@ -58,7 +58,7 @@ class Version:
     journal: Journal
     index: Index
     data: bytes
-    time_ns: int
+    history: list[dict[str, Any]]
     options: PackOptions
     command: str
 
@@ -66,11 +66,6 @@ class Version:
     def info(self) -> dict[str, Any]:
         """The content of its dataset.json."""
         return self.index.info
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """Of it and the versions before it."""
-        return history(self.info, self.time_ns)
 
     @property
     def agreed(self) -> dict[str, Any]:
@@ -86,17 +81,14 @@ class Version:
         """By field and part, mapped into memory; SOURCES is one of them.
 
         Raises:
-            PackError: a file has changed since it was written.
+            DatasetError: a file has changed since it was packed.
         """
         index, sources = self.index, self.index.files / SOURCES_FILE
-        expected_of = {file: expected for file, expected, _ in index.hashed_files(index.fields)}
-        for file, expected in {**expected_of, sources: self.info["sources"]["file_xxh3_64"]}.items():
-            try:
-                good = not expected or file_hash(file) == expected
-            except OSError as problem:
-                raise PackError(f"{file} cannot be read: {problem.strerror or problem}") from problem
-            if not good:
-                raise PackError(f"{file} has changed since it was written; find the damage with fastpipe verify first")
+        intact = Intact(index, index.fields)
+        intact.begin()
+        intact.check(end=True)
+        if file_hash(sources) != self.info["sources"]["file_xxh3_64"]:
+            raise DatasetError(f"{sources} has changed since it was packed; find the damage with fastpipe verify first")
         files = {SOURCES: sources}
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
@@ -191,13 +183,8 @@ class Version:
 class Kept:
     """A shard of a version, of which some samples stay; see Piece.
 
-    Args:
-        version: it.
-        entry: what its dataset.json says of the shard.
-        start: position of the shard's first sample.
-        stays: (samples,) which of its samples stay.
-        agreed: of the version; {}: an earlier piece has it. Numbers of class names stay what they are, for these
-            pieces come first.
+    `entry` is what dataset.json says of it, `start` the position of its first sample. `agreed` is the version's, or
+    {}: an earlier piece has it. Numbers of class names stay what they are, for these pieces come first.
     """
 
     def __init__(
@@ -272,8 +259,8 @@ def newest(
             fetch()
         then = packed_options(index.info["packs"][0]["options"], given.source)
         options = replace(then, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
-        time_ns = store.written_ns(DATASET_FILE)
-        version = Version(journal, index, data, time_ns, options, shlex.join(["fastpipe", *command]))
+        before = history(index.info, store.written_ns(DATASET_FILE))
+        version = Version(journal, index, data, before, options, shlex.join(["fastpipe", *command]))
         version.check_newest()
         if (journal.plan() or {}).get("grows", index.fingerprint) != index.fingerprint:
             journal.clear()  # of a program that was killed at its very end, or came too late

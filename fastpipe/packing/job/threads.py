@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,16 @@ def pack(
     options = options or PackOptions()
     check_apart(source, destination, options.spool)
     with ExitStack() as stack:
-        with exchanged_places(destination):
+        try:
             listing = list_sources(source, options.seed, shuffle=options.shuffle, how=options.source)
             journal = stack.enter_context(opened(destination, options))
+        except PackError as problem:
+            if not isinstance(destination, Path) or not could_be_source(destination):
+                raise
+            shown = readable(str(destination))
+            raise PackError(
+                f"{problem}. If {shown} is the source, it comes first: fastpipe pack {shown} DST"
+            ) from problem
         facts = Facts.of(listing)
         done = plan_run(journal, facts, options, lambda info: _unchanged(info, listing, facts, options, journal))
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
@@ -156,20 +163,6 @@ def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: Pa
                     return False
     os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
     return True
-
-
-@contextmanager
-def exchanged_places(destination: Place) -> Iterator[None]:
-    """An error names SRC and DST where they seem to have changed places."""
-    try:
-        yield
-    except PackError as problem:
-        if not isinstance(destination, Path) or not could_be_source(destination):
-            raise
-        raise PackError(
-            f"{problem}. If {readable(str(destination))} is the source, it comes first: fastpipe pack "
-            f"{readable(str(destination))} DST"
-        ) from problem
 
 
 @dataclass(frozen=True)
