@@ -5,27 +5,34 @@ Format: https://cocodataset.org/#format-data
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.packing.source.coco_notes import Annotated, Annotation, is_object
+from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.source.column_kinds import xyxy
 from fastpipe.packing.source.field_names import named
 from fastpipe.packing.source.files import SourcePath
-from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.json_arrays import entries
+from fastpipe.packing.source.listing import Listing, Notes, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
 
 T = TypeVar("T")
+Entry: TypeAlias = dict[str, Any]
 
 _TASKS = ("instances", "person_keypoints", "captions")
 _OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
 _BESIDE = ("iscrowd", "area")
 _ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *map(FieldColumn, _BESIDE, _BESIDE))
 _MASKS = ("segmentation", "instances")
+_MOST_ENTRIES = 1000
 
 
 def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[SourcePath]]:
@@ -54,7 +61,7 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     asked = how.fields and [each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields]
     columns = {each.column for each in asked or _ALL}
     drawn = {"segmentation"} if columns & set(_MASKS) else set()
-    annotated = Annotated(paths, {*columns, "category_id", "iscrowd", *drawn})
+    annotated = _Annotated(paths, {*columns, "category_id", "iscrowd", *drawn})
     if asked is None:
         asked = [each for each in _ALL if each.column in annotated.entries]
     fields = [_field(annotated, each) for each in asked]
@@ -62,21 +69,157 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     return list_rows(root, _rows(annotated, fields), fields)
 
 
-def _image_root(annotated: Annotated, split: str | None) -> SourcePath:
+class _Annotated:
+    """The images and annotations of files about the same images. Annotations wait in `Notes`.
+
+    Attributes:
+        images: id -> row without values, in the order of the first file, then those that come in later ones.
+        categories: id -> name.
+        names: of the categories, by id; "" where there is no such id.
+        points: names of the keypoints.
+        entries: names of what annotations have.
+        several_captions: an image has more than one.
+        lost: annotations of no image: number in its file, number of the file, image_id.
+
+    Raises:
+        PackError: a file is damaged, or two do not agree.
+    """
+
+    def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
+        self.paths = paths
+        self.images: dict[int, Row] = {}
+        self.categories: dict[int, str] = {}
+        self.points: tuple[str, ...] = ()
+        self.entries: set[str] = set()
+        self.lost: list[tuple[int, int, Any]] = []
+        self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
+        self._notes = Notes()
+        self._noted: dict[int, array[int]] = {}  # id of an image -> offset and size of each of its annotations
+        self._captions = Counter[int]()
+        for number in range(len(paths)):
+            self._read(number)
+        self._notes.flush()
+        if not self.images:
+            raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
+        for image in self._noted.keys() - self.images.keys():
+            self.lost += ((place, file, image) for place, file, _ in self._notes_of(image))
+        self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
+        self.several_captions = any(self._captions[image] > 1 for image in self.images)
+
+    def category(self, entry: Entry) -> int:
+        """The category of an annotation.
+
+        Raises:
+            ImageError: it has none.
+        """
+        number = entry.get("category_id")
+        if type(number) is not int or number not in self.categories:
+            raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
+        return number
+
+    def of_image(self, image: int) -> list[tuple[str, Entry]]:
+        """The annotations of an image, named. Those of several files with one id are one; captions have own ids."""
+        found: list[tuple[str, Entry]] = []
+        known: dict[int, tuple[Entry, int]] = {}  # id -> annotation and file
+        for place, file, entry in self._notes_of(image):
+            name = entry.get("id", place)
+            if type(entry.get("id")) is int and _is_object(entry):
+                joined, first = known.setdefault(name, (entry, file))
+                if first != file:
+                    joined.update(entry)
+                    continue
+            found.append((f"annotation {name!r:.40}", entry))
+        return found
+
+    def _notes_of(self, image: int) -> Iterator[tuple[int, int, Entry]]:
+        """Number in its file, number of the file, and entries, of each annotation of an image."""
+        places = self._noted.get(image, ())
+        for offset, size in zip(places[::2], places[1::2], strict=True):
+            yield json.loads(self._notes.read(offset, size))
+
+    def _read(self, file: int) -> None:
+        """Takes in one of the files."""
+        before = set(self.images)
+        try:
+            for name, number, entry in entries(self.paths[file]):
+                if name not in ("images", "annotations", "categories"):
+                    continue
+                if not isinstance(entry, dict):
+                    raise ValueError(f"expected objects in {name}, got {entry!r:.60} ({number:,})")
+                if name == "images":
+                    self._add_image(row_name(f"{self.paths[file].name}/images", number), entry, before)
+                elif name == "annotations":
+                    self._add_annotation(file, number, entry)
+                else:
+                    self._add_category(entry)
+        except ValueError as problem:
+            raise PackError(f"{readable(str(self.paths[file]))}: {problem}") from None
+
+    def _add_image(self, where: str, entry: Entry, before: Collection[int]) -> None:
+        """`before`: ids of the images of other files."""
+        name, path = entry.get("id"), entry.get("file_name")
+        size: Any = entry.get("width"), entry.get("height")
+        problem = None
+        if not isinstance(path, str):
+            path, problem = "", f"expected a file_name, got {path!r:.60}"
+        elif size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
+            problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
+        if not _is_id(name):
+            raise ValueError(f"expected a whole number as the id of an image, got {name!r:.60} ({where})")
+        row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
+        other = self.images.setdefault(name, row)
+        if other is not row and (name not in before or other.path != path):
+            raise ValueError(
+                f"two images have the id {name}: {other.path!r:.200} and {path!r:.200}; expected one image for an id, "
+                "the same in all files"
+            )
+
+    def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
+        image = entry.pop("image_id", None)
+        if not _is_id(image):
+            self.lost.append((number, file, f"{image!r:.60}"))
+            return
+        if len(self.entries) < _MOST_ENTRIES:
+            self.entries.update(entry)
+        if "caption" in entry:
+            self._captions[image] += 1
+        kept = {name: value for name, value in entry.items() if name in self._wanted}
+        note = json.dumps([number, file, kept], separators=(",", ":")).encode()
+        self._noted.setdefault(image, array("q")).extend((self._notes.add(note), len(note)))
+
+    def _add_category(self, entry: Entry) -> None:
+        number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
+        if type(number) is not int or not 0 <= number < MOST_CLASSES or not isinstance(name, str):
+            raise ValueError(
+                f"expected categories with an id of 0 to {MOST_CLASSES - 1:,} and a name, got {number!r:.40} and "
+                f"{name!r:.60}"
+            )
+        if self.categories.setdefault(number, name) != name:
+            raise ValueError(f"category {number} is {name!r:.60}, and {self.categories[number]!r:.60}")
+        if points is None:
+            return
+        texts = isinstance(points, list) and all(isinstance(point, str) for point in points)
+        if not texts or self.points not in ((), tuple(points)):
+            raise ValueError(
+                f"category {number}: expected names of keypoints, the same for all categories, for each value of a "
+                f"field has as many points; got {points!r:.60}"
+            )
+        self.points = tuple(points)
+
+
+def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
     """The folder with the first image: beside the annotations, or called after their split."""
     path = annotated.paths[0]
     task, _, after = path.stem.partition("_")
     split = split or (after if task in ("instances", "captions") else after.removeprefix("keypoints_"))
-    tops = dict.fromkeys([path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent])
+    tops = [path.parent, path.parent.parent] if path.parent.name == "annotations" else [path.parent]
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
-    first = next((image.path for image in annotated.images if image.path), "")
+    first = next((image.path for image in annotated.images.values() if image.path), "")
     here = []
     for root in roots:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             if first and (root / first).is_file():
                 here.append(root)
-        except (OSError, ValueError):
-            break
     if len(here) == 1:
         return here[0]
     names = ", ".join(readable(str(root)) for root in here or roots)
@@ -86,7 +229,7 @@ def _image_root(annotated: Annotated, split: str | None) -> SourcePath:
     )
 
 
-def _field(annotated: Annotated, asked: FieldColumn) -> SourceField:
+def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
     name, column, kind = asked
     file = readable(str(annotated.paths[0]))
     needs = "segmentation" if column == "instances" else column
@@ -120,8 +263,9 @@ def flip_pairs(points: Sequence[str]) -> tuple[tuple[int, int], ...]:
     return tuple(pair for pair in pairs if pair[0] < pair[1])
 
 
-def _rows(annotated: Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
-    for image, of_image in annotated:
+def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
+    for number, image in annotated.images.items():
+        of_image = annotated.of_image(number)
         values: dict[str, Any] = {}
         problem = image.problem
         for field in fields:
@@ -132,46 +276,45 @@ def _rows(annotated: Annotated, fields: Sequence[SourceField]) -> Iterator[Row]:
         yield image._replace(values=values, problem=problem)
     for number, file, image_id in annotated.lost:
         where = row_name(f"{annotated.paths[file].name}/annotations", number)
-        yield Row("", problem=f"expected the image_id of one of the images, got {image_id}", where=where)
+        yield Row(where, problem=f"expected the image_id of one of the images, got {image_id}")
 
 
-def _value(annotated: Annotated, field: SourceField, of_image: Sequence[Annotation]) -> Any:
+def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[str, Entry]]) -> Any:
     """The value of a field of one image."""
     if field.column == "caption":
-        captions = [each.entry["caption"] for each in of_image if "caption" in each.entry]
+        captions = [entry["caption"] for _, entry in of_image if "caption" in entry]
         return captions if field.kind == "json" else next(iter(captions), None)
-    objects = [each for each in of_image if is_object(each.entry)]
+    objects = [(name, entry) for name, entry in of_image if _is_object(entry)]
     if field.kind == "boxes":
         labels = _each(objects, annotated.category)
-        return {"boxes": _each(objects, _box), "labels": labels}
+        return {"boxes": _each(objects, lambda entry: xyxy([entry.get("bbox")])[0]), "labels": labels}
     if field.kind == "keypoints":
         return _each(objects, lambda entry: _points(entry, len(annotated.points)))
     if field.kind != "mask":
-        return [each.entry.get(field.column) for each in objects]
-    numbered = field.column == "instances"
-    numbers = range(1, len(objects) + 1) if numbered else _each(objects, annotated.category)
-    shapes = [(number, each.entry) for number, each in zip(numbers, objects, strict=True)]
+        return [entry.get(field.column) for _, entry in objects]
+    numbers = range(1, len(objects) + 1) if field.column == "instances" else _each(objects, annotated.category)
+    shapes = [(number, entry) for number, (_, entry) in zip(numbers, objects, strict=True)]
     shapes.sort(key=lambda shape: not shape[1].get("iscrowd"))  # crowds first: they cover no single object
     return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in shapes]}
 
 
-def _each(objects: Sequence[Annotation], value: Callable[[dict[str, Any]], T]) -> list[T]:
+def _is_object(entry: Entry) -> bool:
+    """Whether an annotation is of an object, and not only a caption of the image."""
+    return "caption" not in entry or "bbox" in entry
+
+
+def _each(objects: Sequence[tuple[str, Entry]], value: Callable[[Entry], T]) -> list[T]:
     """A value of each annotation; an error names the annotation."""
     found = []
-    for each in objects:
+    for name, entry in objects:
         try:
-            found.append(value(each.entry))
+            found.append(value(entry))
         except ImageError as problem:
-            raise ImageError(f"{each.name}: {problem}") from None
+            raise ImageError(f"{name}: {problem}") from None
     return found
 
 
-def _box(entry: dict[str, Any]) -> list[float]:
-    (box,) = xyxy([entry.get("bbox")], None)["boxes"]
-    return list(box)
-
-
-def _points(entry: dict[str, Any], points: int) -> list[list[float]]:
+def _points(entry: Entry, points: int) -> list[list[float]]:
     flat = entry.get("keypoints")
     if flat is None:
         return [[0, 0, 0]] * points
@@ -179,3 +322,7 @@ def _points(entry: dict[str, Any], points: int) -> list[list[float]]:
         got = f"{len(flat)}" if isinstance(flat, list) else repr(flat)[:60]
         raise ImageError(f"expected 3 x {points} numbers as keypoints, got {got}")
     return [flat[at : at + 3] for at in range(0, len(flat), 3)]
+
+
+def _is_id(value: object) -> TypeGuard[int]:
+    return type(value) is int and -(2**63) <= value < 2**63

@@ -24,7 +24,6 @@ _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
 _CATEGORIES = ("categories", "category", "labels", "label")
-_NUMBERS = "numbers"
 
 
 class Seen:
@@ -32,7 +31,8 @@ class Seen:
 
     Attributes:
         count: how many there are.
-        looks: what they look like -> the name of the first such row.
+        looks: what they look like -> the name of the first such row. Of a list of numbers: how many there are, and
+            whether there are fractions.
         labels: the same for a column of labels in a CSV file; "whole" is a number such as 2.0.
     """
 
@@ -46,7 +46,7 @@ class Seen:
         """One more value, of the row of this name; None: it is missing."""
         self.count += 1
         look = _look(value) if self._typed or value is None else _look_of_text(str(value))
-        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[1] != look[1] for one in self.looks):
+        if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self.looks):
             look = "json"  # lists of several lengths
         self.looks.setdefault(look, where)
         if not self._typed:
@@ -56,26 +56,23 @@ class Seen:
     def kind(self) -> str:
         """See Note [kinds of columns]."""
         looks = set(self.looks)
+        there = looks - {"none"}
         scalars = looks & {"int", "float"}
-        if not self._typed and ("text" in looks or looks <= {"none"} or (scalars and looks != scalars)):
+        if not self._typed and ("text" in looks or not there or (scalars and looks != scalars)):
             return "text"
-        if looks == {"int"}:
-            return "int"
         if looks and looks == scalars:
-            return "floats"
-        if looks - {"none"} in ({"text"}, {"boxes"}):
-            return str(*(looks - {"none"}))
+            return "int" if looks == {"int"} else "floats"
+        if there in ({"text"}, {"boxes"}):
+            return str(*there)
         lists = [look for look in looks if isinstance(look, tuple)]
-        if lists and len(lists) == len(looks) and any(fractions for _, _, fractions in lists):
-            return "floats"
-        return "json"
+        return "floats" if len(lists) == len(looks) and any(fractions for _, fractions in lists) else "json"
 
 
 def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
-    """A value of a column as a field takes it, not yet checked.
+    """A value of a column as a field takes it, not yet checked; None: it is missing.
 
     Args:
-        value: of the column; None: it is missing.
+        value: of the column.
         field: that stores it.
         typed: False: it is a text of a CSV file.
 
@@ -93,7 +90,8 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
         return [_class_name(each, field.names) for each in value]
     if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
         labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
-        return xyxy(value["bbox"] or [], labels)
+        corners = xyxy(value["bbox"] or [])
+        return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
     return value
 
 
@@ -103,16 +101,15 @@ def _class_name(number: Any, names: Sequence[str]) -> str:
     raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
 
 
-def xyxy(boxes: Any, labels: Any) -> dict[str, Any]:
-    """Boxes of COCO, x, y, width, height, and their labels -> the value of a field of boxes.
+def xyxy(boxes: Any) -> list[list[float]]:
+    """Boxes as COCO has them -> left, top, right and bottom of each.
 
     Raises:
         ImageError: they are none; the message is the reason.
     """
     if not _are_boxes(boxes):
         raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
-    corners = [[x, y, x + width, y + height] for x, y, width, height in boxes]
-    return {"boxes": corners} if labels is None else {"boxes": corners, "labels": labels}
+    return [[x, y, x + width, y + height] for x, y, width, height in boxes]
 
 
 def _look(value: object) -> Any:
@@ -125,7 +122,7 @@ def _look(value: object) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return "float"
     if isinstance(value, list) and value and all(map(_is_number, value)):
-        return _NUMBERS, len(value), any(isinstance(each, float) for each in value)
+        return len(value), any(isinstance(each, float) for each in value)
     return "boxes" if isinstance(value, Mapping) and _is_detection(value) else "json"
 
 
@@ -181,7 +178,7 @@ def _are_boxes(value: object) -> bool:
 def _is_detection(value: Mapping[Any, Any]) -> bool:
     """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
     labels = [value[name] for name in _CATEGORIES if name in value]
-    if "bbox" not in value or len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(value["bbox"]):
+    if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(value.get("bbox")):
         return False
     return not labels or (
         isinstance(labels[0], list) and len(labels[0]) == len(value["bbox"]) and all(type(n) is int for n in labels[0])

@@ -37,25 +37,22 @@ _LABEL = "label"
 
 
 def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
-    """The fields of members: KEY.txt is a text "txt", KEY.seg.png a mask "seg", KEY.mp3 bytes "mp3".
+    """The fields of members that are neither image nor label: KEY.txt is a text "txt", KEY.seg.png a mask "seg".
 
     Where two endings would give one name, the whole ending is the name: KEY.note.txt and KEY.note.json are "note_txt"
     and "note_json".
-
-    Args:
-        endings: of the members that are neither image nor label, in small letters.
     """
     short = {ending: _field_name(ending.rpartition(".")[0] or ending) for ending in sorted(endings)}
     taken = Counter(short.values())
     found: dict[str, SourceField] = {}
     for ending, name in short.items():
-        name = _free_name(name if taken[name] == 1 else _field_name(ending), found)  # such as a-b.txt and a_b.txt
+        name = _field_name(name if taken[name] == 1 else ending, found)  # such as a-b.txt and a_b.txt
         found[name] = SourceField(name, _KINDS.get(ending.rpartition(".")[2], "bytes"), column=ending)
     return tuple(found.values())
 
 
 def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
-    """The same for the fields that a user asks for, by the endings of their members.
+    """The same for the fields that a user asks for.
 
     Raises:
         PackError: no member has such an ending, or it cannot be of such a kind.
@@ -80,16 +77,11 @@ def field_of_dataset(field: Field) -> SourceField:
     return SourceField(field.name, field.kind, ending is None, field.names, field.flip_pairs, ending or NOTE)
 
 
-def _field_name(ending: str) -> str:
-    """A field's name like an ending."""
-    name = re.sub(r"[^a-z0-9_]", "_", ending)[:60]
+def _field_name(like: str, taken: Container[str] = ()) -> str:
+    """A field's name like a column or ending; with _ or a number behind it where another field is called so."""
+    name = re.sub(r"[^a-z0-9_]", "_", like)[:60]
     if not name[:1].isalpha():
         name = f"field_{name}"[:60]
-    return f"{name}_" if name in RESERVED else name
-
-
-def _free_name(name: str, taken: Container[str]) -> str:
-    """A field's name that no other field has: the name itself, or with _ or a number behind it."""
     free = name
     for number in count(2):
         if free not in taken and free not in RESERVED:
@@ -104,7 +96,6 @@ class Columns(NamedTuple):
     Attributes:
         image: the column with the images, or with their paths.
         label: the column with labels; None: there is none.
-        fields: that are stored.
         has_paths: `image` has paths of files, not their bytes.
         classes: names of the classes that the label's numbers stand for; None: nothing says it.
     """
@@ -126,9 +117,8 @@ def choose_columns(
     how: SourceOptions,
     images: Collection[str],
     kind_of: Callable[[str], str],
-    *,
+    expected: str,
     further: str = "",
-    expected: str = "with the paths of the images, such as path, file_name or image",
 ) -> Columns:
     """Finds the columns that are asked for, or that are certain.
 
@@ -138,40 +128,35 @@ def choose_columns(
         how: what the user says.
         images: columns that may hold the images.
         kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
-        further: an ending of columns with further images, which their fields' names do not have.
         expected: says what column holds images.
+        further: an ending of columns with further images, which their fields' names do not have.
 
     Raises:
         PackError: a column is missing, or there is a choice that only the user can make.
     """
-
-    def there(option: str, column: str) -> str:
-        if column not in columns:
+    image, label = how.image_column, how.label_column
+    said = {f"--image-column {image}": image, f"--label-column {label}": label}
+    for option, column in (said | {str(each): each.column for each in how.fields or ()}).items():
+        if column is not None and column not in columns:
             raise PackError(f"{option}: {table} has no such column; expected one of {named(columns)}")
-        return column
-
-    if how.image_column is not None:
-        image = there(f"--image-column {how.image_column}", how.image_column)
-    elif len(images) == 1:
-        (image,) = images
-    elif images:
-        raise PackError(
-            f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
-        )
-    else:
+    if image is None and images:
+        image, *others = images
+        if others:
+            raise PackError(
+                f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
+            )
+    elif image is None:
         raise PackError(f"{table}: expected a column {expected}; got {named(columns)}. --image-column names it")
-    label = how.label_column
-    if label is not None:
-        there(f"--label-column {label}", label)
-    elif _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
+    if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
         label = _LABEL
-    fields = []
     asked = how.fields
     if asked is None:
-        asked = _own_fields((name for name in columns if name not in (image, label)), further)
-    for each in asked:
-        column = there(str(each), each.column)
-        fields.append(SourceField(each.name, each.kind or kind_of(column), column=column))
+        names: dict[str, str] = {}  # A-b and a_b give a_b and a_b_
+        for column in columns:
+            if column not in (image, label):
+                names[_field_name(column.removesuffix(further).lower(), names)] = column
+        asked = tuple(FieldColumn(*each) for each in names.items())
+    fields = (SourceField(each.name, each.kind or kind_of(each.column), column=each.column) for each in asked)
     return Columns(image, label, tuple(fields))
 
 
@@ -179,15 +164,6 @@ def named_as_image(columns: Iterable[str], how: SourceOptions) -> list[str]:
     """The columns that are called as if they held the paths of the images; one that is a field does not."""
     taken = {each.column for each in how.fields or ()}
     return [name for name in columns if name not in taken and name.lower() in IMAGE_COLUMNS]
-
-
-def _own_fields(columns: Iterable[str], further: str) -> tuple[FieldColumn, ...]:
-    """Fields that are called after their columns, with names that differ: A-b and a_b give a_b and a_b_."""
-    found: dict[str, FieldColumn] = {}
-    for column in columns:
-        name = _free_name(_field_name(column.removesuffix(further).lower()), found)
-        found[name] = FieldColumn(name, column)
-    return tuple(found.values())
 
 
 def named(columns: Iterable[str]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from fastpipe.errors import PackError, readable
 from fastpipe.packing.source.column_kinds import Seen
@@ -14,7 +15,7 @@ from fastpipe.packing.source.field_names import FILE_NAME, MOST_FIELDS, choose_c
 from fastpipe.packing.source.files import SourcePath, files_below, open_unchanged
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.source.options import SourceOptions
-from fastpipe.packing.source.rows import Record, list_rows, row_name, rows_of
+from fastpipe.packing.source.rows import Row, list_rows, row_name, rows_of
 from fastpipe.packing.source.tables import metadata_rows
 
 MANIFESTS = {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -23,6 +24,7 @@ MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
 _TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
 _BOM = b"\xef\xbb\xbf"
+_DAMAGE = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
 _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
@@ -40,26 +42,23 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         PackError: there is no such column, or it is not certain which one is meant.
     """
     name, typed = readable(str(path)), kind != "csv"
-    of_text = csv_records if kind == "csv" else json_records
-    records = metadata_rows(path, how) if kind == "parquet" else lambda: of_text(path)
-    seen = _seen(records(), name, typed=typed)
+    of_text = json_rows if typed else csv_rows
+    rows = metadata_rows(path, how) if kind == "parquet" else lambda: of_text(path)
+    seen = _seen(rows(), name, typed=typed)
+    further = [column for column in seen if metadata and column.endswith(_FURTHER)]
     images, such_as = named_as_image(seen, how), "path, file_name or image"
     if metadata:
         asked = {each.column for each in how.fields or ()}
-        further = [column for column in seen if column.endswith(_FURTHER) and column not in asked]
-        images, such_as = [FILE_NAME] if FILE_NAME in seen else further, FILE_NAME
-
-    def kind_of(column: str) -> str:
-        return "image" if metadata and column.endswith(_FURTHER) else seen[column].kind
-
+        such_as = FILE_NAME
+        images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
     columns = choose_columns(
         name,
         seen,
         how,
         images,
-        kind_of,
-        expected=f"with the paths of the images, such as {such_as}",
-        further=_FURTHER if metadata else "",
+        lambda column: "image" if column in further else seen[column].kind,
+        f"with the paths of the images, such as {such_as}",
+        _FURTHER if metadata else "",
     )
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
         raise PackError(
@@ -70,34 +69,29 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     if columns.label is not None and not typed:
         numbered = _numbered(name, columns.label, seen[columns.label].labels)
     root = how.root_of_images() or path.parent
-
-    def without_row(taken: Container[str]) -> list[str]:
-        if not isinstance(root, Path) and not root.objects.has_lists:
-            return []
-        beside = (each for each in files_below(root) if each not in taken)
-        return sorted(each for each in beside if each.rpartition("/")[2] not in METADATA)
-
-    rows = rows_of(records(), columns, typed=typed, numbered=numbered)
-    return list_rows(root, rows, columns.fields, stray=without_row if metadata else None)
+    listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
+    known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
+    beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
+    return list_rows(root, listed, columns.fields, beside=beside)
 
 
-def _seen(records: Iterable[Record], name: str, *, typed: bool) -> dict[str, Seen]:
+def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
     """The values of the columns."""
     seen: dict[str, Seen] = {}
-    rows, problem = 0, None
-    for record in records:
-        if record.values is None:
-            problem = problem or f"{record.where}: {record.problem}"
+    count, problem = 0, None
+    for row in rows:
+        if row.problem is not None:
+            problem = problem or f"{row.where}: {row.problem}"
             continue
-        rows += 1
-        for column, value in record.values.items():
+        count += 1
+        for column, value in row.values.items():
             if column not in seen:
                 if len(seen) == MOST_COLUMNS:
                     raise PackError(f"{name}: expected at most {MOST_COLUMNS} columns, got more")
                 seen[column] = Seen(typed=typed)
-            seen[column].add(value, record.where)
+            seen[column].add(value, row.where)
     for each in seen.values():
-        if each.count < rows:
+        if each.count < count:
             each.add(None, "")  # a record without the key says the same as one with null
     if not seen:
         first = f" that can be read; the first: {problem}" if problem else "; expected a row for each image"
@@ -126,7 +120,7 @@ def separator(path: SourcePath) -> str:
     return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
 
 
-def csv_records(path: SourcePath) -> Iterator[Record]:
+def csv_rows(path: SourcePath) -> Iterator[Row]:
     """The records of a CSV or TSV file; its values are texts.
 
     It has a header row, is UTF-8, and has values in quotes where they hold separators or line ends (RFC 4180). Spaces
@@ -147,35 +141,59 @@ def csv_records(path: SourcePath) -> Iterator[Record]:
 
     with open_unchanged(path) as file:
         reader = csv.reader(texts(file), delimiter=separator(path), skipinitialspace=True, strict=True)
-        columns: list[str] | None = None
+        columns: list[str] = []
         while True:
             number = reader.line_num + 1
             try:
                 cells = next(reader, None)
             except csv.Error as problem:
-                if "new-line character" in str(problem):
-                    raise wrong(
-                        number,
-                        "expected lines that end with a line feed (\\n or \\r\\n), got a carriage return (\\r) by "
-                        "itself; convert the line ends, or put the value with it into quotes",
-                    ) from None
-                raise wrong(
-                    number,
+                what = (
                     f"{problem}. A quote is open or stands inside a value, so the lines behind it cannot be told "
-                    "apart; correct this line",
-                ) from None
-            if columns is None:
-                try:
-                    columns = _header(cells)
-                except ValueError as problem:
-                    raise wrong(1, f"expected the names of the columns, {problem}") from None
+                    "apart; correct this line"
+                )
+                if "new-line character" in str(problem):
+                    what = (
+                        "expected lines that end with a line feed (\\n or \\r\\n), got a carriage return (\\r) by "
+                        "itself; convert the line ends, or put the value with it into quotes"
+                    )
+                raise wrong(number, what) from None
+            if not columns:
+                columns = [cell.strip() or f"column_{at}" for at, cell in enumerate(cells or (), 1)]
+                if damage := _damage_of_header(columns):
+                    raise wrong(1, f"expected the names of the columns, {damage}")
             elif cells is None:
                 return
             elif cells:  # else the line is empty
-                yield _record(row_name(path.name, number), columns, cells)
+                yield _row(row_name(path.name, number), columns, cells)
 
 
-def json_records(path: SourcePath) -> Iterator[Record]:
+def _damage_of_header(names: list[str]) -> str | None:
+    if not 0 < len(names) <= MOST_COLUMNS:
+        return f"at most {MOST_COLUMNS}; got {len(names):,}" if names else "got an empty line"
+    for name in names:
+        if damage := _damage(name):
+            return f"as text; {damage}"
+        if names.count(name) > 1:
+            return f"each once; got {name[:60]!r} {names.count(name)} times"
+    return None
+
+
+def _row(where: str, columns: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(columns):
+        return Row(where, problem=f"expected {len(columns)} columns, got {len(cells):,}")
+    for name, cell in zip(columns, cells, strict=True):
+        if damage := _damage(cell):
+            return Row(where, problem=f"column {name}: {damage}")
+    return Row(where, dict(zip(columns, cells, strict=True)))
+
+
+def _damage(text: str) -> str | None:
+    """Why a text of a CSV file cannot be one."""
+    found = None if text.isascii() and "\0" not in text else _DAMAGE.search(text)
+    return found and f"expected UTF-8 text, got a byte {ord(found[0]) & 0xFF:#04x}"
+
+
+def json_rows(path: SourcePath) -> Iterator[Row]:
     """The records of a JSONL file: an object a line, UTF-8; NaN counts as null.
 
     Raises:
@@ -185,25 +203,17 @@ def json_records(path: SourcePath) -> Iterator[Record]:
         for number, line in enumerate(_lines(file), 1):
             where = row_name(path.name, number)
             if line is None:
-                yield Record(where, None, _TOO_LONG)
+                yield Row(where, problem=_TOO_LONG)
             elif line.strip():
                 try:
-                    yield Record(where, _object(line))
-                except ValueError as problem:
-                    yield Record(where, None, str(problem))
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        # NaN is not JSON, but often written, and stands for a missing value.
-        values = json.loads(line.decode(), parse_constant=lambda name: None if name == "NaN" else float(name))
-    except UnicodeDecodeError as problem:
-        raise ValueError(f"expected UTF-8, got a byte {line[problem.start]:#04x}") from None
-    except (ValueError, RecursionError) as problem:
-        raise ValueError(f"expected an object in JSON ({problem}), got {line[:40]!r}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"expected an object in JSON, got {line[:40]!r}")
-    return values
+                    # NaN is not JSON, but often written, and stands for a missing value.
+                    said = json.loads(line.decode(), parse_constant=lambda name: None if name == "NaN" else float(name))
+                    if not isinstance(said, dict):
+                        raise ValueError("it is none")
+                    row = Row(where, said)
+                except (ValueError, RecursionError) as problem:
+                    row = Row(where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}")
+                yield row
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:
@@ -216,42 +226,3 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         while too_long and line and not line.endswith(b"\n"):
             line = file.readline(MOST_LINE_BYTES)
         yield None if too_long else line
-
-
-def _header(cells: list[str] | None) -> list[str]:
-    """The names of the columns."""
-    if not cells:
-        raise ValueError("got an empty line" if cells is not None else "got an empty file")
-    if len(cells) > MOST_COLUMNS:
-        raise ValueError(f"at most {MOST_COLUMNS}; got {len(cells):,}")
-    names = [cell.strip() or f"column_{number}" for number, cell in enumerate(cells, 1)]
-    for name in names:
-        damage = _damage(name)
-        if damage is not None:
-            raise ValueError(f"as text; {damage}")
-        if names.count(name) > 1:
-            raise ValueError(f"each once; got {name[:60]!r} {names.count(name)} times")
-    return names
-
-
-def _record(where: str, columns: list[str], cells: list[str]) -> Record:
-    if len(cells) != len(columns):
-        return Record(where, None, f"expected {len(columns)} columns, got {len(cells):,}")
-    for name, cell in zip(columns, cells, strict=True):
-        damage = _damage(cell)
-        if damage is not None:
-            return Record(where, None, f"column {name}: {damage}")
-    return Record(where, dict(zip(columns, cells, strict=True)))
-
-
-def _damage(text: str) -> str | None:
-    """Why a text of a CSV file cannot be one."""
-    if "\0" in text:
-        return "expected UTF-8 text, got a NUL byte"
-    if text.isascii():
-        return None
-    try:
-        text.encode()
-    except UnicodeEncodeError as problem:
-        return f"expected UTF-8, got a byte {ord(text[problem.start]) & 0xFF:#04x}"
-    return None

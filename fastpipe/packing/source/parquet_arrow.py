@@ -11,7 +11,7 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,13 +20,13 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
 from fastpipe.packing.source.files import SourcePath, changed
 from fastpipe.packing.source.listing import Group
+from fastpipe.packing.source.table_columns import column_values
 
 # A row group may be a whole file, so it is read in pieces: these are held in memory.
 _BUFFER_BYTES = 1 << 20
 _BATCH_BYTES = 4 << 20
 # At most, for repeated values count once in the size that a file states.
 _BATCH_ROWS = 32
-_SCAN_ROWS = 1 << 16
 # A lie about the number of rows must not fill the memory: so many are believed, and more only of larger files.
 _BELIEVED_ROWS = 1_000_000
 _BYTES_PER_ROW = 8
@@ -39,6 +39,7 @@ class TableFile(ABC):
     """An open file with a table.
 
     Attributes:
+        kind: of file, and `group`: what a group of rows is called there.
         schema: its columns.
 
     Raises:
@@ -46,7 +47,7 @@ class TableFile(ABC):
     """
 
     kind: str
-    group: str  # what a group of rows is called
+    group: str
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
@@ -76,12 +77,29 @@ class TableFile(ABC):
         """Reads the schema."""
 
     @abstractmethod
-    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
-        """All groups, each with the values of one column."""
+    def groups(self) -> Iterator[Group]:
+        """All groups of rows, in order."""
 
     @abstractmethod
-    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of a group, in order, a few at a time."""
+    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
+        """See `read`."""
+
+    def read(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a group, in order, so many at a time; None: as many as fit into little memory."""
+        read = 0
+        with self.reading(f"{self.group} {group.number}"):
+            for batch in self._batches(group, columns, rows):
+                read += batch.num_rows
+                yield batch
+            if read != group.rows:
+                raise ValueError(f"it has {read:,} rows; expected {group.rows:,}")
+
+    def values(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[tuple[Any, ...]]:
+        """The cells of each row of a group, as `column_values` has them."""
+        for batch in self.read(group, columns, rows):
+            with self.reading(f"{self.group} {group.number}"):
+                found = [column_values(batch.column(column)) for column in columns]
+            yield from zip(*found, strict=True)
 
     def state(self) -> FileState:
         """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
@@ -98,33 +116,22 @@ class TableFile(ABC):
 
     @contextlib.contextmanager
     def reading(self, part: str) -> Iterator[None]:
-        """Names the file and the part of it that cannot be read."""
+        """Names the file and the part of it that cannot be read, or contradicts itself."""
         try:
             yield
         except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError) as problem:
             if self.state()[:2] != self._first[:2]:
                 raise changed(self.path) from problem
             said = readable(" ".join(str(problem).split())[:300])
-            raise self.damaged(part, f"cannot be read as {self.kind}: {said}") from problem
+            raise PackError(
+                f"{readable(str(self.path))}, {part}: cannot be read as {self.kind}: {said}. The file is damaged or "
+                "incomplete: get it again, or leave it out. Finished shards are kept"
+            ) from problem
         except MemoryError as problem:  # pyarrow's own is one, too
             raise PackError(
                 f"{readable(str(self.path))}, {part}: not enough memory to read it. Finished shards are kept. Run the "
                 "same command again where there is more memory"
             ) from problem
-
-    def damaged(self, part: str, what: str) -> PackError:
-        """The error for a file that is no such table, or contradicts itself."""
-        return PackError(
-            f"{readable(str(self.path))}, {part}: {what}. The file is damaged or incomplete: get it again, or leave it "
-            "out. Finished shards are kept"
-        )
-
-    def _named(self, number: int) -> str:
-        return f"{self.group} {number}"
-
-    def _count(self, group: Group, rows: int) -> None:
-        if rows != group.rows:
-            raise self.damaged(self._named(group.number), f"it has {rows:,} rows; expected {group.rows:,}")
 
     def __enter__(self) -> Self:
         return self
@@ -133,88 +140,59 @@ class TableFile(ABC):
         self._file.close()
 
 
-class _Footers:
-    """Footers of files behind URLs, which are opened several times: to look at them, to list them, and to pack them."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, FileState], pq.FileMetaData] = {}
-        self._left_bytes = _FOOTERS_BYTES
-
-    def get(self, table: TableFile) -> pq.FileMetaData | None:
-        """That of a file, if it is known."""
-        return self._kept.get((str(table.path), table.state()))
-
-    def keep(self, table: TableFile, footer: pq.FileMetaData) -> None:
-        """Keeps one, as long as there is room."""
-        key = str(table.path), table.state()
-        if not isinstance(table.path, Path) and key not in self._kept and footer.serialized_size <= self._left_bytes:
-            self._left_bytes -= footer.serialized_size
-            self._kept[key] = footer
-
-
-_FOOTERS = _Footers()
-
-
 class ParquetTable(TableFile):
-    """See TableFile."""
+    """See TableFile.
+
+    Files behind URLs are opened several times: to look at them, to list them, and to pack them. So their footers are
+    kept, as long as there is room.
+    """
 
     kind, group = "Parquet", "row group"
+    _footers: ClassVar[dict[tuple[str, FileState], pq.FileMetaData]] = {}
+    _kept_bytes = 0
 
     def _open(self) -> None:
+        name, kept = (str(self.path), self.state()), ParquetTable._footers
         self._parquet = pq.ParquetFile(
             self._file,
-            metadata=_FOOTERS.get(self),
+            metadata=kept.get(name),
             buffer_size=_BUFFER_BYTES,
             pre_buffer=False,
             page_checksum_verification=True,
         )
-        _FOOTERS.keep(self, self._parquet.metadata)
+        footer = self._parquet.metadata
+        size_bytes = ParquetTable._kept_bytes + footer.serialized_size
+        if not isinstance(self.path, Path) and name not in kept and size_bytes <= _FOOTERS_BYTES:
+            kept[name], ParquetTable._kept_bytes = footer, size_bytes
         self.schema = self._parquet.schema_arrow
 
-    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+    def groups(self) -> Iterator[Group]:
         first = 0
         for number in range(self._parquet.metadata.num_row_groups):
-            with self.reading(self._named(number)):
+            with self.reading(f"{self.group} {number}"):
                 group = self._group(number, first)
-                values = [] if column is None else self._column(group, column)
-            yield group, values
+            yield group
             first += group.rows
 
-    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
         per_row = max(group.size_bytes // max(group.rows, 1), 1)
-        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
-        read = 0
-        with self.reading(self._named(group.number)):
-            batches = self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
-        while True:
-            with self.reading(self._named(group.number)):
-                batch = next(batches, None)
-            if batch is None:
-                break
-            read += batch.num_rows
-            yield batch
-        self._count(group, read)
+        rows = rows or max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
+        yield from self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
 
     def _group(self, number: int, first_row: int) -> Group:
         facts = self._parquet.metadata.row_group(number)
         chunks = [facts.column(at) for at in range(facts.num_columns)]
         stored = sum(chunk.total_compressed_size for chunk in chunks)
         sizes = [chunk.total_uncompressed_size for chunk in chunks]
-        size_bytes = self._first.size_bytes
-        if facts.num_rows < 0 or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
-            raise self.damaged(
-                self._named(number), f"the footer says {facts.num_rows:,} rows in {stored:,} bytes of {size_bytes:,}"
-            )
-        rows = first_row + facts.num_rows
-        if rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW:
-            raise self.damaged(self._named(number), f"{rows:,} rows with images cannot be in {size_bytes:,} bytes")
+        rows, size_bytes = first_row + facts.num_rows, self._first.size_bytes
+        if (
+            facts.num_rows < 0
+            or not 0 <= stored <= size_bytes
+            or min(sizes, default=0) < 0
+            or rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW
+        ):
+            raise ValueError(f"the footer says {rows:,} rows up to here, {stored:,} bytes in it, of {size_bytes:,}")
         return Group(number, first_row, facts.num_rows, 0, sum(sizes))
-
-    def _column(self, group: Group, column: str) -> list[pa.Array]:
-        found = self._parquet.iter_batches(_SCAN_ROWS, [group.number], [column], use_threads=False)
-        values = [batch.column(0) for batch in found]
-        self._count(group, sum(map(len, values)))
-        return values
 
 
 class ArrowTable(TableFile):
@@ -227,36 +205,34 @@ class ArrowTable(TableFile):
             raise ValueError(
                 "it is an Arrow file with a footer (Feather); expected a stream, as save_to_disk writes it"
             )
-        end = self._first.size_bytes - len(_END)
-        self._file.seek(max(end, 0))
+        self._end = self._first.size_bytes - len(_END)
+        self._file.seek(max(self._end, 0))
         if self._file.read(len(_END)) != _END:
             raise ValueError("it does not end as an Arrow stream does")
         self._file.seek(0)
         self.schema = pa.ipc.read_schema(self._file)
         self._first_batch = self._file.tell()
-        self._end = end
+        self._last: tuple[int, Any] = -1, None  # offset of a batch, which may be read next, and it
 
-    def scan(self, column: str | None) -> Iterator[tuple[Group, list[pa.Array]]]:
+    def groups(self) -> Iterator[Group]:
         number = first = 0
         offset = self._first_batch
         while offset != self._end:
-            with self.reading(self._named(number)):
+            with self.reading(f"{self.group} {number}"):
                 batch = self._batch(offset)
                 after = self._file.tell()
-            if not offset < after <= self._end:
-                raise self.damaged(self._named(number), "it goes beyond the end")
-            yield (
-                Group(number, first, batch.num_rows, offset, after - offset),
-                [] if column is None else [batch.column(column)],
-            )
+                if not offset < after <= self._end:
+                    raise ValueError("it goes beyond the end")
+            self._last = offset, batch
+            yield Group(number, first, batch.num_rows, offset, after - offset)
             number, first, offset = number + 1, first + batch.num_rows, after
 
-    def read(self, group: Group, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with self.reading(self._named(group.number)):
+    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
+        offset, batch = self._last
+        if offset != group.offset_bytes:
             batch = self._batch(group.offset_bytes)
-        self._count(group, batch.num_rows)
-        for first in range(0, batch.num_rows, _BATCH_ROWS):
-            yield batch.select(columns).slice(first, _BATCH_ROWS)
+        for first in range(0, batch.num_rows, rows or _BATCH_ROWS):
+            yield batch.select(columns).slice(first, rows or _BATCH_ROWS)
 
     def _batch(self, offset: int) -> pa.RecordBatch:
         self._file.seek(offset)

@@ -17,15 +17,14 @@ from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, files_below
 from fastpipe.packing.source.listing import Group, Listing, Source
 from fastpipe.packing.source.options import SourceOptions, pick_split
-from fastpipe.packing.source.rows import Labels, Record, list_rows, row_name, rows_of
+from fastpipe.packing.source.rows import Labels, Row, list_rows, row_name, rows_of
 
 if TYPE_CHECKING:
     from fastpipe.packing.source.parquet_arrow import TableFile
 
-    Opener = Callable[[SourcePath], TableFile]
-
 _NO_COLUMNS = Columns("", None, ())
 _LEAST_DIGITS = 6
+_SCAN_ROWS = 1 << 16
 _FILES_SAMPLED, _ROWS_SAMPLED = 4, 128
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
 # train-00000-of-00002.parquet, also with a hash behind it.
@@ -60,7 +59,7 @@ class TableListing(Listing):
 
     def open(self, path: SourcePath) -> TableFile:
         """Opens one of the files."""
-        return table_opener(self.kind)(path)
+        return _open(self.kind, path)
 
     def weight(self, source: Source) -> int:
         """See Listing: one, for the bytes of rows are not known before they are read."""
@@ -90,22 +89,6 @@ class TableListing(Listing):
         return sum(table.state.size_bytes for table in self.tables.values())
 
 
-class _Tables(NamedTuple):
-    """The files of a source.
-
-    Attributes:
-        root: the folder that their names are relative to.
-        kind: "parquet" or "arrow".
-        names: of the files, with "/".
-        stray: names of files that are no tables.
-    """
-
-    root: SourcePath
-    kind: str
-    names: list[str]
-    stray: list[str]
-
-
 def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     """Lists the rows of tables, in no order.
 
@@ -119,42 +102,46 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
     Raises:
         PackError: a file is damaged or none; or something is missing, or there is a choice that only the user can make.
     """
-    found = _tables_in(root, how.split)
-    if how.format not in ("auto", found.kind):
-        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {found.kind} files")
-    opener = table_opener(found.kind)
-    from fastpipe.packing.source.table_columns import columns_of_table
-
-    columns: Columns | None = None
+    kind, names, stray = _tables_in(root, how.split)
+    if how.format not in ("auto", kind):
+        raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {kind} files")
+    folder = root if root.is_dir() else root.parent
+    columns = _NO_COLUMNS
     tables: dict[str, Table] = {}
-    given: list[list[Any]] = []
-    for name in found.names:
-        with opener(found.root / name) as file:
+    labels: dict[str, list[Any]] = {}
+    for name in names:
+        with _open(kind, folder / name) as file:
+            from fastpipe.packing.source.table_columns import columns_of_table
+
             here = columns_of_table(file.schema, how, name)
-            columns = columns or here
+            columns = here if columns is _NO_COLUMNS else columns
             if here != columns:
                 part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
                 raise PackError(
-                    f"{name} has other columns than {found.names[0]}: {part} is {getattr(here, part)!r} there, "
+                    f"{name} has other columns than {names[0]}: {part} is {getattr(here, part)!r} there, "
                     f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
                     "(--image-column, --label-column, --field)"
                 )
             if not columns.has_paths:
-                groups, labels = _scanned(file, columns.label)
-                tables[name] = Table(file.state(), groups)
-                given.append(labels)
-    assert columns is not None  # there are files
+                groups, labels[name] = list[Group](), []
+                for group in file.groups():
+                    groups.append(group)
+                    if columns.label is None:
+                        labels[name] += [None] * group.rows
+                    else:
+                        labels[name] += (label for (label,) in file.values(group, [columns.label], _SCAN_ROWS))
+                tables[name] = Table(file.state(), tuple(groups))
     if columns.has_paths:
         wanted = [*columns.read(), *filter(None, [columns.label])]
-        rows = rows_of(table_rows(found.names, found.root, opener, wanted), columns)
-        return list_rows(how.root_of_images() or found.root, rows, columns.fields, classes=columns.classes)
+        rows = rows_of(_table_rows(kind, folder, names, wanted), columns)
+        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     sources: list[Source] = []
     numbers = Labels(columns.classes)
-    for (name, (state, _)), labels in zip(tables.items(), given, strict=True):
-        digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
-        for row, label in enumerate(labels):
+    for name, (state, _) in tables.items():
+        digits = max(_LEAST_DIGITS, len(str(len(labels[name]) - 1)))
+        for row, label in enumerate(labels.pop(name)):
             path, number, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
             try:
                 number = numbers.take(label, path)
@@ -163,16 +150,10 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             times = state.mtime_ns, state.ctime_ns
             sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
     if not sources:
-        raise PackError(f"{root} holds no rows: the {len(found.names)} tables are empty")
+        raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
+    classes = numbers.settle(sources)
     return TableListing(
-        found.root,
-        numbers.settle(sources),
-        sources,
-        found.stray,
-        fields=columns.fields,
-        kind=found.kind,
-        tables=tables,
-        columns=columns,
+        folder, classes, sources, stray, fields=columns.fields, kind=kind, tables=tables, columns=columns
     )
 
 
@@ -183,42 +164,36 @@ def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
             yield group
 
 
-def table_rows(names: list[str], root: SourcePath, opener: Opener, columns: list[str]) -> Iterator[Record]:
-    """The records of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
-    from fastpipe.packing.source.table_columns import column_values
-
+def _table_rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -> Iterator[Row]:
+    """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
     for name in names:
-        with opener(root / name) as file:
+        with _open(kind, folder / name) as file:
             row = 0
-            for group, _ in file.scan(None):
-                for batch in file.read(group, columns):
-                    with file.reading(f"rows from {row:,} on"):
-                        found = [column_values(batch.column(column)) for column in columns]
-                    for cells in zip(*found, strict=True):
-                        values = (None if cell != cell else cell for cell in cells)
-                        yield Record(row_name(name, row), dict(zip(columns, values, strict=True)))
-                        row += 1
+            for group in file.groups():
+                for cells in file.values(group, columns):
+                    values = (None if cell != cell else cell for cell in cells)
+                    yield Row(row_name(name, row), dict(zip(columns, values, strict=True)))
+                    row += 1
 
 
-def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator[Record]]:
-    """What reads the records of a file of metadata.
+def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator[Row]]:
+    """What reads the rows of a file of metadata.
 
     Raises:
         PackError: the file is damaged or none, or holds what metadata cannot.
     """
-    opener = table_opener("parquet")
-    with opener(path) as file:
+    with _open("parquet", path) as file:
         from fastpipe.packing.source.table_columns import columns_of_rows
 
         columns = columns_of_rows(file.schema, how, readable(str(path)))
-    return lambda: table_rows([path.name], path.parent, opener, columns)
+    return lambda: _table_rows("parquet", path.parent, [path.name], columns)
 
 
-def table_opener(kind: str) -> Opener:
-    """What opens a file of this kind.
+def _open(kind: str, path: SourcePath) -> TableFile:
+    """Opens a file.
 
     Raises:
-        PackError: pyarrow is not installed.
+        PackError: it cannot be read, or is no such table; or pyarrow is not installed.
     """
     try:
         from fastpipe.packing.source.parquet_arrow import ArrowTable, ParquetTable
@@ -226,45 +201,37 @@ def table_opener(kind: str) -> Opener:
         raise PackError(
             f"reading Parquet and Arrow files needs pyarrow ({problem}); install it: pip install 'fastpipe[parquet]'"
         ) from problem
-    return ArrowTable if kind == "arrow" else ParquetTable
+    return ArrowTable(path) if kind == "arrow" else ParquetTable(path)
 
 
-def _scanned(file: TableFile, label: str | None) -> tuple[tuple[Group, ...], list[Any]]:
-    """The groups of a file, and the label of each row as it stands there."""
-    groups, labels = [], list[Any]()
-    for group, values in file.scan(label):
-        groups.append(group)
-        if label is None:
-            labels += [None] * group.rows
-        else:
-            with file.reading(f"column {label!r}"):
-                labels += [value for part in values for value in part.to_pylist()]
-    return tuple(groups), labels
+def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
+    """What a Parquet file, a folder of them, or what `save_to_disk` wrote holds of a split.
 
-
-def _tables_in(root: SourcePath, split: str | None) -> _Tables:
-    """The files of a split of a Parquet file, of a folder of them, or of what `save_to_disk` wrote."""
+    Returns:
+        "parquet" or "arrow"; the names of the files, with "/"; and those of files that are no tables.
+    """
     by_name = "splits, as the names of files say:"
     if not root.is_dir():
         pick_split(split, [_split_of(root.name)], root, by_name)
-        return _Tables(root.parent, "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], [])
+        return "arrow" if root.suffix.lower() == ".arrow" else "parquet", [root.name], []
     if (root / _SPLITS).is_file():
         said = _json(root / _SPLITS).get("splits")
         names = [name for name in said if _is_name(name)] if isinstance(said, list) else []
-        return _Tables(root, "arrow", _saved(root, f"{pick_split(split, names, root)}/"), [])
+        return "arrow", _saved(root, f"{pick_split(split, names, root)}/"), []
     if (root / _STATE).is_file():
         said = _json(root / _STATE).get("_split")
         pick_split(split, [said if isinstance(said, str) else ""], root)
-        return _Tables(root, "arrow", _saved(root, ""), [])
-    names = sorted(files_below(root, hidden=False))
+        return "arrow", _saved(root, ""), []
     splits: dict[str, list[str]] = {}
-    for name in names:
+    stray = []
+    for name in sorted(files_below(root, hidden=False)):
         if name.lower().endswith(".parquet"):
             splits.setdefault(_split_of(name), []).append(name)
+        else:
+            stray.append(name)
     if not splits:
         raise PackError(f"{readable(str(root))} holds no .parquet files")
-    stray = [name for name in names if not name.lower().endswith(".parquet")]
-    return _Tables(root, "parquet", splits[pick_split(split, splits, root, by_name)], stray)
+    return "parquet", splits[pick_split(split, splits, root, by_name)], stray
 
 
 def _split_of(name: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from fastpipe.errors import ImageError, PackError, readable
@@ -25,9 +26,9 @@ def list_voc(root: Path, split: str | None) -> Listing:
     Raises:
         PackError: there is no such split, or several and none is named; or a folder or a split cannot be read.
     """
-    main = root / "ImageSets" / "Main"
-    splits = [name for name in _names(main, ".txt") if "_" not in name] if main.is_dir() else []
-    parsed = {name: _parse(root / "Annotations" / f"{name}.xml") for name in _names(root / "Annotations", ".xml")}
+    main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
+    splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
+    parsed = {name: _objects_of(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}
     wanted = list(parsed)
     if splits or split is not None:
         chosen = main / f"{pick_split(split, splits, root)}.txt"
@@ -36,42 +37,36 @@ def list_voc(root: Path, split: str | None) -> Listing:
         except OSError as problem:
             raise PackError(f"cannot read {readable(str(chosen))}: {problem.strerror}") from problem
         wanted = [line.split()[0] for line in lines if line.strip()]
-    classes = sorted({each for found in parsed.values() if not isinstance(found, str) for each in found.names})
-    images = _Images(root / "JPEGImages")
-    rows = (_voc_row(name, parsed.get(name), classes, images) for name in wanted)
+    classes = sorted({each for found in parsed.values() if isinstance(found, _Objects) for each in found.names})
+    by_stem: dict[str, list[str]] = defaultdict(list)
+    for file in names_in(folder).files:
+        by_stem[Path(file).stem].append(file)
+
+    def row(name: str) -> Row:
+        where, found = f"Annotations/{name}.xml", parsed.get(name, "no such annotation")
+        if isinstance(found, str):
+            return Row(where, problem=found)
+        path = found.file
+        if "/" not in path and path not in by_stem[Path(path).stem]:
+            # Many tools write <filename> without its ending, or that of another file; VOC calls an image after its
+            # annotation.
+            called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
+            path = next(called, [path or f"{name}.jpg"])[0]
+        boxes = {"boxes": found.boxes, "labels": [classes.index(each) for each in found.names]}
+        size = found.size if all(found.size) else None
+        return Row(where, {"boxes": boxes, "difficult": found.difficult}, path=path, size=size)
+
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
-    return list_rows(root / "JPEGImages", rows, fields, place="JPEGImages")
+    return list_rows(folder, map(row, wanted), fields, place="JPEGImages")
 
 
-class _Images:
-    """The files in JPEGImages, by what annotations call them.
-
-    Many tools write <filename> without its ending, or that of another file; VOC calls an image after its annotation.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._files = set(names_in(folder).files)
-        self._by_stem: dict[str, list[str]] = {}
-        for name in self._files:
-            self._by_stem.setdefault(Path(name).stem, []).append(name)
-
-    def called(self, file: str, annotation: str) -> str:
-        """The file of an annotation of this name, whose <filename> is `file`."""
-        if file in self._files or "/" in file:
-            return file
-        for stem in (file, annotation):
-            if len(found := self._by_stem.get(stem, [])) == 1:
-                return found[0]
-        return file or f"{annotation}.jpg"
-
-
-def _names(folder: Path, ending: str) -> list[str]:
+def _stems(folder: Path, ending: str) -> list[str]:
     """The names of files with this ending, without it."""
     return [name.removesuffix(ending) for name in names_in(folder).files if name.endswith(ending)]
 
 
-def _text(path: Path, absent: str | None = None) -> str:
-    """The text of a small file; `absent` is that of one that is not there.
+def _text(path: Path) -> str:
+    """The text of a small file; "": it is not there.
 
     Raises:
         ImageError: it cannot be read, or is no such text; the message is the reason.
@@ -82,54 +77,49 @@ def _text(path: Path, absent: str | None = None) -> str:
         if len(data) > _MOST_BYTES:
             raise ImageError(f"{path.name}: expected at most {_MOST_BYTES:,} bytes")
         return data.decode("utf-8-sig")
-    except OSError as problem:
-        if absent is not None and isinstance(problem, FileNotFoundError):
-            return absent
-        raise ImageError(f"{path.name} cannot be read: {problem.strerror}") from None
-    except UnicodeDecodeError as problem:
-        raise ImageError(f"{path.name}: expected UTF-8, got a byte {data[problem.start]:#04x}") from None
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ImageError(f"{path.name} cannot be read: {getattr(problem, 'strerror', problem)}") from None
 
 
-class _Objects:
-    """What an annotation says: the image's file and size, and names, boxes and flags of its objects."""
+class _Objects(NamedTuple):
+    """What an annotation says of an image: its file, width and height, and its objects' names, flags and boxes."""
 
-    def __init__(self, top: ElementTree.Element) -> None:
-        def number(element: ElementTree.Element, name: str) -> float:
-            return float(element.findtext(name) or "none")
-
-        self.file = top.findtext("filename") or ""
-        self.size = int(top.findtext("size/width") or 0), int(top.findtext("size/height") or 0)
-        objects = top.findall("object")
-        self.names = [(each.findtext("name") or "").strip() for each in objects]
-        self.difficult = [int(each.findtext("difficult") or 0) for each in objects]
-        self.boxes = [  # pixels are counted from 1, and the last one belongs to the box
-            [number(box, "xmin") - 1, number(box, "ymin") - 1, number(box, "xmax"), number(box, "ymax")]
-            for each in objects
-            for box in each.findall("bndbox")[:1] or [ElementTree.Element("bndbox")]
-        ]
+    file: str
+    size: tuple[int, int]
+    names: list[str]
+    difficult: list[int]
+    boxes: list[list[float]]
 
 
-def _parse(path: Path) -> _Objects | str:
+def _objects_of(path: Path) -> _Objects | str:
     """The objects of an annotation, or why they cannot be read."""
+
+    def number(each: ElementTree.Element, name: str) -> float:
+        return float(each.findtext(f"bndbox/{name}") or "none")
+
     try:
         text = _text(path)
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
             return f"{path.name}: expected no DOCTYPE, for entities could grow without end"
-        return _Objects(ElementTree.fromstring(text))
+        top = ElementTree.fromstring(text)
+        objects = top.findall("object")
+        return _Objects(
+            top.findtext("filename") or "",
+            (int(top.findtext("size/width") or 0), int(top.findtext("size/height") or 0)),
+            [(each.findtext("name") or "").strip() for each in objects],
+            [int(each.findtext("difficult") or 0) for each in objects],
+            [
+                # Pixels are counted from 1, and the last one belongs to the box.
+                [number(each, "xmin") - 1, number(each, "ymin") - 1, number(each, "xmax"), number(each, "ymax")]
+                for each in objects
+            ],
+        )
     except ImageError as problem:
         return str(problem)
     except (ValueError, ElementTree.ParseError) as problem:
         return f"{path.name} is no annotation of VOC: {problem}"
-
-
-def _voc_row(name: str, found: _Objects | str | None, classes: list[str], images: _Images) -> Row:
-    where = f"Annotations/{name}.xml"
-    if found is None or isinstance(found, str):
-        return Row("", problem=found or "no such annotation", where=where)
-    boxes = {"boxes": found.boxes, "labels": [classes.index(each) for each in found.names]}
-    size = found.size if all(found.size) else None
-    values = {"boxes": boxes, "difficult": found.difficult}
-    return Row(images.called(found.file, name), None, values, None, where, size)
 
 
 def list_yolo(root: Path, split: str | None) -> Listing:
@@ -156,7 +146,7 @@ def _yolo_row(path: str, labels: Path) -> Row:
     text = labels / Path(path).with_suffix(".txt")
     boxes, numbers = [], []
     try:
-        for at, line in enumerate(_text(text, absent="").splitlines(), 1):
+        for at, line in enumerate(_text(text).splitlines(), 1):
             words = line.split()
             if not words:
                 continue
@@ -170,8 +160,8 @@ def _yolo_row(path: str, labels: Path) -> Row:
             boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
             numbers.append(label)
     except ImageError as problem:
-        return Row(path, problem=str(problem), where=path)
-    return Row(path, None, {"boxes": {"shares": boxes, "labels": numbers}}, where=path)
+        return Row(path, problem=str(problem), path=path)
+    return Row(path, {"boxes": {"shares": boxes, "labels": numbers}}, path=path)
 
 
 def _class_names(root: Path) -> tuple[str, ...]:
@@ -184,10 +174,8 @@ def _class_names(root: Path) -> tuple[str, ...]:
     except ImportError as problem:
         raise PackError(f"{readable(str(file))} needs PyYAML ({problem}): pip install pyyaml") from problem
     try:
-        names: Any = yaml.safe_load(file.read_text("utf-8"))["names"]
-        names = (
-            dict(enumerate(names)) if isinstance(names, list) else {int(number): name for number, name in names.items()}
-        )
+        said: Any = yaml.safe_load(file.read_text("utf-8"))["names"]
+        names = {int(number): name for number, name in (enumerate(said) if isinstance(said, list) else said.items())}
         if max(names, default=0) > 100_000 or not all(isinstance(name, str) for name in names.values()):
             raise ValueError("got numbers over 100,000, or names that are no texts")
         return tuple(names.get(number, "") for number in range(max(names, default=-1) + 1))

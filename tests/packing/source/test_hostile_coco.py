@@ -175,11 +175,11 @@ def no_images(what: Content) -> None:
     ("lie", "message"),
     [
         (twice, "all.json: two images have the id 3: '003.jpg' and '000.jpg'"),
-        (word_as_id, "expected a whole number as the id of image 1, got 'one'"),
+        (word_as_id, "expected a whole number as the id of an image, got 'one'"),
         (no_object, r"expected objects in annotations, got 7 \(1\)"),
         (category_without_name, "expected categories with an id of 0 to 999,999 and a name, got 2 and None"),
         (two_names, "category 1 is 'bee', and 'ant'"),
-        (other_points, "the categories have different keypoints"),
+        (other_points, "category 3: expected names of keypoints, the same for all categories"),
         (no_images, "has no images"),
     ],
 )
