@@ -369,9 +369,9 @@ def test_what_is_not_certain_is_an_error(tmp_path: Path) -> None:
     refused("expected a column with images", a=["x"], b=[1])
     refused("has no such column; expected one of a, b", "--image-column", "c", a=one, b=[1])
     refused("has no such column; expected one of a, b", "--label-column", "c", a=one, b=[1])
-    refused("the labels in column 'label' are double", a=one, label=[1.5])
+    refused("column 'label' is double; expected labels, as whole numbers or names", a=one, label=[1.5])
     refused("column 'maps' is", a=one, maps=[[{"x": b"bytes"}]])
-    refused("--field m=t:mask: expected bytes, the column is string", "--field", "m=t:mask", a=one, t=["x"])
+    refused("column 't' is string; expected bytes, for --field m=t:mask", "--field", "m=t:mask", a=one, t=["x"])
 
 
 def test_a_format_that_is_not_there_is_an_error(tmp_path: Path) -> None:

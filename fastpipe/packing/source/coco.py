@@ -47,15 +47,7 @@ def coco_files(folder: SourcePath, names: Sequence[str]) -> dict[str, list[Sourc
 
 
 def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
-    """Lists the images of COCO's files, in no order.
-
-    Args:
-        paths: files about the same images; annotations of several with one id are one.
-        how: which fields count.
-
-    Raises:
-        PackError: a file is damaged, or two do not agree, or it is not certain where the images are.
-    """
+    """Lists the images of files about the same images, in no order; annotations of several with one id are one."""
     # A field that is called as COCO's own is made of the entry that this is made of: boxes of bbox.
     entry_of = {name: entry for entry, (name, _) in _OWN.items()}
     asked = how.fields and [each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields]
@@ -80,9 +72,6 @@ class _Annotated:
         entries: names of what annotations have.
         several_captions: an image has more than one.
         lost: annotations of no image: number in its file, number of the file, image_id.
-
-    Raises:
-        PackError: a file is damaged, or two do not agree.
     """
 
     def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
@@ -107,11 +96,7 @@ class _Annotated:
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
 
     def category(self, entry: Entry) -> int:
-        """The category of an annotation.
-
-        Raises:
-            ImageError: it has none.
-        """
+        """The category of an annotation, which must have one."""
         number = entry.get("category_id")
         if type(number) is not int or number not in self.categories:
             raise ImageError(f"expected a category_id of the categories, got {number!r:.60}")
@@ -319,8 +304,7 @@ def _points(entry: Entry, points: int) -> list[list[float]]:
     if flat is None:
         return [[0, 0, 0]] * points
     if not isinstance(flat, list) or len(flat) != 3 * points:
-        got = f"{len(flat)}" if isinstance(flat, list) else repr(flat)[:60]
-        raise ImageError(f"expected 3 x {points} numbers as keypoints, got {got}")
+        raise ImageError(f"expected 3 x {points} numbers as keypoints, got {flat!r:.60}")
     return [flat[at : at + 3] for at in range(0, len(flat), 3)]
 
 

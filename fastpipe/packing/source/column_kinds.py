@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from fastpipe.errors import ImageError
+from fastpipe.errors import ImageError, PackError
 from fastpipe.packing.source.listing import SourceField
 
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
@@ -33,14 +33,13 @@ class Seen:
         count: how many there are.
         looks: what they look like -> the name of the first such row. Of a list of numbers: how many there are, and
             whether there are fractions.
-        labels: the same for a column of labels in a CSV file; "whole" is a number such as 2.0.
     """
 
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
         self.count = 0
         self.looks: dict[Any, str] = {}
-        self.labels: dict[str, str] = {}
+        self._labels: dict[str, str] = {}  # the same for labels of a CSV file; "whole" is a number such as 2.0
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
@@ -50,7 +49,7 @@ class Seen:
             look = "json"  # lists of several lengths
         self.looks.setdefault(look, where)
         if not self._typed:
-            self.labels.setdefault(_look_of_label(str(value).strip(), str(look)), where)
+            self._labels.setdefault(_look_of_label(str(value).strip(), str(look)), where)
 
     @property
     def kind(self) -> str:
@@ -67,18 +66,20 @@ class Seen:
         lists = [look for look in looks if isinstance(look, tuple)]
         return "floats" if len(lists) == len(looks) and any(fractions for _, fractions in lists) else "json"
 
+    def are_numbers(self, column: str) -> bool:
+        """Whether the labels of a CSV file are numbers, not names. PackError: it is not certain."""
+        there = {look: where for look, where in self._labels.items() if look != "none"}
+        others = [where for look, where in there.items() if look not in ("int", "whole")]
+        if others and "int" in there and not there.keys() <= {"int", "padded"}:
+            raise PackError(
+                f"{column}: labels are numbers ({there['int']}) and names ({others[0]}); expected only one of both. In "
+                'JSONL, 7 is a number and "7" is a name'
+            )
+        return not others
+
 
 def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
-    """A value of a column as a field takes it, not yet checked; None: it is missing.
-
-    Args:
-        value: of the column.
-        field: that stores it.
-        typed: False: it is a text of a CSV file.
-
-    Raises:
-        ImageError: it cannot be; the message is the reason.
-    """
+    """A value of a column as a field takes it, or an ImageError that says why it cannot; not `typed`: as CSV has it."""
     kind = field.kind
     if not typed and kind != "text" and value is not None:
         value = _parsed(value) if kind not in ("mask", "image") else value or None
@@ -87,7 +88,10 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     if kind == "floats" and isinstance(value, (int, float)):
         return [value]
     if kind == "classes" and field.names and isinstance(value, list):
-        return [_class_name(each, field.names) for each in value]
+        for each in value:
+            if not isinstance(each, int) or not 0 <= each < len(field.names):
+                raise ImageError(f"expected class numbers of 0 to {len(field.names) - 1:,}, got {each}")
+        return [field.names[each] for each in value]
     if kind == "boxes" and isinstance(value, dict) and "bbox" in value:
         labels = next((value[name] for name in _CATEGORIES if value.get(name) is not None), None)
         corners = xyxy(value["bbox"] or [])
@@ -95,18 +99,8 @@ def field_value(value: Any, field: SourceField, *, typed: bool = True) -> Any:
     return value
 
 
-def _class_name(number: Any, names: Sequence[str]) -> str:
-    if isinstance(number, int) and 0 <= number < len(names):
-        return names[number]
-    raise ImageError(f"expected class numbers of 0 to {len(names) - 1:,}, got {number}")
-
-
 def xyxy(boxes: Any) -> list[list[float]]:
-    """Boxes as COCO has them -> left, top, right and bottom of each.
-
-    Raises:
-        ImageError: they are none; the message is the reason.
-    """
+    """Boxes as COCO has them -> left, top, right and bottom of each, or an ImageError that says why there are none."""
     if not _are_boxes(boxes):
         raise ImageError(f"expected boxes of four numbers: x, y, width, height; got {boxes!r:.60}")
     return [[x, y, x + width, y + height] for x, y, width, height in boxes]

@@ -52,11 +52,7 @@ def fields_of(endings: Collection[str]) -> tuple[SourceField, ...]:
 
 
 def fields_asked(asked: Iterable[FieldColumn], endings: Collection[str]) -> tuple[SourceField, ...]:
-    """The same for the fields that a user asks for.
-
-    Raises:
-        PackError: no member has such an ending, or it cannot be of such a kind.
-    """
+    """The same for the fields that a user asks for."""
     kinds = {field.column: field.kind for field in fields_of(endings)}
     found = []
     for field in asked:
@@ -91,20 +87,13 @@ def _field_name(like: str, taken: Container[str] = ()) -> str:
 
 
 class Columns(NamedTuple):
-    """What is read of a table.
-
-    Attributes:
-        image: the column with the images, or with their paths.
-        label: the column with labels; None: there is none.
-        has_paths: `image` has paths of files, not their bytes.
-        classes: names of the classes that the label's numbers stand for; None: nothing says it.
-    """
+    """What is read of a table: the columns with images, labels and fields."""
 
     image: str
     label: str | None
     fields: tuple[SourceField, ...]
-    has_paths: bool = True
-    classes: tuple[str, ...] | None = None
+    has_paths: bool = True  # not bytes of images
+    classes: tuple[str, ...] | None = None  # names of the label's numbers; None: nothing says them
 
     def read(self) -> list[str]:
         """Names of the columns that a sample is made of; its label is known before."""
@@ -120,7 +109,7 @@ def choose_columns(
     expected: str,
     further: str = "",
 ) -> Columns:
-    """Finds the columns that are asked for, or that are certain.
+    """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
 
     Args:
         table: names it in messages.
@@ -130,9 +119,6 @@ def choose_columns(
         kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
         expected: says what column holds images.
         further: an ending of columns with further images, which their fields' names do not have.
-
-    Raises:
-        PackError: a column is missing, or there is a choice that only the user can make.
     """
     image, label = how.image_column, how.label_column
     said = {f"--image-column {image}": image, f"--label-column {label}": label}

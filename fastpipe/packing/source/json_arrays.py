@@ -21,9 +21,6 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
     """The entries of the lists of the outermost object: name of the list, number of the entry, and the entry.
 
     A value that is no list is one entry, with the number -1. Memory is bounded by the largest entry.
-
-    Raises:
-        PackError: the file cannot be read, or is no such JSON.
     """
     try:
         with open_unchanged(path) as file:
@@ -50,7 +47,7 @@ class _Text:
         for _ in self._each("{", "}"):
             name = self._value()
             if not isinstance(name, str):
-                raise ValueError(f"expected a name at character {self._place:,}")
+                raise self._wrong("a name")
             self._take(":")
             if self._next() != "[":
                 yield name, -1, self._value()
@@ -58,11 +55,11 @@ class _Text:
             for number, _ in enumerate(self._each("[", "]")):
                 yield name, number, self._value()
         if self._next():
-            raise ValueError(f"more text behind the object, at character {self._place:,}")
+            raise self._wrong("no more text")
 
-    @property
-    def _place(self) -> int:
-        return self._before + self._at
+    def _wrong(self, expected: str) -> ValueError:
+        got = self._text[self._at : self._at + 1]
+        return ValueError(f"expected {expected} at character {self._before + self._at:,}, got {got!r}")
 
     def _each(self, start: str, end: str) -> Iterator[None]:
         """Stops before each entry of an object or list, whose reader takes it."""
@@ -85,9 +82,8 @@ class _Text:
 
     def _take(self, *expected: str) -> str:
         """Takes the next character, which must be one of these."""
-        found = self._next()
-        if found not in expected:
-            raise ValueError(f"expected {' or '.join(map(repr, expected))} at character {self._place:,}, got {found!r}")
+        if (found := self._next()) not in expected:
+            raise self._wrong(" or ".join(map(repr, expected)))
         self._at += 1
         return found
 
@@ -107,7 +103,7 @@ class _Text:
                 why = f"{why or 'a long number'}; expected entries of at most {MOST_ENTRY_CHARACTERS:,} characters"
             elif self._more() or not why:
                 continue
-            raise ValueError(f"{why}, at character {self._place:,} or behind it")
+            raise ValueError(f"{why}, at character {self._before + self._at:,} or behind it")
 
     def _more(self) -> bool:
         """Reads on: twice as much as is there, so that a long value is not tried too often."""

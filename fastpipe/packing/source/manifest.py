@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -37,19 +37,15 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         how: which columns count.
         metadata: it is that of Hugging Face's ImageFolder: file_name is the image, *_file_name are further ones, and
             files beside it that have no row are told.
-
-    Raises:
-        PackError: there is no such column, or it is not certain which one is meant.
     """
     name, typed = readable(str(path)), kind != "csv"
     of_text = json_rows if typed else csv_rows
     rows = metadata_rows(path, how) if kind == "parquet" else lambda: of_text(path)
     seen = _seen(rows(), name, typed=typed)
+    asked = {each.column for each in how.fields or ()}
     further = [column for column in seen if metadata and column.endswith(_FURTHER)]
-    images, such_as = named_as_image(seen, how), "path, file_name or image"
+    images = named_as_image(seen, how)
     if metadata:
-        asked = {each.column for each in how.fields or ()}
-        such_as = FILE_NAME
         images = [FILE_NAME] if FILE_NAME in seen else [column for column in further if column not in asked]
     columns = choose_columns(
         name,
@@ -57,7 +53,7 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         how,
         images,
         lambda column: "image" if column in further else seen[column].kind,
-        f"with the paths of the images, such as {such_as}",
+        f"with the paths of the images, such as {FILE_NAME if metadata else 'path, file_name or image'}",
         _FURTHER if metadata else "",
     )
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
@@ -65,9 +61,8 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
             f"{name} has {len(columns.fields)} columns besides image and label; expected at most {MOST_FIELDS}. "
             "--field NAME=COLUMN picks those to store"
         )
-    numbered = None
-    if columns.label is not None and not typed:
-        numbered = _numbered(name, columns.label, seen[columns.label].labels)
+    label = columns.label
+    numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
     root = how.root_of_images() or path.parent
     listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
@@ -99,22 +94,6 @@ def _seen(rows: Iterable[Row], name: str, *, typed: bool) -> dict[str, Seen]:
     return seen
 
 
-def _numbered(name: str, column: str, looks: Mapping[str, str]) -> bool | None:
-    """Whether the labels of a CSV file are numbers; None: there are none."""
-    there = {look: where for look, where in looks.items() if look != "none"}
-    if not there:
-        return None
-    if there.keys() <= {"int", "whole"}:
-        return True
-    if "int" not in there or there.keys() <= {"int", "padded"}:
-        return False
-    other = next(where for look, where in there.items() if look not in ("int", "whole"))
-    raise PackError(
-        f"{name}: the labels in column {column} are numbers ({there['int']}) and names ({other}); expected only one of "
-        'both. JSONL tells the number 7 from the name "7"'
-    )
-
-
 def separator(path: SourcePath) -> str:
     """Between the values of a CSV or TSV file."""
     return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
@@ -124,10 +103,8 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
     """The records of a CSV or TSV file; its values are texts.
 
     It has a header row, is UTF-8, and has values in quotes where they hold separators or line ends (RFC 4180). Spaces
-    behind a separator do not count: people write `path, label`. Those in quotes do.
-
-    Raises:
-        PackError: the file cannot be read, or has changed meanwhile; or nobody can say where a record ends.
+    behind a separator do not count: people write `path, label`. Those in quotes do. Where nobody can say where a record
+    ends, it is a PackError.
     """
 
     def wrong(line: int, what: str) -> PackError:
@@ -194,11 +171,7 @@ def _damage(text: str) -> str | None:
 
 
 def json_rows(path: SourcePath) -> Iterator[Row]:
-    """The records of a JSONL file: an object a line, UTF-8; NaN counts as null.
-
-    Raises:
-        PackError: the file cannot be read, or has changed meanwhile.
-    """
+    """The records of a JSONL file: an object a line, UTF-8; NaN counts as null."""
     with open_unchanged(path) as file:
         for number, line in enumerate(_lines(file), 1):
             where = row_name(path.name, number)

@@ -36,18 +36,10 @@ _FILE_MAGIC = b"ARROW1"
 
 
 class TableFile(ABC):
-    """An open file with a table.
-
-    Attributes:
-        kind: of file, and `group`: what a group of rows is called there.
-        schema: its columns.
-
-    Raises:
-        PackError: it cannot be read, or is no such table.
-    """
+    """An open file with a table."""
 
     kind: str
-    group: str
+    group: str  # what a group of rows is called
     schema: pa.Schema
 
     def __init__(self, path: SourcePath) -> None:
@@ -73,16 +65,14 @@ class TableFile(ABC):
             raise
 
     @abstractmethod
-    def _open(self) -> None:
-        """Reads the schema."""
+    def _open(self) -> None: ...
 
     @abstractmethod
     def groups(self) -> Iterator[Group]:
         """All groups of rows, in order."""
 
     @abstractmethod
-    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
-        """See `read`."""
+    def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]: ...
 
     def read(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a group, in order, so many at a time; None: as many as fit into little memory."""

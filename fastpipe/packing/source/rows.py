@@ -54,24 +54,19 @@ def row_name(file: str, number: int) -> str:
     return f"{file}/{number:06d}"
 
 
-def rows_of(
-    rows: Iterable[Row], columns: Columns, *, typed: bool = True, numbered: bool | None = None
-) -> Iterator[Row]:
+def rows_of(rows: Iterable[Row], columns: Columns, *, typed: bool = True, numbered: bool = False) -> Iterator[Row]:
     """Rows of a table with all its columns -> with path, label and fields.
 
-    Args:
-        rows: of the table.
-        columns: that count.
-        typed: False: values are texts.
-        numbered: whether labels that are texts are numbers.
+    Not `typed`: values are texts, as CSV has them, and so are labels, which may be `numbered`.
     """
     for row in rows:
         path: Any = row.values.get(columns.image)
-        if row.problem is None and (not isinstance(path, str) or not path):
+        problem = row.problem
+        if problem is None and (not isinstance(path, str) or not path):
             got = "none" if path in (None, "") else repr(path)[:60]
-            row = Row(row.where, problem=f"column {columns.image}: expected the path of an image, got {got}")
-        if row.problem is not None:
-            yield row
+            problem = f"column {columns.image}: expected the path of an image, got {got}"
+        if problem is not None:
+            yield Row(row.where, problem=problem)
             continue
         label = None if columns.label is None else row.values.get(columns.label)
         if isinstance(label, str):
@@ -81,7 +76,6 @@ def rows_of(
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
         values: dict[str, Any] = {}
-        problem = None
         for each in columns.fields:
             try:
                 values[each.name] = field_value(row.values.get(each.column), each, typed=typed)
@@ -106,14 +100,11 @@ def list_rows(
 
     Args:
         image_root: the folder that paths are relative to.
-        rows: with path, label and fields, in the order in which they stand.
+        rows: with path, label and fields.
         fields: of the samples.
         classes: see Labels.
         beside: files that are stray where no row names them; looked at behind all rows.
         place: names the image root, and says how to choose another one if the user can.
-
-    Raises:
-        PackError: labels are partly numbers and partly names, or values cannot be kept; or a field is of bytes.
     """
     for each in fields:
         if each.kind == "bytes":
@@ -155,15 +146,11 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
 
 
 class _Sources:
-    """Rows, one after the other -> sources.
-
-    Attributes:
-        taken: name -> how many rows have wanted it; and 0 for files of fields.
-    """
+    """Rows, one after the other -> sources."""
 
     def __init__(self, root: SourcePath, fields: Sequence[SourceField], labels: Labels, place: str) -> None:
         self.sources: list[Source] = []
-        self.taken: dict[str, int] = {}
+        self.taken: dict[str, int] = {}  # name -> how many rows have wanted it; and 0 for files of fields
         self.notes = Notes()
         self.labels = labels
         self._root = root
@@ -202,11 +189,7 @@ class _Sources:
         self.sources.append(Source(name, label, found.size_bytes, found.mtime_ns, ctime_ns, file=file, note=note))
 
     def _state(self, path: str, whose: str = "") -> FileState:
-        """Size and times of a file.
-
-        Raises:
-            ValueError: it cannot be read.
-        """
+        """Size and times of a file, or a ValueError that says why it cannot be read."""
         absent = f"{'a URL that is not' if SCHEME.match(path) else 'no such file'} in {self._place}"
         local = isinstance(self._root, Path)
         found = state_or_problem(self._root, path, absent) if local else self._states.get(path, absent)
@@ -216,21 +199,15 @@ class _Sources:
 
     def _free(self, name: str) -> str:
         """A name that no sample has: the name itself, or with #2, #3, ... behind it."""
-        number = self.taken.get(name, 0) + 1
-        while number > 1 and f"{name}#{number}" in self.taken:
+        free, number = name, self.taken.get(name, 0) + 1
+        while number > 1 and (free := f"{name}#{number}") in self.taken:
             number += 1
+        self.taken[free] = 1
         self.taken[name] = number
-        if number > 1:
-            name = f"{name}#{number}"
-            self.taken[name] = 1
-        return name
+        return free
 
     def _keep(self, row: Row) -> tuple[Note, int]:
-        """Writes the values of a row down; also gives the last ctime of the files that they name.
-
-        Raises:
-            ValueError: there is no such file, or a value cannot be kept.
-        """
+        """Writes the values of a row down; also gives the last ctime of their files. ValueError: it cannot be."""
         values: dict[str, Any] = {}
         times: dict[str, FileState] = {}
         for each in self._fields:
@@ -265,9 +242,7 @@ def _is_name(path: object) -> bool:
 class Labels:
     """The labels of rows, as they come -> numbers, and at the end the classes.
 
-    Args:
-        classes: names in the order of the labels, where the source has them; None: labels are numbers as they are, or
-            names, sorted as ImageFolder does.
+    Where the source has no names of classes, labels are numbers as they are, or names, sorted as ImageFolder does.
     """
 
     def __init__(self, classes: Sequence[str] | None) -> None:
@@ -277,12 +252,7 @@ class Labels:
         self._most = NO_LABEL
 
     def take(self, label: object, where: str) -> int:
-        """The number of a label, for now.
-
-        Raises:
-            ValueError: it is no label.
-            PackError: it is a number where others are names, or the other way round.
-        """
+        """Its number, for now. ValueError: it is none; PackError: a number among names, or a name of them."""
         if isinstance(label, float) and label.is_integer():
             label = int(label)  # 2.0, as pandas writes it if another one is missing
         numbered = isinstance(label, int)
@@ -303,10 +273,9 @@ class Labels:
                 raise ValueError(f"label: expected -1 (none) or 0 to {most - 1:,}, got {label}")
             self._most = max(self._most, label)
             return label
-        if label and not _is_name(label):
-            raise ValueError(f"label: expected the name of a class, got {label[:60]!r}")
-        if self._known is not None and label not in self._numbers:
-            raise ValueError(f"label: expected one of the {len(self._known)} classes, got {label[:60]!r}")
+        if (label and not _is_name(label)) or (self._known is not None and label not in self._numbers):
+            what = "a class" if self._known is None else f"one of the {len(self._known)} classes"
+            raise ValueError(f"label: expected the name of {what}, got {label[:60]!r}")
         return self._numbers.setdefault(label, len(self._numbers))
 
     def settle(self, sources: list[Source]) -> list[str]:

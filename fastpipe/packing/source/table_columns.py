@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,36 +17,22 @@ from fastpipe.packing.source.options import SourceOptions
 
 _PICTURES = ("image", "mask")
 _CHOOSE = "Choose the columns to store with --field NAME=COLUMN"
-# Each type's name -> its test; times, dates and decimals are kept as text.
-_TYPES: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = {
-    "text": (types.is_string, types.is_large_string, types.is_string_view),
-    "bytes": (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view),
-    "time": (types.is_timestamp, types.is_date, types.is_time, types.is_decimal),
-    "int": (types.is_integer,),
-    "bool": (types.is_boolean,),
-    "float": (types.is_floating,),
-    "list": (types.is_list, types.is_large_list, types.is_fixed_size_list),
-    "struct": (types.is_struct,),
-    "null": (types.is_null,),
-}
-# The kind of field that values of a type are; of others, see `_kind`.
-_KINDS = {
-    "file": "image",
-    "bytes": "bytes",
-    "text": "text",
-    "time": "text",
-    "int": "int",
-    "bool": "int",
-    "float": "floats",
+# Each type's name -> the kind of field that its values are, and its tests. Times, dates and decimals are kept as text.
+_TYPES: Mapping[str, tuple[str | None, tuple[Callable[[pa.DataType], bool], ...]]] = {
+    "text": ("text", (types.is_string, types.is_large_string, types.is_string_view)),
+    "bytes": ("bytes", (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view)),
+    "time": ("text", (types.is_timestamp, types.is_date, types.is_time, types.is_decimal)),
+    "int": ("int", (types.is_integer,)),
+    "bool": ("int", (types.is_boolean,)),
+    "float": ("floats", (types.is_floating,)),
+    "list": (None, (types.is_list, types.is_large_list, types.is_fixed_size_list)),
+    "struct": (None, (types.is_struct,)),
+    "null": (None, (types.is_null,)),
 }
 
 
 def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Columns:
-    """Finds the columns that are asked for, or that are certain.
-
-    Raises:
-        PackError: a column is missing, or there is a choice that only the user can make.
-    """
+    """See `choose_columns`; what Hugging Face's datasets says of the columns counts, too."""
     _check_names(schema, file)
     held = {each.name: _held(each.type) for each in schema}
     features = _features(schema)
@@ -60,40 +46,33 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
     def kind_of(column: str) -> str:
         kind = _kind(schema.field(column).type, features.get(column))
         if kind is None:
-            raise PackError(f"{file}: column {column!r} is {_type(column)}, which no field can hold. {_CHOOSE}")
+            raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
         return kind
 
-    def _type(column: str) -> pa.DataType:
-        return _storage(schema.field(column).type)
-
-    chosen = choose_columns(
+    image, label, asked, *_ = choose_columns(
         file,
         schema.names,
         how,
         next(filter(None, bearing), []),
         kind_of,
-        expected="with images, as bytes or as a struct of bytes and path, or with their paths",
+        "with images, as bytes or as a struct of bytes and path, or with their paths",
     )
-    image, label = chosen.image, chosen.label
     if held[image] not in ("text", "bytes", "file"):
-        raise PackError(
-            f"{file}: --image-column {image}: expected bytes, a struct of bytes and path, or paths; the column is "
-            f"{_type(image)}"
-        )
+        raise _wrong(schema, file, image, "images, as bytes, a struct of bytes and path, or paths")
     if label is not None and held[label] not in ("text", "int", "null"):
-        raise PackError(
-            f"{file}: the labels in column {label!r} are {_type(label)}; expected whole numbers or names. Name another "
-            f"column with --label-column, or store this one as a field: --field labels={label}"
+        raise _wrong(
+            schema,
+            file,
+            label,
+            "labels, as whole numbers or names. Name another column with --label-column, or store this one as a field: "
+            f"--field labels={label}",
         )
     has_paths = held[image] == "text"
     fields = []
-    for each in chosen.fields:
+    for each in asked:
         if each.kind in _PICTURES and held[each.column] not in (("text",) if has_paths else ("bytes", "file")):
             expected = "paths, as the images are" if has_paths else "bytes"
-            raise PackError(
-                f"{file}: --field {each.name}={each.column}:{each.kind}: expected {expected}, the column is "
-                f"{_type(each.column)}"
-            )
+            raise _wrong(schema, file, each.column, f"{expected}, for --field {each.name}={each.column}:{each.kind}")
         names = _class_names(_items(features.get(each.column))) if each.kind == "classes" else None
         fields.append(each._replace(names=names or ()))
     classes = None if label is None or held[label] == "text" else _class_names(features.get(label))
@@ -101,25 +80,22 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
 
 
 def columns_of_rows(schema: pa.Schema, how: SourceOptions, file: str) -> list[str]:
-    """The columns of a table whose values can stand in a manifest, as JSON has them.
-
-    Raises:
-        PackError: another one is asked for.
-    """
+    """The columns of a table whose values can stand in a manifest, as JSON has them."""
     _check_names(schema, file)
     odd = [each.name for each in schema if _kind(each.type, None) in (None, "bytes", "image")]
     asked = {how.image_column, how.label_column, *(each.column for each in how.fields or ())}
     if wrong := [name for name in odd if how.fields is None or name in asked]:
-        raise PackError(
-            f"{file}: column {wrong[0]!r} is {schema.field(wrong[0]).type}, which metadata of images cannot hold. "
-            f"{_CHOOSE}"
-        )
+        raise _wrong(schema, file, wrong[0], f"values that JSON can hold, in metadata of images. {_CHOOSE}")
     return [name for name in schema.names if name not in odd]
 
 
 def _check_names(schema: pa.Schema, file: str) -> None:
     if twice := [name for name in schema.names if schema.names.count(name) > 1]:
         raise PackError(f"{file}: expected each column once, got {twice[0]!r} several times")
+
+
+def _wrong(schema: pa.Schema, file: str, column: str, expected: str) -> PackError:
+    return PackError(f"{file}: column {column!r} is {_storage(schema.field(column).type)}; expected {expected}")
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
@@ -132,24 +108,24 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 def _held(kind: pa.DataType) -> str:
     """What values of a type are: "file" is the struct that Hugging Face's Image is stored as; "": none of `_TYPES`."""
     kind = _storage(kind)
-    name = next((name for name, tests in _TYPES.items() if any(test(kind) for test in tests)), "")
-    if name == "struct":
-        parts = {part.name: part.type for part in kind}
-        if "bytes" in parts and parts.keys() <= {"bytes", "path"} and _held(parts["bytes"]) == "bytes":
-            return "file"
-    return name
+    name = next((name for name, (_, tests) in _TYPES.items() if any(test(kind) for test in tests)), "")
+    parts = {part.name: part.type for part in kind} if name == "struct" else {}
+    is_file = "bytes" in parts and parts.keys() <= {"bytes", "path"} and _held(parts["bytes"]) == "bytes"
+    return "file" if is_file else name
 
 
 def _kind(kind: pa.DataType, feature: Any) -> str | None:
     """The kind of field that a column's values are; None: of none."""
-    held = "file" if _is_feature(feature, "Image") else _held(kind)
-    if held == "list":
-        items = _held(_storage(kind).value_type)
-        if items == "float":
-            return "floats"
-        if items == "int" and _class_names(_items(feature)) is not None:
-            return "classes"
-    return _KINDS.get(held) or ("json" if _is_json(kind) else None)
+    held = _held(kind)
+    if held == "file" or _is_feature(feature, "Image"):
+        return "image"
+    items = _held(_storage(kind).value_type) if held == "list" else ""
+    if items == "float":
+        return "floats"
+    if items == "int" and _class_names(_items(feature)) is not None:
+        return "classes"
+    found, _ = _TYPES.get(held, (None, ()))
+    return found or ("json" if _is_json(kind) else None)
 
 
 def _is_json(kind: pa.DataType) -> bool:
@@ -187,14 +163,7 @@ def _items(feature: Any) -> Any:
 
 @dataclass(frozen=True)
 class Cells:
-    """Rows that follow one another, as columns.
-
-    Attributes:
-        sizes: bytes of each image; 0 where there is none.
-        images: the images' bytes.
-        paths: what the table calls the images; None: it does not.
-        fields: the columns of the fields.
-    """
+    """Rows that follow one another, as columns: sizes and bytes of images, 0 and null where there is none."""
 
     sizes: Sequence[int]
     images: pa.Array
@@ -202,37 +171,26 @@ class Cells:
     fields: tuple[pa.Array, ...]
 
     def image(self, at: int) -> bytes | None:
-        """The image of a row."""
-        data: bytes | None = self.images[at].as_py()
-        return data
+        return cast("bytes | None", self.images[at].as_py())
 
     def image_start(self, at: int, size_bytes: int) -> bytes:
         """The first bytes of the image of a row, which has one; without a copy of the others."""
         return bytes(self.images[at].as_buffer()[:size_bytes])
 
     def path(self, at: int) -> str | None:
-        """What the table calls the image of a row."""
+        """What the table calls the image of a row; None: nothing."""
         try:
-            name: str | None = None if self.paths is None else self.paths[at].as_py()
+            return None if self.paths is None else cast("str | None", self.paths[at].as_py())
         except UnicodeDecodeError:
             return None
-        return name
 
     def value(self, field: int, at: int) -> Any:
-        """The value of a field in a row, as Python has it.
-
-        Raises:
-            ValueError: it cannot be one, such as text that is no UTF-8.
-        """
+        """The value of a field in a row, as Python has it; ValueError: there is none, such as text that is no UTF-8."""
         return self.fields[field][at].as_py()
 
 
 def cells(batch: pa.RecordBatch, columns: Columns) -> Cells:
-    """The cells of a batch.
-
-    Raises:
-        pyarrow.ArrowException: a value of its type cannot be shown as text.
-    """
+    """The cells of a batch."""
     images, paths = _files(batch.column(columns.image))
     fields = [
         _files(batch.column(each.column))[0] if each.kind in _PICTURES else _values(batch.column(each.column))
@@ -243,8 +201,7 @@ def cells(batch: pa.RecordBatch, columns: Columns) -> Cells:
 
 def column_values(column: pa.Array) -> list[Any]:
     """The values of a column as Python has them; times and decimals as text."""
-    found: list[Any] = _values(column).to_pylist()
-    return found
+    return cast("list[Any]", _values(column).to_pylist())
 
 
 def _files(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:

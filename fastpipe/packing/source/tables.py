@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
@@ -45,12 +46,7 @@ class TableListing(Listing):
 
     A row is called FILE/NUMBER: its number in the file, counted from 0, with as many digits as the last row's, at least
     six; so the order of names is that of rows. It stands in the listing with its size unknown, `archive` its file and
-    `offset_bytes` its number.
-
-    Attributes:
-        kind: "parquet" or "arrow".
-        tables: the files, by name.
-        columns: that are read.
+    `offset_bytes` its number. `kind` is "parquet" or "arrow"; `tables` are the files by name.
     """
 
     kind: str = ""
@@ -67,12 +63,8 @@ class TableListing(Listing):
 
     def samples(self, most: int) -> list[Source]:
         """Rows at the start of a few files: those of one group are read together."""
-        first: dict[str, list[Source]] = {}
-        for source in sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes)):
-            ours = first.setdefault(source.archive or "", [])
-            if len(ours) < most:
-                ours.append(source)
-        files = list(first.values())
+        rows = sorted(self.sources, key=lambda source: (source.archive or "", source.offset_bytes))
+        files = [list(islice(ours, most)) for _, ours in groupby(rows, key=lambda source: source.archive)]
         files = files[:: -(-len(files) // _FILES_SAMPLED)]
         each = -(-_ROWS_SAMPLED // len(files))
         found = [source for ours in files for source in ours[:each]] + [row for ours in files for row in ours[each:]]
@@ -90,31 +82,25 @@ class TableListing(Listing):
 
 
 def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
-    """Lists the rows of tables, in no order.
+    """Lists the rows of a Parquet file, of a folder of them, or of one that `save_to_disk` wrote, in no order.
 
-    The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches.
-
-    Args:
-        root: a Parquet file, a folder of them, or one that `save_to_disk` wrote. If its images are paths of files,
-            these are the sources, as a manifest's are.
-        how: what the user says of it.
-
-    Raises:
-        PackError: a file is damaged or none; or something is missing, or there is a choice that only the user can make.
+    The columns with the labels are read for it, and Arrow files whole, for they have no list of their batches. If the
+    images are paths of files, these are the sources, as a manifest's are.
     """
     kind, names, stray = _tables_in(root, how.split)
     if how.format not in ("auto", kind):
         raise PackError(f"{readable(str(root))}: --format {how.format}: it holds {kind} files")
     folder = root if root.is_dir() else root.parent
-    columns = _NO_COLUMNS
+    columns, numbers = _NO_COLUMNS, Labels(None)
     tables: dict[str, Table] = {}
-    labels: dict[str, list[Any]] = {}
+    sources: list[Source] = []
     for name in names:
         with _open(kind, folder / name) as file:
             from fastpipe.packing.source.table_columns import columns_of_table
 
             here = columns_of_table(file.schema, how, name)
-            columns = here if columns is _NO_COLUMNS else columns
+            if columns is _NO_COLUMNS:
+                columns, numbers = here, Labels(here.classes)
             if here != columns:
                 part = next(part for part in here._fields if getattr(here, part) != getattr(columns, part))
                 raise PackError(
@@ -122,26 +108,19 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                     f"{getattr(columns, part)!r} here. Pack them one by one, or choose columns that all have "
                     "(--image-column, --label-column, --field)"
                 )
-            if not columns.has_paths:
-                groups, labels[name] = list[Group](), []
-                for group in file.groups():
-                    groups.append(group)
-                    if columns.label is None:
-                        labels[name] += [None] * group.rows
-                    else:
-                        labels[name] += (label for (label,) in file.values(group, [columns.label], _SCAN_ROWS))
-                tables[name] = Table(file.state(), tuple(groups))
-    if columns.has_paths:
-        wanted = [*columns.read(), *filter(None, [columns.label])]
-        rows = rows_of(_table_rows(kind, folder, names, wanted), columns)
-        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
-    if how.image_root is not None:
-        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
-    sources: list[Source] = []
-    numbers = Labels(columns.classes)
-    for name, (state, _) in tables.items():
-        digits = max(_LEAST_DIGITS, len(str(len(labels[name]) - 1)))
-        for row, label in enumerate(labels.pop(name)):
+            if columns.has_paths:
+                continue
+            groups, labels = [], list[Any]()
+            for group in file.groups():
+                groups.append(group)
+                if columns.label is None:
+                    labels += [None] * group.rows
+                else:
+                    labels += (label for (label,) in file.values(group, [columns.label], _SCAN_ROWS))
+            state = file.state()
+        tables[name] = Table(state, tuple(groups))
+        digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
+        for row, label in enumerate(labels):
             path, number, problem = f"{name}/{row:0{digits}d}", NO_LABEL, None
             try:
                 number = numbers.take(label, path)
@@ -149,6 +128,12 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 problem = str(wrong)
             times = state.mtime_ns, state.ctime_ns
             sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
+    if columns.has_paths:
+        wanted = [*columns.read(), *filter(None, [columns.label])]
+        rows = rows_of(_table_rows(kind, folder, names, wanted), columns)
+        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
+    if how.image_root is not None:
+        raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
         raise PackError(f"{root} holds no rows: the {len(names)} tables are empty")
     classes = numbers.settle(sources)
@@ -177,11 +162,7 @@ def _table_rows(kind: str, folder: SourcePath, names: list[str], columns: list[s
 
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator[Row]]:
-    """What reads the rows of a file of metadata.
-
-    Raises:
-        PackError: the file is damaged or none, or holds what metadata cannot.
-    """
+    """What reads the rows of a file of metadata, which holds what JSON can."""
     with _open("parquet", path) as file:
         from fastpipe.packing.source.table_columns import columns_of_rows
 
@@ -190,11 +171,6 @@ def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator
 
 
 def _open(kind: str, path: SourcePath) -> TableFile:
-    """Opens a file.
-
-    Raises:
-        PackError: it cannot be read, or is no such table; or pyarrow is not installed.
-    """
     try:
         from fastpipe.packing.source.parquet_arrow import ArrowTable, ParquetTable
     except ImportError as problem:
@@ -205,11 +181,7 @@ def _open(kind: str, path: SourcePath) -> TableFile:
 
 
 def _tables_in(root: SourcePath, split: str | None) -> tuple[str, list[str], list[str]]:
-    """What a Parquet file, a folder of them, or what `save_to_disk` wrote holds of a split.
-
-    Returns:
-        "parquet" or "arrow"; the names of the files, with "/"; and those of files that are no tables.
-    """
+    """Of a source's split "parquet" or "arrow", the files, and those that are no tables; their names have "/"."""
     by_name = "splits, as the names of files say:"
     if not root.is_dir():
         pick_split(split, [_split_of(root.name)], root, by_name)

@@ -22,9 +22,6 @@ def list_voc(root: Path, split: str | None) -> Listing:
     """Lists the images that have annotations, or those of a split, in no order.
 
     Labels of boxes are the places of the names of all annotations, sorted; so all splits have the same.
-
-    Raises:
-        PackError: there is no such split, or several and none is named; or a folder or a split cannot be read.
     """
     main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
     splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
@@ -66,11 +63,7 @@ def _stems(folder: Path, ending: str) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    """The text of a small file; "": it is not there.
-
-    Raises:
-        ImageError: it cannot be read, or is no such text; the message is the reason.
-    """
+    """The text of a small file, or an ImageError that says why it has none; "": it is not there."""
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES + 1)
@@ -123,11 +116,7 @@ def _objects_of(path: Path) -> _Objects | str:
 
 
 def list_yolo(root: Path, split: str | None) -> Listing:
-    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes.
-
-    Raises:
-        PackError: there is no such split, or several and none is named; or a folder or data.yaml cannot be read.
-    """
+    """Lists the files in images/, or images/SPLIT, in no order; those without a text file have no boxes."""
     splits = names_in(root / "images").folders
     if split is not None or splits:
         split = pick_split(split, splits, root / "images", "the folders")
