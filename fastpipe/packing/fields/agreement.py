@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -53,6 +53,17 @@ class Agreed:
     names: list[str] = field(default_factory=list)
 
 
+def agreed_in(fields: Iterable[Field]) -> dict[str, Any]:
+    """`Agreement.state` after the last sample of a packed dataset that has these fields."""
+    found = {}
+    for one in fields:
+        labelled = one.labelled if one.kind == "boxes" else None
+        names = list(one.names) if one.kind == "classes" else []
+        named = bool(names) if one.classes else None
+        found[one.name] = asdict(Agreed(one.width or None, one.points or None, labelled, named, one.classes, names))
+    return found
+
+
 class Agreement:
     """The fields of samples that are packed together: of a shard, or of a dataset.
 
@@ -66,19 +77,9 @@ class Agreement:
 
     def __init__(self, kinds: Mapping[str, str], agreed: Mapping[str, Any] | None = None) -> None:
         self.kinds = {check_name(name): kind for name, kind in kinds.items()}
-        known = agreed or {}
-        self._agreed = {name: Agreed(**{**known.get(name, {}), "classes": 0, "names": []}) for name in self.kinds}
-        self._numbers: dict[str, dict[str, int]] = {name: {} for name in self.kinds}
-
-    @classmethod
-    def of(cls, fields: Collection[Field]) -> Agreement:
-        """What the samples of a packed dataset agree on."""
-        agreed = {}
-        for one in fields:
-            labelled = one.labelled if one.kind == "boxes" else None
-            named = bool(one.names) if one.classes else None
-            agreed[one.name] = asdict(Agreed(one.width or None, one.points or None, labelled, named))
-        return cls({one.name: one.kind for one in fields}, agreed)
+        known = {name: (agreed or {}).get(name, {}) for name in self.kinds}
+        self._agreed = {name: Agreed(**{**said, "classes": 0, "names": []}) for name, said in known.items()}
+        self._numbers: dict[str, dict[str, int]] = {name: {} for name in self.kinds}  # of class names
 
     @property
     def complete(self) -> bool:
@@ -88,7 +89,7 @@ class Agreement:
 
     def state(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return {name: asdict(agreed) for name, agreed in self._agreed.items()}
+        return {name: {**asdict(one), "names": list(self._numbers[name])} for name, one in self._agreed.items()}
 
     def admit(self, values: Sequence[Stored]) -> list[Stored]:
         """Takes the values of one sample, or none of them: ImageError says which differs from those before it.
@@ -106,12 +107,8 @@ class Agreement:
         ]
 
     def _numbered(self, field_name: str, names: Iterable[str]) -> list[int]:
-        numbers, known = self._numbers[field_name], self._agreed[field_name].names
-        for each in names:
-            if each not in numbers:
-                numbers[each] = len(known)
-                known.append(each)
-        return [numbers[each] for each in names]
+        numbers = self._numbers[field_name]
+        return [numbers.setdefault(each, len(numbers)) for each in names]
 
     def join(self, state: Mapping[str, Any], where: str) -> dict[str, list[int]]:
         """Takes what another agreement has come to. For each field with class names: the number here of each there.
@@ -143,8 +140,8 @@ class Agreement:
                 kind,
                 width=agreed.width or 0,
                 points=agreed.points or 0,
-                classes=len(agreed.names) or agreed.classes,
-                names=tuple(agreed.names),
+                classes=len(self._numbers[name]) or agreed.classes,
+                names=tuple(self._numbers[name]),
                 labelled=bool(agreed.labelled),
             )
             for (name, kind), agreed in zip(self.kinds.items(), self._agreed.values(), strict=True)

@@ -57,22 +57,18 @@ def piece(kind: str, value: Stored, offset: int) -> dict[str, bytes]:
     Raises:
         ImageError, KeyError, TypeError, ValueError: there is no such value; only in a damaged shard.
     """
-    note, values, labels = value.note, value.member or b"", []
+    note, values, labels = value.note, value.member or b"", b""
     if kind == "json":
         values = json.dumps(note, ensure_ascii=False, separators=(",", ":")).encode()
     elif kind == "boxes" and note:
-        note, labels = note["boxes"], note.get("labels", [])
+        note, labels = note["boxes"], np.array(note.get("labels", []), _INTEGERS).tobytes()
     length = len(values)
     if kind in ("mask", "image"):
         values, length = _record(value.member, offset), 1
     elif kind in _DTYPES:
         numbers = np.array([note] if kind == "int" else note or [], _DTYPES[kind])
         values, length = numbers.tobytes(), len(numbers)
-    return {
-        VALUES: values,
-        LENGTHS: length.to_bytes(8, "little"),
-        LABELS: np.array(labels, _INTEGERS).tobytes(),
-    }
+    return {VALUES: values, LENGTHS: length.to_bytes(8, "little"), LABELS: labels}
 
 
 def _record(data: bytes | None, offset: int) -> bytes:

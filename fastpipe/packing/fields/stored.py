@@ -77,22 +77,20 @@ def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
     """
     if value is None:
         return Stored()
-    place = Placement(packed.source_size, packed.orientation if how.apply_exif else 1, (packed.width, packed.height))
-    if kind == "mask":
-        mask = mask_of_png(value, packed.source_size) if isinstance(value, bytes) else value
-        refuse_other_size(mask.shape[::-1], packed.source_size)
-        return Stored(member=encode_mask(place.mask(mask)))
+    if kind in ("text", "bytes"):
+        return Stored(member=value.encode() if kind == "text" else value)
+    if kind not in ("mask", "image", "boxes", "keypoints"):
+        return Stored(short(value) if kind == "floats" else value)
     if kind == "image":  # a second picture: packed as the first, and turned by the first one's orientation
         second = convert(value, replace(how, storage=JPEG_STORAGE), packed.orientation)
         refuse_other_size(second.source_size, packed.source_size)
         return Stored(member=second.jpeg)
-    if kind in ("text", "bytes"):
-        return Stored(member=value.encode() if kind == "text" else value)
-    if kind == "boxes":
-        return Stored(_boxes(value, place))
-    if kind == "keypoints":
-        value = place.points(value)
-    return Stored(short(value) if kind in ("floats", "keypoints") else value)
+    place = Placement(packed.source_size, packed.orientation if how.apply_exif else 1, (packed.width, packed.height))
+    if kind != "mask":
+        return Stored(_boxes(value, place) if kind == "boxes" else short(place.points(value)))
+    mask = mask_of_png(value, packed.source_size) if isinstance(value, bytes) else value
+    refuse_other_size(mask.shape[::-1], packed.source_size)
+    return Stored(member=encode_mask(place.mask(mask)))
 
 
 def short(numbers: NDArray[np.float32]) -> Any:

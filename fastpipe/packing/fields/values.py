@@ -56,9 +56,10 @@ def take(kind: str, value: object) -> Any:
 
 
 def _int(value: Any) -> int:
-    number = None
-    with contextlib.suppress(TypeError):
+    try:
         number = operator.index(value)
+    except TypeError:
+        number = None
     if number is None or isinstance(value, (bool, np.bool_)) or not -(2**63) <= number < 2**63:
         raise ImageError(f"expected a whole number of 64 bits, got {_shown(value)}")
     return int(number)
@@ -147,8 +148,7 @@ def _bytes(value: object) -> bytes:
 def _boxes(value: Any) -> Boxes:
     labels: Any = None
     if isinstance(value, Mapping):
-        strange = value.keys() - {"boxes", "labels"}
-        if strange or "boxes" not in value:
+        if not {"boxes"} <= value.keys() <= {"boxes", "labels"}:
             raise ImageError(f"expected boxes and labels in the dict, got {', '.join(sorted(map(str, value)))}")
         value, labels = value["boxes"], value.get("labels")
     boxes = _numbers(value, "boxes x0, y0, x1, y1 of shape (M, 4)", 4)

@@ -27,7 +27,7 @@ from fastpipe.format.folder import Place
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.intact import Intact, file_hash
 from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE, shard_number
-from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.columns import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
 from fastpipe.packing.picture.convert import EncodeOptions
@@ -70,11 +70,7 @@ class Version:
     @property
     def agreed(self) -> dict[str, Any]:
         """What the values of its fields share: `Agreement.state` after its last sample."""
-        agreed = Agreement.of(self.index.fields.values()).state()
-        for name, field in self.index.fields.items():
-            if field.kind == "classes":
-                agreed[name] |= {"classes": field.classes, "names": list(field.names)}
-        return agreed
+        return agreed_in(self.index.fields.values())
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:

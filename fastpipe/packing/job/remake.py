@@ -13,7 +13,7 @@ from typing import Any
 from fastpipe.format.fields import read_fields
 from fastpipe.format.layout import WORK_FOLDER, shard_name, shard_number
 from fastpipe.machine.cpus import granted_cpus
-from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.make import make_shards, making
@@ -61,7 +61,7 @@ def remade(
     fields = read_fields(info)
     plan = Plan(
         pack["plan"]["step"],
-        Agreement.of(fields.values()).state(),
+        agreed_in(fields.values()),
         pack["plan"]["base"],
         {name: field.kind for name, field in fields.items()},
     )

@@ -40,7 +40,6 @@ class EncodeOptions:
         quality: JPEG quality, 1 to 100, of shrunk pictures.
         apply_exif: turn pictures upright by their EXIF orientation.
         keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
-        max_pixels: refuse larger pictures.
         max_scans: refuse progressive JPEGs with more scans.
         tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
         damaged: "reject" refuses every damaged JPEG; "decode" takes those that Pillow, and so torchvision's
@@ -65,13 +64,11 @@ class Packed:
 
     Attributes:
         jpeg: what a shard holds: a baseline JPEG of one scan, or its coefficients as a KEY.fpc.
-        width, height: in pixels.
         change: why the picture had to be encoded again; None: its coefficients are the source's.
         stray_bytes: the source has bytes that belong to no segment; they were left out.
         multi_frame: the source has more frames (animation, pages); the first was packed.
         source_size: width and height of the source, as it is stored.
         orientation: the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies).
-        values: of the sample's fields, one a field.
         jpeg_bytes: how large it is as a JPEG.
         identity: of the source's picture: identity.py.
         class_name: the name of its class; None: it has none, or is called after its label.
@@ -114,16 +111,14 @@ def convert(data: bytes | NDArray[np.uint8], how: EncodeOptions, orientation: in
     if name == COEFFICIENTS:
         data = _native(_engine.restore_jpeg, data)
     elif name != "JPEG":
-        opened = open_image(data, name, max_pixels=how.max_pixels)
-        known = _known(opened.size, orientation or opened.orientation, how, name)
-        return _encoded(opened.rgb(), replace(known, multi_frame=opened.multi_frame), how, [])
+        return _pack_decoded(data, name, how, orientation)
     try:
         return _pack_jpeg(data, how, orientation)
     except ImageError as problem:
         # A limit on work is no damage; that on pixels holds there, too.
         if how.damaged == "decode" and not str(problem).startswith(_engine.TOO_MANY_SCANS):
             with contextlib.suppress(ImageError):
-                return _pack_damaged_jpeg(data, how, orientation)
+                return _pack_decoded(data, "JPEG", how, orientation)
         raise
 
 
@@ -168,19 +163,21 @@ def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Pack
     return _encoded(rgb, packed, how, segments, gray=info["components"] == 1)
 
 
-def _pack_damaged_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
-    """Packs what Pillow makes of a JPEG that is refused otherwise.
+def _pack_decoded(data: bytes, name: str, how: EncodeOptions, orientation: int | None) -> Packed:
+    """Packs what Pillow makes of another format, or of a JPEG that is refused otherwise.
 
     Pillow takes no JPEG that ends early, but passes over whatever libjpeg only warns of: gray or shifted blocks where
     the data are damaged, or missing before an end marker.
     """
-    opened = open_image(data, "JPEG", max_pixels=how.max_pixels)
-    known = _known(opened.size, orientation or opened.orientation, how)
+    opened = open_image(data, name, max_pixels=how.max_pixels)
+    known = _known(opened.size, orientation or opened.orientation, how, name)
+    known = replace(known, multi_frame=opened.multi_frame)
     segments: list[Segment] = []
-    with contextlib.suppress(ImageError):
-        segments = _kept(read_header(data), known, how, cmyk=opened.image.mode == "CMYK")
-    gray = opened.image.mode == "L"
-    return _encoded(opened.rgb(), replace(known, change="damaged JPEG"), how, segments, gray=gray)
+    if name == "JPEG":
+        known = replace(known, change="damaged JPEG")
+        with contextlib.suppress(ImageError):
+            segments = _kept(read_header(data), known, how, cmyk=opened.image.mode == "CMYK")
+    return _encoded(opened.rgb(), known, how, segments, gray=(name, opened.image.mode) == ("JPEG", "L"))
 
 
 def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, change: str | None = None) -> Packed:

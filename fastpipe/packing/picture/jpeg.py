@@ -23,6 +23,10 @@ MAX_SIDE = 65500  # libjpeg's limit; the format's own is 65,535
 # EXIF orientations (CIPA DC-008): sides change places first, then rows run backwards, then columns do.
 SWAPPED, DOWN, ACROSS = (5, 6, 7, 8), (3, 4, 7, 8), (2, 3, 6, 7)
 _SAMPLINGS = {"444": turbojpeg.TJSAMP_444, "420": turbojpeg.TJSAMP_420, "gray": turbojpeg.TJSAMP_GRAY}
+_PACKAGES = (
+    "install it with apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) or brew install jpeg-turbo "
+    "(Homebrew)"
+)
 
 Codec = TypeVar("Codec", bound=TurboJPEG)
 
@@ -37,16 +41,9 @@ def open_turbojpeg(codec: type[Codec] = TurboJPEG) -> Codec:
     try:
         opened: Codec = codec(str(BUNDLED) if bundled else None)
     except (RuntimeError, OSError, AttributeError, KeyError) as error:
-        if bundled:
-            raise PackError(
-                f"expected the libturbojpeg that came with fastpipe at {BUNDLED}, which cannot be loaded; "
-                f"install fastpipe again, with pip's --force-reinstall: {error}"
-            ) from error
-        raise PackError(
-            "libturbojpeg is missing or cannot be loaded; install it with "
-            "apt install libturbojpeg0 (Debian), apt install libturbojpeg (Ubuntu) "
-            f"or brew install jpeg-turbo (Homebrew): {error}"
-        ) from error
+        where = f"libturbojpeg, which came with fastpipe at {BUNDLED}," if bundled else "libturbojpeg"
+        remedy = "install fastpipe again, with pip's --force-reinstall" if bundled else _PACKAGES
+        raise PackError(f"{where} is missing or cannot be loaded; {remedy}: {error}") from error
     return opened
 
 

@@ -5,6 +5,7 @@ Sources of the layout: ITU-T T.81, B.1.1 (segments); ICC.1:2010, B.4 (profiles i
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,7 +16,8 @@ Segment = tuple[int, bytes]  # marker byte (0xE0 to 0xEF, 0xFE) and payload
 
 _APP0, _APP1, _APP2, _APP14, _LAST_APP, _COMMENT = 0xE0, 0xE1, 0xE2, 0xEE, 0xEF, 0xFE
 _START_OF_SCAN, _END_OF_IMAGE = 0xDA, 0xD9
-_NO_LENGTH = frozenset([0x00, 0x01, *range(0xD0, 0xD9)])  # a stuffed zero, TEM, RST0..7, SOI
+# All markers but those that stand alone: a stuffed zero, TEM, RST0..7, SOI and fill bytes.
+_WITH_LENGTH = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])")
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOF0..15 without DHT, JPG, DAC
 # JFIF's and Adobe's, which the encoder writes where the pixels need them.
 _ENCODERS_OWN = {_APP0: (b"JFIF\0", b"JFXX\0"), _APP14: (b"Adobe",)}
@@ -51,15 +53,8 @@ def read_header(jpeg: bytes) -> JpegHeader:
     size: tuple[int, int] | None = None
     segments: list[Segment] = []
     end = 2
-    while True:
-        at = jpeg.find(b"\xff", end)
-        while 0 <= at < len(jpeg) and jpeg[at] == 0xFF:  # fill bytes
-            at += 1
-        if not 0 <= at < len(jpeg):
-            raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
-        marker, start, end = jpeg[at], at - 1, at + 1
-        if marker in _NO_LENGTH:
-            continue
+    while (found := _WITH_LENGTH.search(jpeg, end)) is not None:
+        marker, start, end = found[1][0], found.start(), found.end()
         if marker == _END_OF_IMAGE:
             raise ImageError(f"damaged JPEG: end marker at byte {start} before any picture data")
         length = int.from_bytes(jpeg[end : end + 2], "big")
@@ -79,16 +74,15 @@ def read_header(jpeg: bytes) -> JpegHeader:
                 raise ImageError("damaged JPEG: picture data without a frame header")
             exif = next((payload for marker, payload in segments if _is_exif(marker, payload)), b"")
             return JpegHeader(size, exif_orientation(exif), segments)
+    raise ImageError(f"truncated JPEG: ends at byte {len(jpeg)} before the picture data")
 
 
 def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
     if len(payload) < 6:
         raise ImageError(f"damaged JPEG: frame header at byte {start} is too short")
     height, width = struct.unpack_from(">HH", payload, 1)
-    if height == 0:
-        raise ImageError("JPEG with its height after the scan (DNL) is not supported")
-    if width == 0:
-        raise ImageError(f"damaged JPEG: impossible size {width}x{height}")
+    if not width or not height:
+        raise ImageError(f"JPEG of {width}x{height} pixels, or with its height after the scan (DNL), is not supported")
     return width, height
 
 

@@ -126,7 +126,7 @@ def open_image(data: bytes, name: str, *, max_pixels: int) -> OpenedImage:
         refuse_more_pixels(_webp_size(data), max_pixels)
     if name == "JPEG 2000":
         _check_jpeg_2000(data)
-    chunks = read_png(data) if name == "PNG" else PngChunks(data, b"", False)
+    chunks = read_png(data) if name == "PNG" else PngChunks(data)
     with _reasons(name):
         image = _plugin(name)(io.BytesIO(chunks.picture))
         refuse_more_pixels(image.size, max_pixels)
@@ -261,19 +261,15 @@ def _open_ico(data: bytes, max_pixels: int) -> OpenedImage:
 
 
 class PngChunks(NamedTuple):
-    """What a PNG is made of.
+    """A PNG with its critical chunks only (their names begin with a capital letter), and what else is of use in it.
 
-    Attributes:
-        picture: the file with its critical chunks only (their names begin with a capital letter). Without the others
-            there is no animation, so the picture is IDAT's, which every reader shows; and no text, profile or
-            transparency that could be damaged.
-        exif: of chunk eXIf, which may stand behind the picture; empty where there is none.
-        animated: there are more frames than IDAT's.
+    Without the others there is no animation, so the picture is IDAT's, which every reader shows; and no text, profile
+    or transparency that could be damaged. Chunk eXIf may stand behind the picture. `animated`: it has further frames.
     """
 
     picture: bytes
-    exif: bytes
-    animated: bool
+    exif: bytes = b""
+    animated: bool = False
 
 
 def png_header(start: bytes) -> bytes:
