@@ -11,6 +11,7 @@ from typing import Any
 from fastpipe.cluster.session import session
 from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
+from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened
 from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish, summary
 from fastpipe.packing.shard.journal import Journal
@@ -19,7 +20,7 @@ from fastpipe.packing.source.files import SourcePath
 from fastpipe.packing.source.listing import Listing
 from fastpipe.packing.steps.lists import list_all, write_parts
 from fastpipe.packing.steps.parts import Job, Listed, Part, check, read_parts
-from fastpipe.packing.steps.work import begin, convert_step, finished, make_step, remove_spool
+from fastpipe.packing.steps.work import Done, begin, convert_step, finished, make_step, remove_spool
 
 _MEMORY = 256 << 20  # of a worker
 _CONVERTED = 3  # a run of rows, which is sorted in memory, and the one before it, which is written
@@ -92,6 +93,11 @@ def _made(job: Job, journal: Journal, listed: Listed, workers: int, on_progress:
     return Made(listed.plan, finished(job, journal), tasks.read, tasks.resumed, lambda: tasks.tell("publishing"))
 
 
+def _in_threads(do: Callable[[Part, int], Done], item: tuple[Part, int]) -> Done:
+    part, threads = item
+    return do(part, min(threads, granted_cpus()))
+
+
 class _Tasks:
     """The steps of a pack as tasks.
 
@@ -142,8 +148,14 @@ class _Tasks:
         self.read = max(self.read, files)
         self.tell(name, 0, tasks)
         memory = _MEMORY + held * largest
-        ended = run_tasks(do, parts(), name=lambda part: f"{part.step} {part.name}", memory=memory)
-        for count, (part, made) in enumerate(ended, start=1):
+        # The last ones, which are too few for all workers, take the threads of those that have nothing to do.
+        last = tasks % self._workers
+        threads = self._workers // last if last else 1
+        items = ((part, threads if at >= tasks - last else 1) for at, part in enumerate(parts()))
+        ended = run_tasks(
+            partial(_in_threads, do), items, name=lambda item: "{0.step} {0.name}".format(item[0]), memory=memory
+        )
+        for count, ((part, _), made) in enumerate(ended, start=1):
             self._done, self._done_bytes = self._done + part.files, self._done_bytes + part.size_bytes
             self._rejected += made.rejected
             self.tell(name, count, tasks)
