@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.source.reading import START_BYTES
 
 _IMAGE = "expected an image as a path, bytes, a PIL image or (H, W, 3) uint8"
-_MASK = "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Given:
     """One sample.
 
     Attributes:
-        name: names it, in the dataset and in messages.
+        name: in the dataset and in messages.
         label: position of its class; NO_LABEL: none.
         size_bytes: of its image.
         image: its file, the file's bytes, or (H, W, 3) uint8.
@@ -45,18 +44,13 @@ class Given:
     problem: str | None = None
 
     def read_image(self) -> bytes | NDArray[np.uint8]:
-        """The image's bytes or pixels.
-
-        Raises:
-            ImageError: there is no such file.
-            OSError: it cannot be read.
-        """
+        """The image's bytes or pixels; errors as of `read_file`."""
         return read_file(self.image) if isinstance(self.image, str) else self.image
 
     def read_values(self, kinds: Mapping[str, str]) -> Iterator[Any]:
-        """The value of each field; errors as of `read_image`."""
+        """The value of each field; errors as of `read_file`."""
         for kind, value in zip(kinds.values(), self.values, strict=True):
-            yield read_file(value) if kind in ("mask", "image") and isinstance(value, str) else value
+            yield read_file(value) if kind in _PICTURES and isinstance(value, str) else value
 
 
 def given(
@@ -67,69 +61,54 @@ def given(
     kinds: Mapping[str, str],
     classes: Mapping[str, int] | None,
 ) -> Given:
-    """A sample, checked as far as that is possible without reading files.
+    """A sample as a program gives it, with values by field, checked as far as that is possible without reading files.
 
-    Args:
-        name: of the sample.
-        image, label: as the program gives them.
-        values: of its fields, by name.
-        kinds: name -> kind of all fields.
-        classes: name -> label of the classes, if they are known.
+    `classes` has labels by name, if they are known.
     """
     try:
-        picture = _picture(image)
+        picture = _picture("image", image)
         taken = tuple(_value(each, kind, values.get(each)) for each, kind in kinds.items())
         return Given(name, _label(label, classes), _size(picture), picture, taken)
     except ImageError as problem:
         return Given(name, NO_LABEL, 0, b"", (), str(problem))
 
 
-def _picture(value: object) -> str | bytes | NDArray[np.uint8]:
-    """A path, bytes, or (H, W, 3) uint8 of its own.
-
-    Raises:
-        ImageError: it is none of these.
-    """
-    if _is_pil(value):
-        return rgb_of(value)
-    found = _file_or_array(value, _IMAGE)
-    return _rgb(found) if isinstance(found, np.ndarray) else found
+def _value(name: str, kind: str, value: object) -> Any:
+    with of_field(name):
+        if kind not in _PICTURES:
+            return take(kind, value)
+        return None if value is None else _picture(kind, value)
 
 
-def _mask(value: object) -> str | bytes | NDArray[Any]:
-    """The same for a mask; an array is (H, W) of uint8 or uint16."""
-    found = array_of(value) if _is_pil(value) else _file_or_array(value, _MASK)
-    return mask_of_array(found) if isinstance(found, np.ndarray) else found
-
-
-def _is_pil(value: object) -> bool:
-    """Whether it is a PIL image; without importing PIL."""
-    return hasattr(value, "getbands") and hasattr(value, "tobytes")
-
-
-def _file_or_array(value: object, expected: str) -> str | bytes | NDArray[Any]:
+def _picture(kind: str, value: object) -> str | bytes | NDArray[Any]:
+    """A path, bytes, or an array of its own."""
+    expected, of_pil, of_array = _PICTURES[kind]
+    if hasattr(value, "getbands") and hasattr(value, "tobytes"):  # of PIL, which need not be imported
+        return of_array(of_pil(value))
+    if isinstance(value, np.ndarray):
+        return of_array(value.copy())
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
-    if isinstance(value, np.ndarray):
-        return value.copy()
     raise ImageError(f"{expected}; got {type(value).__name__}")
-
-
-def _value(name: str, kind: str, value: object) -> Any:
-    with of_field(name):
-        if kind not in ("mask", "image"):
-            return take(kind, value)
-        if value is None:
-            return None
-        return _mask(value) if kind == "mask" else _picture(value)
 
 
 def _rgb(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     if pixels.ndim != 3 or pixels.shape[2] != 3 or pixels.dtype != np.uint8 or not pixels.size:
         raise ImageError(f"{_IMAGE}; got an array of {pixels.shape} {pixels.dtype}")
     return np.ascontiguousarray(pixels)
+
+
+_Arrays = Callable[[Any], NDArray[Any]]
+_PICTURES: dict[str, tuple[str, _Arrays, _Arrays]] = {
+    "image": (_IMAGE, rgb_of, _rgb),
+    "mask": (
+        "expected a mask as a path, bytes of a PNG, a PIL image or (H, W) of uint8 or uint16",
+        array_of,
+        mask_of_array,
+    ),
+}
 
 
 def _label(label: object, classes: Mapping[str, int] | None) -> int:
@@ -161,12 +140,7 @@ def _size(picture: str | bytes | NDArray[Any]) -> int:
 
 
 def read_file(path: str) -> bytes:
-    """The whole content of a file.
-
-    Raises:
-        ImageError: there is no such file, or it is no image, or too large.
-        OSError: it cannot be read.
-    """
+    """The content of a file; ImageError: there is none, or it is no image, or too large; OSError: it cannot be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
     except (FileNotFoundError, NotADirectoryError, ValueError) as problem:
