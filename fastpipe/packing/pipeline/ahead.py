@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -16,12 +17,7 @@ Item = TypeVar("Item")
 
 
 class Ahead(Generic[Task, Result]):
-    """Threads that work on the tasks next in line.
-
-    Args:
-        work: what is done to a task. It looks at `stopped` now and then.
-        workers: threads.
-    """
+    """Threads that work on the tasks next in line; long work looks at `stopped` now and then."""
 
     def __init__(self, work: Callable[[Task], Result], workers: int) -> None:
         self._work = work
@@ -41,6 +37,12 @@ class Ahead(Generic[Task, Result]):
         while self._pending:
             yield self._oldest()
 
+    def each(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
+        """All of these, with their results."""
+        for task in tasks:
+            yield from self.put(task)
+        yield from self.rest()
+
     def close(self) -> None:
         """Stops the threads; tasks that have not begun are dropped."""
         self.stopped.set()
@@ -58,11 +60,10 @@ def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None
     none = object()
     ahead: Ahead[None, Item | object] = Ahead(lambda _: next(items, none), 1)
     try:
-        while True:
-            for _, item in ahead.put(None):
-                if item is none:
-                    return
-                yield item  # type: ignore[misc]  # it is one
+        for _, item in ahead.each(itertools.repeat(None)):
+            if item is none:
+                return
+            yield item  # type: ignore[misc]  # it is one
     finally:
         ahead.close()
         items.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -86,8 +85,7 @@ def in_advance(
         end: called when a run has been worked on.
 
     Raises:
-        PackError: the system, not a file, is at fault: an I/O error, too many open files; or a file has changed since
-            it was listed.
+        PackError: as one of the outcomes.
     """
 
     def done(run: list[Task]) -> list[Outcome]:
@@ -98,7 +96,7 @@ def in_advance(
 
     ahead = Ahead(done, workers)
     try:
-        for run, found in itertools.chain((each for some in runs for each in ahead.put(some)), ahead.rest()):
+        for run, found in ahead.each(runs):
             for task, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
                 if isinstance(outcome, PackError):
                     raise outcome
@@ -113,11 +111,9 @@ def outcomes(work: Callable[[Task], Outcome], run: Iterable[Task], stopped: thre
     """What becomes of a few sources; up to the first at which the pack must stop."""
     found: list[Outcome] = []
     for each in run:
-        if stopped.is_set():
+        if stopped.is_set() or (found and isinstance(found[-1], PackError)):
             break
         found.append(work(each))
-        if isinstance(found[-1], PackError):
-            break
     return found
 
 
@@ -207,13 +203,7 @@ def convert_sample(
 
 
 def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any]:
-    """The value of each field of a sample, which has this picture; None where it has none. They are read one by one.
-
-    Raises:
-        ImageError: a value cannot be; the message is the reason.
-        OSError: a file cannot be read.
-        PackError: the tar cannot be read, or it or a file has changed.
-    """
+    """The value of each field of a sample, which has this picture; None where it has none. They are read one by one."""
     if source.note is None:
         notes: dict[Part, Any] = {}  # one member may hold the values of several fields
         parts = zip(listing.fields, source.parts, strict=True)

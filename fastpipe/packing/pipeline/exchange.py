@@ -174,12 +174,7 @@ def exchanged(
 ) -> Outcomes:
     """The rows of some shards, in packing order, from the files of all runs, which have these names.
 
-    Args:
-        sources: these rows, and perhaps others, in packing order.
-        wanted: the places of the shards in them, in order.
-
-    Raises:
-        PackError: a run is not there, or has changed.
+    `sources` has these rows, and perhaps others, in packing order; `wanted` the places of the shards in them, in order.
     """
     sizes = spool.sizes()
     if missing := next((name for name in names if name not in sizes), None):

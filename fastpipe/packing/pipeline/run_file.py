@@ -58,11 +58,7 @@ def is_whole(store: Store, name: str, there: Mapping[str, int]) -> bool:
 
 
 def parts_of(store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[Place, Place]]) -> list[tuple[int, int]]:
-    """For each two places the bytes of a run that have what is between them, both included, and a little more.
-
-    Raises:
-        PackError: the footer is damaged.
-    """
+    """For each two places the bytes of a run that have what is between them, both included, and a little more."""
     end = store.read(name, max(size_bytes - _END_BYTES, 0), size_bytes)
     stop = size_bytes - _HEAD_BYTES - int.from_bytes(end[-_HASH_BYTES:], "little")
     if stop < size_bytes - len(end):
@@ -79,11 +75,7 @@ def parts_of(store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[Pl
 
 
 def samples_in(store: Store, name: str, part: tuple[int, int], window_bytes: int) -> Iterator[Sample]:
-    """The samples of one of `parts_of`; so many of their bytes are read at once.
-
-    Raises:
-        PackError: a record is damaged.
-    """
+    """The samples of one of `parts_of`; so many of their bytes are read at once."""
     start, stop = part
     file = io.BufferedReader(_Range(store, name, start, stop), window_bytes)
     while head := file.read(_HEAD_BYTES):
