@@ -47,7 +47,7 @@ class Making:
         root: of the sources, for messages.
         base: number of the first shard.
         order: of the fields, as places among the source's; (): as there.
-        make_way: called before a shard gets its name.
+        make_way: called before a shard gets its name, unless a dataset grows.
     """
 
     store: Store
@@ -84,15 +84,9 @@ class ShardMaker:
         return self._agreement.state()
 
     def add(self, path: str, label: int, size_bytes: int, outcome: Packed | str, most_bytes: int = 0) -> bool:
-        """Adds what became of a source. False: it would make the shard larger than `most_bytes`; 0: there is no limit.
+        """Adds what became of a source of this size; PackError: the disk refuses, or the sample has to stop the pack.
 
-        Args:
-            path: names it, in the sample and in messages.
-            label: NO_LABEL: it has none.
-            size_bytes: of the source.
-
-        Raises:
-            PackError: the disk refuses, or the sample cannot be packed and that has to stop the pack.
+        False: it would make the shard larger than `most_bytes`; 0: there is no limit.
         """
         values: list[Stored] = []
         if not isinstance(outcome, str):
@@ -111,8 +105,15 @@ class ShardMaker:
             self._tally.rejected.append((path, outcome))
         else:
             with self._disk():
-                if not self._write(outcome, values, label, path, size_bytes, most_bytes):
+                offsets = self._written(outcome, label, path, most_bytes)
+                if offsets is None:
                     return False
+                for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
+                    for part, data in piece(kind, value, offset).items():
+                        if (of, part) in self._parts:
+                            self._parts[of, part].write(data)
+                known = np.array((size_bytes, outcome.jpeg_bytes or len(outcome.jpeg)), SOURCES_DTYPE)
+                self._parts[SOURCES].write(known.tobytes())
             self._tally.count(outcome)
         self._tally.source_bytes += size_bytes
         return True
@@ -121,7 +122,7 @@ class ShardMaker:
         """Gives the shard its name, and then writes its entry. May run in another thread."""
         try:
             with self._disk():
-                if self._tars:
+                if self._tars and not self._how.base:
                     self._how.make_way()
                 tars = tuple(tar.finish() for tar in self._tars)
                 sizes = tuple((*key, file.tell()) for key, file in self._parts.items())
@@ -147,26 +148,15 @@ class ShardMaker:
         for file in self._parts.values():
             file.close()
 
-    def _write(
-        self, packed: Packed, values: Sequence[Stored], label: int, path: str, size_bytes: int, most_bytes: int
-    ) -> bool:
-        """False: nothing is written, for it would be too large."""
+    def _written(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
+        """Writes a sample; of each field the offset of its member. None: it would be too large."""
         limit = most_bytes or _MOST * self._how.shard_size
         offsets = self._tars[-1].add(packed, label, path, limit) if self._tars else None
-        if offsets is None:
-            if self._tars and most_bytes:
-                return False
+        if offsets is None and not (self._tars and most_bytes):
             number = self._number + len(self._tars) * self._how.stride
             self._tars.append(TarWriter(self._how.store, number, self._how.kinds))
             offsets = self._tars[-1].add(packed, label, path, limit)
-        assert offsets is not None  # an empty file takes any
-        for (of, kind), value, offset in zip(self._how.kinds.items(), values, offsets, strict=True):
-            for part, data in piece(kind, value, offset).items():
-                if (of, part) in self._parts:
-                    self._parts[of, part].write(data)
-        known = np.array((size_bytes, packed.jpeg_bytes or len(packed.jpeg)), SOURCES_DTYPE)
-        self._parts[SOURCES].write(known.tobytes())
-        return True
+        return offsets
 
     @contextlib.contextmanager
     def _disk(self) -> Iterator[None]:
@@ -186,30 +176,11 @@ def entries_of(listing: Listing, runs: Iterable[Run], made_with: Any) -> dict[st
     return found
 
 
-def making(
-    store: Store,
-    listing: Listing,
-    plan: Plan,
-    stride: int,
-    shard_size: int,
-    *,
-    fail_fast: bool = False,
-    make_way: Callable[[], None] = lambda: None,
-) -> Making:
-    """What the making of all shards of a plan has in common; `stride` as of `stride_of`, the others as in Making."""
-    kinds = list(listing.kinds)
-    return Making(
-        store,
-        shard_size,
-        stride,
-        plan.kinds or listing.kinds,
-        plan.agreed,
-        fail_fast,
-        listing.root,
-        plan.base,
-        tuple(map(kinds.index, plan.kinds or ())),
-        make_way if not plan.base else lambda: None,
-    )
+def making(store: Store, listing: Listing, plan: Plan, stride: int, shard_size: int, **others: Any) -> Making:
+    """What the making of all shards of a plan has in common; `stride` as of `stride_of`, others as in Making."""
+    order = tuple(map(list(listing.kinds).index, plan.kinds or ()))
+    of = {"root": listing.root, "base": plan.base, "order": order, **others}
+    return Making(store, shard_size, stride, plan.kinds or listing.kinds, plan.agreed, **of)
 
 
 def make_shards(
@@ -218,18 +189,12 @@ def make_shards(
     outcomes: Iterator[tuple[Source, Packed | str]],
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
 ) -> Iterator[Entry]:
-    """Makes shards, each a pure function of its sources.
+    """Makes shards, each a pure function of its sources, and gives the finished ones in order.
 
     Args:
         runs: the name of the entry and the sources of each.
         outcomes: what became of the sources of all runs, in order.
         told: called with each source and what became of it.
-
-    Yields:
-        The finished shards, in order.
-
-    Raises:
-        PackError: the disk refuses, or a sample cannot be packed and that has to stop the pack.
     """
     with Finishing(how.store) as finishing:
         for name, run in runs:
