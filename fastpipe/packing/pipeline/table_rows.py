@@ -38,22 +38,18 @@ def converted_rows(
     One thread reads ahead; see `in_advance`. The sources that it yields have the sizes of their images.
     """
     listing = with_own_requests(listing)
+    fields, of = tuple(enumerate(listing.fields)), (how, listing.kinds, listing.classes)
+
+    def convert(row: _Row) -> Outcome:
+        source, cells, at = row
+        name = str(listing.root / source.path)
+        values = (_value(cells, at, number, field) for number, field in fields)
+        return convert_sample(source, name, lambda: _image_of(cells, at), lambda _: values, *of)
+
     runs = read_ahead(cut(_rows(listing, sources), lambda row: row.source.size_bytes))
-    with closing(in_advance(listing, runs, lambda row: _convert_row(row, listing, how), workers)) as found:
+    with closing(in_advance(listing, runs, convert, workers)) as found:
         for row, outcome in found:
             yield row.source, outcome
-
-
-def _convert_row(row: _Row, listing: TableListing, how: EncodeOptions) -> Outcome:
-    return convert_sample(
-        row.source,
-        str(listing.root / row.source.path),
-        lambda: _image_of(row.cells, row.at),
-        lambda _: (_value(row.cells, row.at, number, field) for number, field in enumerate(listing.fields)),
-        how,
-        listing.kinds,
-        listing.classes,
-    )
 
 
 def _rows(listing: TableListing, sources: Iterable[Source]) -> Iterator[_Row]:

@@ -71,7 +71,10 @@ class Journal:
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Writes down what this pack is about. What an earlier one has made stays as long as it fits."""
-        old, data = _read(self.store, PLAN_FILE), json.dumps(plan, sort_keys=True).encode()
+        self._begin(plan, _read(self.store, PLAN_FILE))
+
+    def _begin(self, plan: dict[str, Any], old: bytes | None) -> None:
+        data = json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
             raise _another(self.store, PLAN_FILE)
 
@@ -81,24 +84,18 @@ class Journal:
         In a folder the lock keeps others out, so a plan that is there is of a program that has ended. Elsewhere another
         program may have begun, which is an error, as an unfinished pack is.
         """
-        data = json.dumps(plan, sort_keys=True).encode()
-        for _ in range(2):
-            if self.store.swap(PLAN_FILE, data, None):
-                return True
-            there = self.plan()
-            if there is None:  # it has just ended
-                continue
-            if there == plan:
-                return False
-            if isinstance(self.store.place, Path) and "grows" in there:
-                self.give_up()
-                continue
+        old = _read(self.store, PLAN_FILE)
+        there = _object(old)
+        if there == plan:
+            return False
+        if there is not None and not ("grows" in there and isinstance(self.store.place, Path)):
             raise PackError(
                 f"{self.store.place} is in use: {there.get('command', 'fastpipe pack')} has begun there, and has not "
                 "ended. Wait for it, or run it again if it was interrupted. To give it up, remove "
                 f"{self.store.place / PLAN_FILE}"
             )
-        raise _another(self.store, PLAN_FILE)
+        self._begin(plan, old)
+        return True
 
     def give_up(self) -> None:
         """Removes the plan; shards that are finished stay for the next run."""
@@ -129,12 +126,11 @@ class Journal:
         The entry of one that is not is removed, so that the next run makes it again.
         """
         there = self.store.sizes()
-        tars = ((entry, tar) for entry in entries for tar in entry.tars)
-        names = (shard_name(tar.number) for entry in entries for tar in entry.tars)
-        for (entry, tar), note in zip(tars, self.store.each(self.store.note, names), strict=True):
-            if there.get(shard_name(tar.number)) != tar.size_bytes or note not in ("", tar.xxh3_64):
-                self.store.remove([f"{WORK_FOLDER}/{entry.name}"])
-                raise _another(self.store, shard_name(tar.number))
+        tars = ((entry.name, tar, shard_name(tar.number)) for entry in entries for tar in entry.tars)
+        for (entry, tar, name), note in self.store.each(lambda each: (each, self.store.note(each[2])), tars):
+            if there.get(name) != tar.size_bytes or note not in ("", tar.xxh3_64):
+                self.store.remove([f"{WORK_FOLDER}/{entry}"])
+                raise _another(self.store, name)
 
     def clean(self, entries: Iterable[Entry], base: int = 0) -> None:
         """Removes shards, of this number and above, that belong to none of these entries, and all other entries."""

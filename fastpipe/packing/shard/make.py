@@ -143,8 +143,8 @@ class ShardMaker:
 
     def discard(self) -> None:
         """Removes what has no name yet."""
-        for each in self._tars:
-            each.discard()
+        for tar in self._tars:
+            tar.file.discard()
         for file in self._parts.values():
             file.close()
 

@@ -16,10 +16,6 @@ from fastpipe.packing.picture.convert import DAMAGED, EncodeOptions
 from fastpipe.packing.source.options import SourceOptions, source_options
 from fastpipe.remote.urls import place_of
 
-EXIF = ("ignore", "apply")
-ON_ERROR = ("report", "fail")
-
-MIN_SHARD_BYTES = 100_000
 READ_TIMEOUT_S = 20.0
 DEFAULT_SHARD_BYTES = 256_000_000
 
@@ -52,7 +48,7 @@ class PackOptions:
     spool: Place | None = None
 
     def __post_init__(self) -> None:
-        whole("--shard-size", self.shard_size, least=MIN_SHARD_BYTES, most=2**40)
+        whole("--shard-size", self.shard_size, least=100_000, most=2**40)
         whole("--seed", self.seed, least=0, most=2**64 - 1)
         if self.workers is not None:
             whole("--workers", self.workers, least=1, most=1024)
@@ -120,9 +116,9 @@ def pack_options(
         place = place_of(spool)
         own["spool"] = place if isinstance(place, Url) else Path(os.path.abspath(os.path.expanduser(spool)))
     return PackOptions(
-        EncodeOptions(apply_exif=choice("--exif", exif, EXIF) == "apply", **encode),
+        EncodeOptions(apply_exif=choice("--exif", exif, ("ignore", "apply")) == "apply", **encode),
         source=source_options(**others),
         shard_size=size_bytes("--shard-size", shard_size),
-        fail_fast=choice("--on-error", on_error, ON_ERROR) == "fail",
+        fail_fast=choice("--on-error", on_error, ("report", "fail")) == "fail",
         **own,
     )

@@ -97,14 +97,10 @@ def publish_dataset(
 
     Args:
         pieces: the shards. They are removed when they are read, for there may be a million.
-        facts: of the sources; the names and pairs of their fields are recorded.
-        tally: of all sources.
+        facts, tally: of the sources; the names and pairs of their fields are recorded.
         shaping: the options that decide bytes.
         plan: how sources were cut into shards; None: a program added them.
         told: called when a file is there.
-
-    Raises:
-        PackError: the disk or server refuses, or another program has written a dataset there.
     """
     before = before or Before()
     version = int(before.info["version"]) + 1
@@ -121,7 +117,12 @@ def publish_dataset(
         _, sources_hash = write_npy(file, SOURCES_DTYPE, samples, counted.sources(store, pieces))
     all_of = before.tally
     all_of.add(tally)
-    _write_rejected(store, all_of, at)
+    if all_of.rejected:
+        said = ({"path": readable(path), "reason": reason} for path, reason in sorted(all_of.rejected))
+        lines = (json.dumps(each, ensure_ascii=False).encode() + b"\n" for each in said)
+        store.write(f"{at}{REJECTED_FILE}", b"".join(lines))
+    else:
+        store.remove([f"{at}{REJECTED_FILE}"])
     shards = [
         {
             "name": shard_name(tar.number),
@@ -257,16 +258,9 @@ def _write_columns(
 
 
 def write_column(file: BinaryIO, column: Column, parts: Iterable[bytes], size_bytes: int, samples: int) -> str:
-    """Writes one file of DST/fields.
+    """Writes one file of DST/fields; the XXH3-64 of the file in hex.
 
-    Args:
-        column: what stands in it.
-        parts: its values, chunk by chunk; of offsets the lengths.
-        size_bytes: of all parts.
-        samples: of the dataset.
-
-    Returns:
-        The XXH3-64 of the file in hex.
+    `parts` are its values, chunk by chunk; of offsets the lengths; `size_bytes` is that of all parts.
     """
     each = column.dtype.itemsize * int(np.prod(column.width, dtype=np.int64))
     count = size_bytes // each if each else 0
@@ -303,19 +297,7 @@ def write_npy(
 def read_rejected(dataset: SourcePath, version: int = 1) -> list[dict[str, str]]:
     """Path and reason of each source that was not packed, sorted by path."""
     try:
-        return [
-            json.loads(line)
-            for line in (dataset / f"{version_folder(version)}{REJECTED_FILE}").read_bytes().splitlines()
-        ]
+        lines = (dataset / f"{version_folder(version)}{REJECTED_FILE}").read_bytes().splitlines()
     except FileNotFoundError:
         return []
-
-
-def _write_rejected(store: Store, tally: Tally, at: str) -> None:
-    if not tally.rejected:
-        store.remove([f"{at}{REJECTED_FILE}"])
-        return
-    with store.whole(f"{at}{REJECTED_FILE}") as file:
-        for path, reason in sorted(tally.rejected):
-            entry = {"path": readable(path), "reason": reason}
-            file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+    return [json.loads(line) for line in lines]

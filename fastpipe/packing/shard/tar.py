@@ -90,11 +90,6 @@ def laid_out(
 ) -> tuple[list[bytes], list[int]]:
     """A sample as a shard has it: its bytes, in pieces; of each field the offset of its member's first byte from the
     sample's, 0 where it has none.
-
-    Args:
-        label: NO_LABEL: it has none.
-        path: of its source.
-        kinds: name -> kind of the fields, in the order of the values.
     """
     ours = {} if packed.class_name is None else {"class": packed.class_name}
     note: dict[str, Any] = {OURS: {**ours, "identity": f"{packed.identity:016x}"}, "path": readable(path)}
@@ -145,21 +140,18 @@ class TarWriter:
 
     def __init__(self, store: Store, number: int, kinds: Mapping[str, str]) -> None:
         self._number, self._kinds = number, kinds
-        self._file = ShardFile(store.new_file(shard_name(number)))
+        self.file = ShardFile(store.new_file(shard_name(number)))
         self._records: list[tuple[int, ...]] = []
 
     def add(self, packed: Packed, label: int, path: str, most_bytes: int) -> list[int] | None:
-        """Appends a sample; of each field the offset of its member's first byte, 0 where it has none.
-
-        None, and nothing written, if the shard would have more than `most_bytes`. An empty shard takes any.
-        """
-        at = self._file.size_bytes
+        """Appends a sample; see `laid_out`. Nothing if the shard would have more than `most_bytes`; the first fits."""
+        at = self.file.size_bytes
         pieces, offsets = laid_out(sample_key(self._number, at), packed, label, path, self._kinds)
         end = at + sum(map(len, pieces))
         if self._records and end + len(tar.end(end)) > most_bytes:
             return None
         for piece in pieces:
-            self._file.write(piece)
+            self.file.write(piece)
         digest = xxhash.xxh3_64_intdigest(packed.jpeg)
         size = len(packed.jpeg), packed.width, packed.height
         named = packed.identity, key_hash(readable(path))
@@ -173,10 +165,6 @@ class TarWriter:
 
     def finish(self) -> Tar:
         """Ends the tar file, and gives it its name when it is on the disk."""
-        self._file.write(tar.end(self._file.size_bytes))
-        digest = self._file.finish()
-        return Tar(self._number, len(self._records), self._file.size_bytes, digest)
-
-    def discard(self) -> None:
-        """Removes the file, if it has no name yet."""
-        self._file.discard()
+        self.file.write(tar.end(self.file.size_bytes))
+        digest = self.file.finish()
+        return Tar(self._number, len(self._records), self.file.size_bytes, digest)
