@@ -71,10 +71,7 @@ class Journal:
 
     def begin(self, plan: dict[str, Any]) -> None:
         """Writes down what this pack is about. What an earlier one has made stays as long as it fits."""
-        self._begin(plan, _read(self.store, PLAN_FILE))
-
-    def _begin(self, plan: dict[str, Any], old: bytes | None) -> None:
-        data = json.dumps(plan, sort_keys=True).encode()
+        old, data = _read(self.store, PLAN_FILE), json.dumps(plan, sort_keys=True).encode()
         if data != old and not self.store.swap(PLAN_FILE, data, old):
             raise _another(self.store, PLAN_FILE)
 
@@ -88,14 +85,14 @@ class Journal:
         there = _object(old)
         if there == plan:
             return False
-        if there is not None and not ("grows" in there and isinstance(self.store.place, Path)):
-            raise PackError(
-                f"{self.store.place} is in use: {there.get('command', 'fastpipe pack')} has begun there, and has not "
-                "ended. Wait for it, or run it again if it was interrupted. To give it up, remove "
-                f"{self.store.place / PLAN_FILE}"
-            )
-        self._begin(plan, old)
-        return True
+        ended = there is None or ("grows" in there and isinstance(self.store.place, Path))
+        if ended and self.store.swap(PLAN_FILE, json.dumps(plan, sort_keys=True).encode(), old):
+            return True
+        raise PackError(
+            f"{self.store.place} is in use: {(self.plan() or {}).get('command', 'fastpipe pack')} has begun there, and "
+            "has not ended. Wait for it, or run it again if it was interrupted. To give it up, remove "
+            f"{self.store.place / PLAN_FILE}"
+        )
 
     def give_up(self) -> None:
         """Removes the plan; shards that are finished stay for the next run."""
