@@ -130,7 +130,7 @@ def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
         ImageError: pack would refuse it for its header.
         OSError: it cannot be read.
     """
-    from fastpipe.packing.picture.convert import EncodeOptions, stored_size
+    from fastpipe.packing.picture.convert import stored_size
     from fastpipe.packing.picture.pillow import PNG_END, png_header
     from fastpipe.packing.picture.probe import image_format
 
@@ -143,8 +143,8 @@ def _look(columns: Columns, number: int, path: bytes) -> tuple[int, int]:
             if name == "PNG" and read_at(handle, len(PNG_END), offset_bytes + size_bytes - len(PNG_END)) == PNG_END:
                 data = png_header(data)
             with suppress(ImageError):  # perhaps because it is only the start
-                return stored_size(data, EncodeOptions())
+                return stored_size(data)
             data = read_at(handle, size_bytes, offset_bytes)
     finally:
         os.close(handle)
-    return stored_size(data, EncodeOptions())
+    return stored_size(data)

@@ -70,11 +70,7 @@ class Placement:
 
 
 def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
-    """Moves a value as the picture was moved, and lays it out.
-
-    Raises:
-        ImageError: the value does not fit the picture; the message is the reason.
-    """
+    """Moves a value as the picture was moved, and lays it out. ImageError says why it does not fit the picture."""
     if value is None:
         return Stored()
     if kind in ("text", "bytes"):

@@ -15,6 +15,8 @@ from fastpipe.errors import ImageError
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.layout import MOST_CLASSES
 
+_TOLERANCE = 1.0  # pixels that a box may end outside: annotations are rounded, often to whole pixels
+
 
 @contextlib.contextmanager
 def of_field(name: str) -> Iterator[None]:
@@ -32,13 +34,10 @@ class Boxes(NamedTuple):
     labels: NDArray[np.int64] | None
 
 
-TOLERANCE = 1.0  # pixels that a box may end outside: annotations are rounded, often to whole pixels
-
-
 def clamped(value: Boxes, width: int, height: int) -> Boxes:
-    """Boxes with each edge that is at most TOLERANCE outside the image moved to its border; all others as they are."""
+    """Boxes with each edge that is at most a pixel outside the image moved to its border; all others as they are."""
     most = np.array([width, height, width, height], dtype=np.float32)
-    near = (value.boxes >= -TOLERANCE) & (value.boxes <= most + TOLERANCE)
+    near = (value.boxes >= -_TOLERANCE) & (value.boxes <= most + _TOLERANCE)
     return value._replace(boxes=np.where(near, np.clip(value.boxes, 0, most), value.boxes))
 
 
@@ -189,14 +188,14 @@ def _refuse_long(size_bytes: int) -> None:
 
 def _shown(value: object) -> str:
     """A value in a few characters, whatever it is."""
-    if isinstance(value, (str, bytes, bytearray)):
-        return ascii(value[:60]) + ("..." if len(value) > 60 else "")
     if isinstance(value, np.ndarray):
         return f"an array of {value.shape} {value.dtype}"
     if isinstance(value, (list, tuple)) and len(value) > 8:
         return f"a {type(value).__name__} of {len(value)}"
-    try:
-        words = ascii(value) if isinstance(value, (int, float, list, tuple, bool)) else type(value).__name__
-    except (ValueError, RecursionError):  # too many digits, or too deep
-        words = type(value).__name__
-    return words if len(words) <= 60 else words[:60] + "..."
+    words = type(value).__name__
+    with contextlib.suppress(ValueError, RecursionError):  # too many digits, or too deep
+        if isinstance(value, (str, bytes, bytearray)):
+            words = ascii(value[:61])
+        elif isinstance(value, (int, float, list, tuple)):
+            words = ascii(value)
+    return words if len(words) <= 62 else words[:60] + "..."

@@ -22,7 +22,6 @@ from fastpipe.packing.picture.probe import COEFFICIENTS, image_format
 
 MAX_PIXELS: int = _engine.MAX_PIXELS
 MAX_SCANS = 256
-REENCODE_QUALITY = 95
 _TINY_PIXELS = 32 * 32  # of so few pixels each block counts, and its bytes do not
 TILE = 32
 DAMAGED = ("reject", "decode")
@@ -38,7 +37,6 @@ class EncodeOptions:
     Attributes:
         max_size: longest side in pixels; larger pictures are shrunk and encoded again; None: no limit.
         quality: JPEG quality, 1 to 100, of shrunk pictures.
-        apply_exif: turn pictures upright by their EXIF orientation.
         keep_metadata: keep all metadata segments of JPEGs; else only the ICC profile.
         max_scans: refuse progressive JPEGs with more scans.
         tile: pixels between restart markers, about: what lies between can be decoded alone. 0: no markers.
@@ -94,12 +92,9 @@ class Packed:
 
 
 def convert(data: bytes | NDArray[np.uint8], how: EncodeOptions, orientation: int | None = None) -> Packed:
-    """Packs one image. Reads all of it, or of its first frame: what is damaged anywhere is refused.
+    """Packs a whole file, or (height, width, 3) uint8 RGB, whose EXIF orientation is 1..8; None: the file's own.
 
-    Args:
-        data: the whole source file, or its pixels, (height, width, 3) uint8 RGB.
-        how: what to do with it.
-        orientation: the EXIF orientation that counts, 1..8; None: the file's own.
+    Reads all of it, or of its first frame: what is damaged anywhere is refused.
 
     Raises:
         ImageError: not an image, damaged, or over a limit; the message is the reason.
@@ -122,22 +117,21 @@ def convert(data: bytes | NDArray[np.uint8], how: EncodeOptions, orientation: in
         raise
 
 
-def stored_size(data: bytes, how: EncodeOptions) -> tuple[int, int]:
-    """Width and height that `convert` would store, from the header alone; options that change the size count not.
-
-    A picture with more pixels than `how` lets pass is not refused here: its size tells.
+def stored_size(data: bytes) -> tuple[int, int]:
+    """Width and height that `convert` would store, from the header alone. How many pixels they make is not limited.
 
     Raises:
         ImageError: the header says that `convert` would refuse it.
     """
     name = image_format(data)
     if name == COEFFICIENTS:
-        return _native(_engine.jpeg_size, data, how.max_pixels)
+        return _native(_engine.jpeg_size, data, MAX_PIXELS)
     try:
-        size = (read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=how.max_pixels)).size
+        size = (read_header(data) if name == "JPEG" else open_image(data, name, max_pixels=MAX_PIXELS)).size
     except TooManyPixelsError as large:
         size = large.size
-    return _refuse_long_sides(size, how)
+    _refuse_long_sides(size)
+    return size
 
 
 def _pack_jpeg(data: bytes, how: EncodeOptions, orientation: int | None) -> Packed:
@@ -187,11 +181,12 @@ def _known(size: tuple[int, int], orientation: int, how: EncodeOptions, change: 
         ImageError: it is over a limit.
     """
     refuse_more_pixels(size, how.max_pixels)
-    _refuse_long_sides(size, how)
-    if _shrinks(size, how):
+    if how.max_size is not None and max(size) > how.max_size:
         change = "shrunk"
-    elif how.apply_exif and orientation != 1:
-        change = "turned upright"
+    else:
+        _refuse_long_sides(size)
+        if how.apply_exif and orientation != 1:
+            change = "turned upright"
     return Packed(b"", *size, change, source_size=size, orientation=orientation)
 
 
@@ -204,21 +199,16 @@ def _encoded(
     if how.max_size is not None and max(rgb.shape[:2]) > how.max_size:
         rgb, quality, sampling = shrink(rgb, how.max_size), how.quality, "420"
     else:
-        quality, sampling = 100 if rgb.size <= 3 * _TINY_PIXELS else REENCODE_QUALITY, "444"
+        quality, sampling = 100 if rgb.size <= 3 * _TINY_PIXELS else 95, "444"
     encoded = encode_jpeg(rgb, quality=quality, sampling="gray" if gray else sampling)
     jpeg, info = _transcode(encoded, segments, how)
     assert jpeg is not None  # it was asked for, and the encoder makes one or three components
     return replace(known, jpeg=jpeg, width=rgb.shape[1], height=rgb.shape[0], jpeg_bytes=info["jpeg_bytes"])
 
 
-def _shrinks(size: tuple[int, int], how: EncodeOptions) -> bool:
-    return how.max_size is not None and max(size) > how.max_size
-
-
-def _refuse_long_sides(size: tuple[int, int], how: EncodeOptions) -> tuple[int, int]:
-    if max(size) > MAX_SIDE and not _shrinks(size, how):
+def _refuse_long_sides(size: tuple[int, int]) -> None:
+    if max(size) > MAX_SIDE:
         raise ImageError(f"{size[0]} x {size[1]} has a side over JPEG's {MAX_SIDE:,} pixels; --max-size shrinks it")
-    return size
 
 
 def _kept(header: JpegHeader, known: Packed, how: EncodeOptions, *, cmyk: bool = False) -> list[Segment]:

@@ -89,13 +89,9 @@ def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
 def kept_segments(
     segments: list[Segment], *, keep_metadata: bool, upright: bool = False, icc: bool = True
 ) -> list[Segment]:
-    """The segments to write into the packed JPEG.
+    """The segments to write into the packed JPEG: a profile, if `icc`, and of all others those that are metadata.
 
-    Args:
-        segments: of the source.
-        keep_metadata: keep every application segment and comment but the encoder's own; else only the ICC profile.
-        upright: the pixels have been turned upright, so an Exif orientation is set to 1.
-        icc: keep the ICC profile.
+    `upright`: the pixels have been turned upright, so an Exif orientation is set to 1.
     """
     kept = []
     for marker, payload in segments:
