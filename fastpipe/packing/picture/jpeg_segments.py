@@ -89,9 +89,10 @@ def _frame_size(payload: bytes, start: int) -> tuple[int, int]:
 def kept_segments(
     segments: list[Segment], *, keep_metadata: bool, upright: bool = False, icc: bool = True
 ) -> list[Segment]:
-    """The segments to write into the packed JPEG: a profile, if `icc`, and of all others those that are metadata.
+    """The segments to write into the packed JPEG: the ICC profile, and all others but the encoder's own.
 
-    `upright`: the pixels have been turned upright, so an Exif orientation is set to 1.
+    `keep_metadata` and `icc` say which of the two are wanted. `upright`: the pixels have been turned upright, so an
+    Exif orientation is set to 1.
     """
     kept = []
     for marker, payload in segments:
