@@ -32,7 +32,7 @@ import numpy as np
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
 from fastpipe.format.tar_writer import BLOCK
-from fastpipe.packing.job.threads import publish
+from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _MOST_WINDOW_BYTES as MOST_WINDOW_BYTES
 from fastpipe.packing.pipeline.exchange import _SPOOLED_BYTES as RUN_BYTES
@@ -261,7 +261,7 @@ def driver(records: int, *, tables: bool) -> dict[str, Any]:
     handed_out = _peak_bytes()
     journal = Journal(DrawnStore(drawn))
     journal.clear = lambda: None  # type: ignore[method-assign]  # nothing is there
-    info, _ = publish(journal, finished(job, journal), listed, listed.plan, job.options)
+    info = publish(journal, listed, job.options, Made(listed.plan, finished(job, journal)), started).info
     assert info["samples"] == records
     return {
         "records": records,

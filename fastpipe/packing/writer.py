@@ -20,7 +20,7 @@ from fastpipe.format.fields import KINDS, check_name
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import destination_of, opened, plan_run
-from fastpipe.packing.job.threads import Summary, publish
+from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
@@ -180,10 +180,8 @@ class Writer:
         series.finish()
         identity = series.digest.hexdigest()
         facts = replace(self._facts, files=series.count, content=identity, state=identity)
-        info, tally = publish(series.journal, series.entries, facts, None, self._options)
-        files, seconds = series.count - series.resumed, time.monotonic() - self._started
-        uploaded = series.journal.store.uploaded_bytes
-        self.summary = Summary(info, tally, files, seconds, [], {}, self._resumed, uploaded_bytes=uploaded)
+        made = Made(None, series.entries, series.count - series.resumed, self._resumed)
+        self.summary = publish(series.journal, facts, self._options, made, self._started)
 
     def _check_complete(self) -> None:
         """Raises PackError if samples are missing."""

@@ -32,8 +32,7 @@ from fastpipe.format.sample_layout import named_in
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options
-from fastpipe.packing.job.destination import check_apart, disk_errors
-from fastpipe.packing.job.remake import remade, runs_of_shards
+from fastpipe.packing.job.destination import check_apart, disk_errors, remade, runs_of_shards
 from fastpipe.packing.job.threads import PackProgress
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.shard.journal import Journal

@@ -12,7 +12,7 @@ import pytest
 from pack_sources import digests, jpeg_bytes, write_folder, write_large_folder
 
 from fastpipe.errors import PackError
-from fastpipe.packing.job import threads
+from fastpipe.packing.job import destination
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard import journal
@@ -109,7 +109,7 @@ def test_files_with_a_new_time_and_the_same_content_are_packed_already(tmp_path:
     assert digests(packed) == content
     looked_at: list[Path] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "remade", lambda *_: looked_at.append(source))
+        patch.setattr(destination, "remade", lambda *_: looked_at.append(source))
         assert pack(source, packed).already_packed
     assert not looked_at, "the second time nobody has to look"
 

@@ -1,25 +1,41 @@
-"""The content of a destination -> whether a pack starts, continues, has nothing to do, or must stop."""
+"""The content of a destination -> whether a pack starts, continues, has nothing to do, or must stop.
+
+Whether a dataset has what its sources give now is found by making some of its shards again, as its repair does, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from fastpipe.errors import ConfigError, DatasetError, PackError
 from fastpipe.format.description import damage
+from fastpipe.format.fields import read_fields
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FORMAT, INDEX_FILE
+from fastpipe.format.layout import DATASET_FILE, DATASET_FORMAT, INDEX_FILE, WORK_FOLDER, shard_name, shard_number
+from fastpipe.machine.cpus import granted_cpus
+from fastpipe.packing.fields.agreement import agreed_in
+from fastpipe.packing.picture.convert import Packed
+from fastpipe.packing.pipeline.exchange import outcomes_of
 from fastpipe.packing.shard.journal import Journal, made_with
+from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
+from fastpipe.packing.shard.plan import Plan, Run, runs_of, stride_of
+from fastpipe.packing.shard.tar import Tar
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.remote.urls import place_of
 from fastpipe.store.files import cannot_write
+from fastpipe.store.folder import Folder
 from fastpipe.store.opening import open_store
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
@@ -107,7 +123,7 @@ def plan_run(
     journal: Journal,
     facts: Facts,
     options: PackOptions,
-    unchanged: Callable[[dict[str, Any]], bool] = lambda _: False,
+    listing: Listing | None = None,
 ) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
@@ -117,7 +133,7 @@ def plan_run(
         journal: of the destination, locked.
         facts: of what is to be packed.
         options: how.
-        unchanged: whether the sources of a dataset, which have the same paths and sizes, have the same content.
+        listing: of that; None: it is not at hand, so sources that are newer than the dataset count as changed.
 
     Returns:
         The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
@@ -129,7 +145,9 @@ def plan_run(
     if facts.made_by:
         shaping["classes"] = facts.classes  # a program's labels are places among them
     if info is not None:
-        problem = _damage(journal, info) or _difference(info, facts, shaping, unchanged)
+        problem = _damage(journal, info) or _difference(info, facts, shaping)
+        if problem is None and not _unchanged(journal, info, facts, options, listing):
+            problem = "the source files have changed"
         if problem is None:
             rejected = info["counts"]["rejected"]
             if options.fail_fast and rejected:
@@ -181,16 +199,38 @@ def _damage(journal: Journal, info: dict[str, Any]) -> str | None:
         return str(broken)
 
 
-def _difference(
-    info: dict[str, Any], facts: Facts, shaping: dict[str, Any], unchanged: Callable[[dict[str, Any]], bool]
-) -> str | None:
+def _difference(info: dict[str, Any], facts: Facts, shaping: dict[str, Any]) -> str | None:
     if info.get("version") != 1:
         return f"it has been changed since it was packed, and has version {info.get('version')}: see fastpipe log"
     if facts.made_by:
         return f"{facts.made_by} writes only new ones"
     pack = first_pack(info)
     same = pack["options"] == shaping and pack["source"].get("xxh3_128") == facts.content
-    return None if same and unchanged(info) else _changes(pack["options"], shaping)
+    return None if same else _changes(pack["options"], shaping)
+
+
+def _unchanged(
+    journal: Journal, info: dict[str, Any], facts: Facts, options: PackOptions, listing: Listing | None
+) -> bool:
+    """Whether sources with the paths and sizes of a dataset's have its content.
+
+    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
+    the shards of all files with a new time are made again, and compared.
+    """
+    if not isinstance(journal.store.place, Path):
+        return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing
+    file = journal.store.place / DATASET_FILE
+    packed_ns, pack = file.stat().st_mtime_ns, info["packs"][0]
+    if facts.changed_ns <= packed_ns or listing is None:
+        return facts.changed_ns <= packed_ns
+    hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
+    for run, names in runs_of_shards(pack, listing, options, hashes):
+        if any(source.ctime_ns > packed_ns for source in listing.sources[run.start : run.stop]):
+            with remade(info, pack, listing, options, run, journal.store.scratch) as (_, tars):
+                if {name: tar.xxh3_64 for name, tar in tars.items()} != {name: hashes[name] for name in names}:
+                    return False
+    os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
+    return True
 
 
 def first_pack(info: dict[str, Any]) -> dict[str, Any]:
@@ -204,3 +244,58 @@ def _changes(there: object, now: dict[str, Any]) -> str:
     then = there if isinstance(there, dict) else {}
     changed = [f"{name} {then.get(name)!r} there, {new!r} now" for name, new in now.items() if then.get(name) != new]
     return "; ".join(changed) or "the source files have changed"
+
+
+def runs_of_shards(
+    pack: dict[str, Any], listing: Listing, options: PackOptions, names: Iterable[str]
+) -> list[tuple[Run, set[str]]]:
+    """The runs of sources that a pack made shards of, each with its shards among these; see "packs" in docs/format.md.
+
+    The listing is that of the sources as they were packed, and the options are those that they were packed with.
+    """
+    plan = pack["plan"]
+    stride = stride_of(listing, plan["step"], shuffle=options.shuffle)
+    of: defaultdict[int, set[str]] = defaultdict(set)
+    for name in names:
+        of[(shard_number(name) - plan["base"]) % stride].add(name)
+    return [(run, of[run.number]) for run in runs_of(listing, plan["step"], options.seed, shuffle=options.shuffle)]
+
+
+@contextlib.contextmanager
+def remade(
+    info: dict[str, Any],
+    pack: dict[str, Any],
+    listing: Listing,
+    options: PackOptions,
+    run: Run,
+    scratch: Path,
+    told: Callable[[Source, Packed | str], None] = lambda *_: None,
+) -> Iterator[tuple[Path, dict[str, Tar]]]:
+    """The shards of a run, made again in a folder in `scratch` that goes in the end; by their names.
+
+    Args:
+        info: the content of dataset.json.
+        pack, listing, options: as of `runs_of_shards`.
+        run: one of these.
+        scratch: a folder.
+        told: called with each source and what became of it.
+    """
+    fields = read_fields(info)
+    plan = Plan(
+        pack["plan"]["step"],
+        agreed_in(fields.values()),
+        pack["plan"]["base"],
+        {name: field.kind for name, field in fields.items()},
+    )
+    ours = replace(listing, sources=listing.sources[run.start : run.stop])
+    again = Run(run.number, 0, len(ours.sources))
+    with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / WORK_FOLDER).mkdir()
+        stride = stride_of(listing, plan.step, shuffle=options.shuffle)
+        how = making(Folder(folder, folder), listing, plan, stride, options.shard_size)
+        workers = options.workers or granted_cpus()
+        with contextlib.closing(outcomes_of(ours, [again], options, workers, folder / "spool")) as outcomes:
+            entries = make_shards(how, [(f"{run.number}.done", again)], outcomes, told)
+            tars = {shard_name(tar.number): tar for entry in entries for tar in entry.tars}
+        yield folder, tars

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,10 +12,8 @@ from typing import Any
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
-from fastpipe.format.layout import DATASET_FILE
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
-from fastpipe.packing.job.remake import remade, runs_of_shards
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
 from fastpipe.packing.shard.entry import Entries, Entry, Tally
@@ -111,58 +108,15 @@ def pack(
                 f"{problem}. If {shown} is the source, it comes first: fastpipe pack {shown} DST"
             ) from problem
         facts = Facts.of(listing)
-        done = plan_run(journal, facts, options, lambda info: _unchanged(info, listing, facts, options, journal))
+        done = plan_run(journal, facts, options, listing)
         journal.store.check_room(min(_AT_A_TIME * options.shard_size, 2 * listing.size_bytes))
         if done is not None:
             journal.clear()  # a pack that was killed at its very end leaves its work behind
-            return summary(journal, facts, started, done)
+            return Summary(
+                done, Tally(), 0, time.monotonic() - started, facts.stray, facts.dropped, already_packed=True
+            )
         made = make_in_threads(listing, options, journal, lambda plan: plan, on_progress)
-        info, tally = publish(journal, made.entries, facts, made.plan, options, made.publishing)
-        return summary(journal, facts, started, info, tally, made)
-
-
-def summary(
-    journal: Journal,
-    facts: Facts,
-    started: float,
-    info: dict[str, Any],
-    tally: Tally | None = None,
-    made: Made | None = None,
-) -> Summary:
-    """Of a pack that began at this time; without `made` there was nothing to do."""
-    files, resumed = (0, 0) if made is None else (made.files, made.resumed)
-    seconds, uploaded = time.monotonic() - started, journal.store.uploaded_bytes
-    told = facts.stray, facts.dropped, resumed, made is None, uploaded
-    return Summary(info, tally or Tally(), files, seconds, *told)
-
-
-def is_older(journal: Journal, facts: Facts) -> bool:
-    """Whether no source is newer than the dataset, which has sources of the same paths and sizes."""
-    place = journal.store.place
-    if isinstance(place, Path):
-        return facts.changed_ns <= (place / DATASET_FILE).stat().st_mtime_ns
-    return journal.store.note(DATASET_FILE) == facts.state  # the times of another machine tell nothing
-
-
-def _unchanged(info: dict[str, Any], listing: Listing, facts: Facts, options: PackOptions, journal: Journal) -> bool:
-    """Whether sources with the paths and sizes of a dataset's have its content.
-
-    A change of permissions, a new hard link or a copy of the folder gives a file a new time and leaves its content. So
-    the shards of all files with a new time are made again, and compared.
-    """
-    older = is_older(journal, facts)
-    if older or not isinstance(journal.store.place, Path):
-        return older
-    file = journal.store.place / DATASET_FILE
-    packed_ns, pack = file.stat().st_mtime_ns, info["packs"][0]
-    hashes = {shard["name"]: shard["xxh3_64"] for shard in info["shards"]}
-    for run, names in runs_of_shards(pack, listing, options, hashes):
-        if any(source.ctime_ns > packed_ns for source in listing.sources[run.start : run.stop]):
-            with remade(info, pack, listing, options, run, journal.store.scratch) as (_, tars):
-                if {name: tar.xxh3_64 for name, tar in tars.items()} != {name: hashes[name] for name in names}:
-                    return False
-    os.utime(file, ns=(facts.time_ns, facts.time_ns))  # so that the next pack need not look again
-    return True
+        return publish(journal, facts, options, made, started)
 
 
 @dataclass(frozen=True)
@@ -170,18 +124,18 @@ class Made:
     """Finished shards.
 
     Attributes:
-        plan: see `plan_shards`.
+        plan: see `plan_shards`; None: a program added the samples.
         entries: of all of them, in order.
         files: sources that were read.
         resumed: shards that were there at first.
         publishing: tells the progress of publishing.
     """
 
-    plan: Plan
+    plan: Plan | None
     entries: Iterable[Entry]
-    files: int
-    resumed: int
-    publishing: Callable[[], None]
+    files: int = 0
+    resumed: int = 0
+    publishing: Callable[[], None] = lambda: None
 
 
 # Makes the shards of a listing that are not there; `Fitted` makes the plan that of a dataset that grows.
@@ -281,28 +235,20 @@ class _Told:
             self._on_progress(replace(done, step="publishing", uploaded_bytes=uploaded))
 
 
-def publish(
-    journal: Journal,
-    entries: Iterable[Entry],
-    facts: Facts,
-    plan: Plan | None,
-    options: PackOptions,
-    told: Callable[[], None] = lambda: None,
-) -> tuple[dict[str, Any], Tally]:
-    """Makes a dataset of finished shards: the content of dataset.json, and what became of the sources.
-
-    Arguments as of `publish_dataset`.
-    """
-    pieces = Entries(entries)
+def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, started: float) -> Summary:
+    """Makes a dataset of finished shards, for a pack that began at this time."""
+    pieces = Entries(made.entries)
     if not pieces:
         raise _nothing_packed(facts, pieces.tally)
     journal.make_way()
     journal.check(pieces)
     journal.clean(pieces)
-    shaping = options.shaping(facts.kinds)
-    info = publish_dataset(journal.store, pieces, facts, pieces.tally, shaping, plan=plan, told=told)
+    store, tally, shaping = journal.store, pieces.tally, options.shaping(facts.kinds)
+    info = publish_dataset(store, pieces, facts, tally, shaping, plan=made.plan, told=made.publishing)
     journal.clear()
-    return info, pieces.tally
+    seconds = time.monotonic() - started
+    told = facts.stray, facts.dropped, made.resumed, False, store.uploaded_bytes
+    return Summary(info, tally, made.files, seconds, *told)
 
 
 def _nothing_packed(facts: Facts, tally: Tally) -> PackError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.format.layout import WORK_FOLDER
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, destination_of, first_pack, opened
-from fastpipe.packing.job.threads import publish
+from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import pack_options
 from fastpipe.packing.source.files import source_path
@@ -52,7 +53,8 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
     if step == "publish":
         listed = read_listed(job)
         with opened(job.destination, checked, shared_spool=True) as journal:
-            info, _ = publish(journal, finished(job, journal), listed, listed.plan, checked)
+            made = Made(listed.plan, finished(job, journal))
+            info = publish(journal, listed, checked, made, time.monotonic()).info
             remove_spool(job)
         return f"packed {info['samples']:,} samples in {len(info['shards']):,} shards into {dst}"
     read_listed(job)

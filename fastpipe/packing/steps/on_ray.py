@@ -13,7 +13,8 @@ from fastpipe.cluster.tasks import run_tasks
 from fastpipe.format.folder import Place
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened
-from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish, summary
+from fastpipe.packing.job.threads import Fitted, Made, Make, PackProgress, Progress, Summary, publish
+from fastpipe.packing.shard.entry import Tally
 from fastpipe.packing.shard.journal import Journal
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.source.files import SourcePath
@@ -62,11 +63,13 @@ def pack_on_ray(
         check(job, listed)
         done = begin(job, journal, listed)
         if done is not None:
-            return summary(journal, listed, started, done)
+            return Summary(
+                done, Tally(), 0, time.monotonic() - started, listed.stray, listed.dropped, already_packed=True
+            )
         made = _made(job, journal, listed, cluster.cpus, on_progress)
-        info, tally = publish(journal, made.entries, listed, made.plan, options, made.publishing)
+        summary = publish(journal, listed, options, made, started)
         remove_spool(job)
-        return summary(journal, listed, started, info, tally, made)
+        return summary
 
 
 def _everywhere(do: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:

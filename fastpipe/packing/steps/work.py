@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from fastpipe.errors import PackError
 from fastpipe.packing.job.destination import plan_run
-from fastpipe.packing.job.threads import is_older
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import Rows, convert_rows, exchanged, few_outcomes
 from fastpipe.packing.pipeline.run_file import is_whole
@@ -36,7 +35,7 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
         The content of dataset.json, if the dataset is there and whole.
     """
     try:
-        done = plan_run(journal, listed, job.options, lambda _: is_older(journal, listed))
+        done = plan_run(journal, listed, job.options)
     except PackError:
         if journal.plan() is None:  # nothing of ours is left where a pack may not write
             remove_spool(job)
