@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -30,15 +31,8 @@ from fastpipe.store.files import no_link
 from fastpipe.store.folder import Folder
 
 
-@dataclass(frozen=True)
-class UnpackedSample:
-    """A sample of a dataset with its image as a JPEG.
-
-    Attributes:
-        shard: its number.
-        others: the members behind the image, as they are in the shard.
-        stored_bytes: of the image in the shard.
-    """
+class UnpackedSample(NamedTuple):
+    """A sample of a dataset with its image as a JPEG; `others` are the members behind it, as they are in the shard."""
 
     shard: int
     key: str

@@ -34,6 +34,7 @@ from fastpipe.packing.source.listing import SourceField
 
 _MADE_BY = "fastpipe.Writer"
 _ENTRY = re.compile(r"shard-(\d{6,})-((\d+)-([0-9a-f]{32}))\.done")
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # a part of a character, which is no byte of a file name
 _NO_KEYS = "0" * 32
 _OPTIONS = OPTIONS - {"seed", "shuffle"}
 
@@ -301,15 +302,11 @@ def _checked_kinds(fields: Mapping[str, str]) -> dict[str, str]:
 
 def _checked_classes(classes: Sequence[str]) -> dict[str, int]:
     ordered = isinstance(classes, Iterable) and not isinstance(classes, (str, set, frozenset))
-    names = list(classes) if ordered else []
-    if not ordered or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise ConfigError(f"classes: expected a list of names, each once, got {classes!r}")
-    for name in names:
-        try:
-            os.fsencode(name)
-        except UnicodeEncodeError:
-            raise ConfigError(f"classes: expected names that can be UTF-8, got {name!r}") from None
-    return {name: label for label, name in enumerate(names)}
+    names = list(classes) if ordered else [None]
+    known = {name: label for label, name in enumerate(names) if isinstance(name, str) and not _HALF.search(name)}
+    if len(known) != len(names):
+        raise ConfigError(f"classes: expected a list of names, each once, that can be UTF-8, got {classes!r}")
+    return known
 
 
 def _name_of(image: object, position: int) -> str:

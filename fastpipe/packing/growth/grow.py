@@ -92,7 +92,7 @@ def add(
         said = fitting_fields(listing, index)
         listing = relabelled(listing, index.classes)
         found = compared(listing, version, by, changed)
-        grown = Grown(version.info, **found.counts)
+        grown = Grown(version.index.info, **found.counts)
         if not found.new:
             return replace(grown, seconds=time.monotonic() - started)
         listing = replace(listing, sources=found.new)
@@ -102,7 +102,7 @@ def add(
             def fitted(plan: Plan) -> Plan:
                 agreement = Agreement(kinds, version.agreed)
                 agreement.join(plan.agreed, str(source))
-                return Plan(plan.step, agreement.state(), version.info["next_shard"], kinds)
+                return Plan(plan.step, agreement.state(), version.index.info["next_shard"], kinds)
 
             made = make(listing, options, journal, fitted, on_progress)
             everything = list(made.entries)
@@ -125,11 +125,7 @@ def add(
 
 
 class Chosen:
-    """What a user says of samples; all of it holds. See `fastpipe.remove`.
-
-    Raises:
-        ConfigError: it says nothing, or no comparison.
-    """
+    """What a user says of samples; all of it holds. See `fastpipe.remove`."""
 
     def __init__(
         self, keys: Iterable[str] | None, classes: str | Sequence[str] | None, where: str | Sequence[str] | None
@@ -153,19 +149,11 @@ class Chosen:
     @property
     def words(self) -> list[str]:
         """As options of a command."""
-        found = [] if self._keys is None else ["--keys", "FILE"]
-        for name in self._classes:
-            found += ["--class", name]
-        for comparison in self._where:
-            found += ["--where", " ".join(comparison)]
-        return found
+        said = [("--class", name) for name in self._classes] + [("--where", " ".join(each)) for each in self._where]
+        return [*(() if self._keys is None else ("--keys", "FILE")), *(word for pair in said for word in pair)]
 
     def of(self, index: Index) -> NDArray[np.bool_]:
-        """(n,) which samples of a dataset are named.
-
-        Raises:
-            ConfigError: it has no such key, class or column.
-        """
+        """(n,) which samples of a dataset are named; ConfigError: it has no such key, class or column."""
         found = np.ones(len(index), np.bool_)
         if self._keys is not None:
             wanted = np.array([key_hash(key) for key in self._keys], np.uint64)
@@ -193,7 +181,7 @@ def remove(destination: Place, given: PackOptions, chosen: Chosen) -> Grown:
         index = version.index
         goes = chosen.of(index)
         gone = int(goes.sum())
-        info = version.info
+        info = version.index.info
         if gone == len(index):
             raise PackError(
                 f"that removes all {gone:,} samples of {destination}; a dataset has at least one. Remove the folder "

@@ -85,7 +85,7 @@ def compared(listing: Listing, version: Version, by: str, changed: str) -> Found
 
 def _packed_ns(version: Version) -> NDArray[np.int64]:
     """(n,) when the source of each sample was listed."""
-    packs, shards = version.info["packs"], version.index.shards
+    packs, shards = version.index.info["packs"], version.index.shards
     times = {entry["version"]: entry["listed_ns"] for entry in version.history}
     bases = np.array([pack["plan"]["base"] for pack in packs], np.int64)
     listed = np.array([times[pack["version"]] for pack in packs], np.int64)
@@ -114,11 +114,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
 
 
 def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
-    """The fields as dataset.json is to describe them.
-
-    Raises:
-        PackError: those of the sources are others than those of the dataset.
-    """
+    """The fields as dataset.json is to describe them; PackError: the sources have others than the dataset."""
     ours, theirs = listing.kinds, {name: one.kind for name, one in index.fields.items()}
     for name in (*theirs, *ours):
         if ours.get(name) != theirs.get(name):

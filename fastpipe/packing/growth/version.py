@@ -63,27 +63,18 @@ class Version:
     command: str
 
     @property
-    def info(self) -> dict[str, Any]:
-        """The content of its dataset.json."""
-        return self.index.info
-
-    @property
     def agreed(self) -> dict[str, Any]:
         """What the values of its fields share: `Agreement.state` after its last sample."""
         return agreed_in(self.index.fields.values())
 
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
-        """By field and part, mapped into memory; SOURCES is one of them.
-
-        Raises:
-            DatasetError: a file has changed since it was packed.
-        """
+        """By field and part, mapped into memory; SOURCES is one of them. DatasetError: a file has changed."""
         index, sources = self.index, self.index.files / SOURCES_FILE
         intact = Intact(index, index.fields)
         intact.begin()
         intact.check(end=True)
-        if file_hash(sources) != self.info["sources"]["file_xxh3_64"]:
+        if file_hash(sources) != self.index.info["sources"]["file_xxh3_64"]:
             raise DatasetError(f"{sources} has changed since it was packed; find the damage with fastpipe verify first")
         files = {SOURCES: sources}
         for field in index.fields.values():
@@ -124,21 +115,18 @@ class Version:
         plan: Plan | None = None,
         told: Callable[[], None] = lambda: None,
     ) -> dict[str, Any]:
-        """Makes the next version.
+        """Makes the next version, of the samples that stay and of new shards; the content of its dataset.json.
 
         Args:
-            stays: (n,) which of its samples stay.
+            stays: (n,) which of its samples do.
             facts, tally, plan, told: as of `publish_dataset`, of the new sources.
             entries: the new shards; (): no source was packed.
             tried: paths of the sources that were: they are not among the rejected ones any more.
-
-        Returns:
-            The content of dataset.json.
         """
         self.check_newest()
         self.journal.check(entries)
-        self.journal.clean(entries, self.info["next_shard"])
-        counts = self.info["counts"]
+        self.journal.clean(entries, self.index.info["next_shard"])
+        counts = self.index.info["counts"]
         rejected = read_rejected(self.index.folder, self.index.version) if counts["rejected"] else []
         sources = Tally(
             changes=dict(counts["reencoded"]),
@@ -147,6 +135,11 @@ class Version:
             multi_frame=counts["multi_frame"],
             rejected=[(each["path"], each["reason"]) for each in rejected if each["path"] not in tried],
         )
+        shards = zip(self.index.info["shards"], self.index.shard_starts.tolist(), strict=True)
+        all_kept = (Kept(self, entry, start, stays[start : start + entry["samples"]]) for entry, start in shards)
+        kept = [each for each in all_kept if each.samples]
+        for first in kept[:1]:
+            first.agreed = self.agreed  # numbers of class names stay what they are, for these pieces come first
         now = {
             "added": sum(entry.samples for entry in entries),
             "removed": int((~stays).sum()),
@@ -156,38 +149,27 @@ class Version:
         }
         info = publish_dataset(
             self.journal.store,
-            [*self._kept(stays), *entries],
+            [*kept, *entries],
             facts,
             tally,
             self.options.shaping(facts.kinds),
             plan=plan,
-            before=Before(self.info, self.data, sources, self.history, now, bool(entries)),
+            before=Before(self.index.info, self.data, sources, self.history, now, bool(entries)),
             told=told,
         )
         self.journal.clear()
         return info
 
-    def _kept(self, stays: NDArray[np.bool_]) -> list[Kept]:
-        found: list[Kept] = []
-        for entry, start in zip(self.info["shards"], self.index.shard_starts.tolist(), strict=True):
-            ours = stays[start : start + entry["samples"]]
-            if ours.any():
-                found.append(Kept(self, entry, start, ours, {} if found else self.agreed))
-        return found
-
 
 class Kept:
     """A shard of a version, of which some samples stay; see Piece.
 
-    `entry` is what dataset.json says of it, `start` the position of its first sample. `agreed` is the version's, or
-    {}: an earlier piece has it. Numbers of class names stay what they are, for these pieces come first.
+    `entry` is what dataset.json says of it, `start` the position of its first sample.
     """
 
-    def __init__(
-        self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_], agreed: dict[str, Any]
-    ) -> None:
-        self._records, self._columns = version.index.records, version.columns
-        self._stays, self.agreed = stays, agreed
+    def __init__(self, version: Version, entry: dict[str, Any], start: int, stays: NDArray[np.bool_]) -> None:
+        self._records, self._columns, self._stays = version.index.records, version.columns, stays
+        self.agreed: dict[str, Any] = {}
         self._rows = slice(start, start + len(stays))
         self.samples = int(stays.sum())
         gone = len(stays) - self.samples + entry.get("removed", 0)
@@ -233,12 +215,7 @@ class Kept:
 def newest(
     destination: Place, given: PackOptions, command: Sequence[str], *, shared_spool: bool = False
 ) -> Iterator[Version]:
-    """The newest version, locked; `given` says how this program works, `shared_spool` as of `opened`.
-
-    Raises:
-        DatasetError: there is none.
-        PackError: another program writes there.
-    """
+    """The newest version, locked; `given` says how this program works, `shared_spool` as of `opened`."""
     if isinstance(destination, Path):
         read_info(destination)
     with opened(destination, given, shared_spool=shared_spool) as journal:

@@ -64,28 +64,23 @@ def opened(destination: Place, options: PackOptions, *, shared_spool: bool = Fal
     its own. With `shared_spool`, the spool is not the folder in which files of a bucket are made.
     """
     spool = None if shared_spool else options.spool
-    if spool is not None and isinstance(destination, Path):
+    if isinstance(spool, Url) or (spool is not None and isinstance(destination, Path)):
         raise ConfigError(
-            f"--spool: shards are made in DST itself where that is a folder ({destination}); leave it out"
-        )
-    if isinstance(spool, Url):
-        raise ConfigError(
-            f"--spool {spool}: expected a folder of this machine, because shards are made there; a URL can be the "
-            "spool of a pack on a cluster"
+            f"--spool {spool}: expected a folder of this machine, for a DST that is a URL: shards are made there, and "
+            "in DST itself where that is a folder. Only on a cluster the spool can be a URL"
         )
     if isinstance(destination, Path) and destination.exists() and not destination.is_dir():
         raise PackError(f"{destination} is a file; expected a folder to pack into")
-    store = open_store(destination, options.source.remote, spool)
-    with disk_errors(destination), contextlib.closing(store):
-        journal = Journal(store)
+    journal = Journal(open_store(destination, options.source.remote, spool))
+    with disk_errors(destination):
         if (journal.description() or {}).get("format") != DATASET_FORMAT and journal.plan() is None:
-            other = store.any_other()
+            other = journal.store.any_other()
             if other is not None:
                 raise PackError(
                     f"{destination} is not empty and holds no packed dataset: there is {other}. Choose a new or empty "
                     "folder"
                 )
-        with journal:
+        with journal:  # only who has the lock closes the store, which removes what is half made
             yield journal
 
 
@@ -120,20 +115,12 @@ def _contains(outer: SourcePath | Place, inner: SourcePath | Place) -> bool:
 
 
 def plan_run(
-    journal: Journal,
-    facts: Facts,
-    options: PackOptions,
-    listing: Listing | None = None,
+    journal: Journal, facts: Facts, options: PackOptions, listing: Listing | None = None
 ) -> dict[str, Any] | None:
     """Decides what there is to do, and writes down the plan if there is something.
 
-    With `overwrite` another dataset, or a damaged one, may be replaced; it stays until there is a new shard.
-
-    Args:
-        journal: of the destination, locked.
-        facts: of what is to be packed.
-        options: how.
-        listing: of that; None: it is not at hand, so sources that are newer than the dataset count as changed.
+    With `overwrite` another dataset, or a damaged one, may be replaced; it stays until there is a new shard. Without
+    the listing, sources that are newer than the dataset count as changed.
 
     Returns:
         The content of dataset.json, if the dataset is there, whole, and what this pack would make; None where there is
@@ -271,14 +258,9 @@ def remade(
     scratch: Path,
     told: Callable[[Source, Packed | str], None] = lambda *_: None,
 ) -> Iterator[tuple[Path, dict[str, Tar]]]:
-    """The shards of a run, made again in a folder in `scratch` that goes in the end; by their names.
+    """The shards of one of the `runs_of_shards`, made again in a folder in `scratch` that goes in the end; by name.
 
-    Args:
-        info: the content of dataset.json.
-        pack, listing, options: as of `runs_of_shards`.
-        run: one of these.
-        scratch: a folder.
-        told: called with each source and what became of it.
+    `info` is the content of dataset.json; `told` is called with each source and what became of it.
     """
     fields = read_fields(info)
     plan = Plan(
