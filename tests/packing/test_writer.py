@@ -320,7 +320,7 @@ def test_mistakes_of_the_program_are_raised_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"fields: expected a dict of names and kinds, such as .*, got \['a'\]"):
         fastpipe.Writer(tmp_path / "packed", ["a"])  # type: ignore[arg-type]
     for classes in (5, {"a", "b"}, "ab"):  # a set has another order in each run
-        with pytest.raises(ConfigError, match="classes: expected a list of names, each once, got"):
+        with pytest.raises(ConfigError, match=r"classes: expected a list of names, each once, .*got"):
             fastpipe.Writer(tmp_path / "packed", classes=classes)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="keeps the order"):
         fastpipe.Writer(tmp_path / "packed", shuffle=True)

@@ -19,7 +19,7 @@ from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
-from fastpipe.packing.fields.agreement import Agreement
+from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.known import compared, fitting_fields, relabelled, said_of
 from fastpipe.packing.growth.version import newest
 from fastpipe.packing.job.destination import check_apart
@@ -100,7 +100,7 @@ def add(
             kinds = {name: one.kind for name, one in index.fields.items()}
 
             def fitted(plan: Plan) -> Plan:
-                agreement = Agreement(kinds, version.agreed)
+                agreement = Agreement(kinds, agreed_in(index.fields.values()))
                 agreement.join(plan.agreed, str(source))
                 return Plan(plan.step, agreement.state(), version.index.info["next_shard"], kinds)
 

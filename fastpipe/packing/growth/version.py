@@ -62,11 +62,6 @@ class Version:
     options: PackOptions
     command: str
 
-    @property
-    def agreed(self) -> dict[str, Any]:
-        """What the values of its fields share: `Agreement.state` after its last sample."""
-        return agreed_in(self.index.fields.values())
-
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
         """By field and part, mapped into memory; SOURCES is one of them. DatasetError: a file has changed."""
@@ -138,8 +133,8 @@ class Version:
         shards = zip(self.index.info["shards"], self.index.shard_starts.tolist(), strict=True)
         all_kept = (Kept(self, entry, start, stays[start : start + entry["samples"]]) for entry, start in shards)
         kept = [each for each in all_kept if each.samples]
-        for first in kept[:1]:
-            first.agreed = self.agreed  # numbers of class names stay what they are, for these pieces come first
+        for first in kept[:1]:  # numbers of class names stay what they are, for these pieces come first
+            first.agreed = agreed_in(self.index.fields.values())
         now = {
             "added": sum(entry.samples for entry in entries),
             "removed": int((~stays).sum()),
