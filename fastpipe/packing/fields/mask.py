@@ -20,7 +20,6 @@ from fastpipe.packing.picture.probe import image_format
 _EXPECTED = "expected a mask as a PNG (gray or palette, 1 to 16 bit), or as (H, W) of uint8 or uint16"
 # Of a gray PNG with fewer bits Pillow scales the values, so that the greatest is 255: these are the factors.
 _SCALES = {2: 85, 4: 17}
-_BITS_AT = 24  # in a PNG: of a pixel's value
 
 
 def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
@@ -35,7 +34,8 @@ def mask_of_png(data: bytes, size: tuple[int, int]) -> NDArray[Any]:
     if opened.image.mode not in ("1", "L", "I;16", "P"):
         raise ImageError(f"a PNG with colours ({opened.image.mode}); {_EXPECTED}")
     refuse_other_size(opened.size, size)
-    return opened.values() // _SCALES.get(data[_BITS_AT] if opened.image.mode == "L" else 0, 1)
+    bits = data[24] if opened.image.mode == "L" else 0  # of the header
+    return opened.values() // _SCALES.get(bits, 1)
 
 
 def mask_of_array(mask: NDArray[Any]) -> NDArray[Any]:

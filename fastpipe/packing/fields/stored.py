@@ -91,8 +91,6 @@ def store(kind: str, value: Any, packed: Packed, how: EncodeOptions) -> Stored:
 
 def short(numbers: NDArray[np.float32]) -> Any:
     """Nested lists of floats that are written with few digits, and are the same float32 when they are read."""
-    if not numbers.size:
-        return [] if not len(numbers) else numbers.tolist()
     flat = list(map(float, numbers.ravel().astype(str)))
     return np.array(flat).reshape(numbers.shape).tolist()
 

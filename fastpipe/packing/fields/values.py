@@ -101,17 +101,12 @@ def _classes(value: Any) -> list[int] | list[str]:
         for name in found:
             _check_utf8(name)
     else:
-        found = [_label(each) for each in found]
+        found = [_int(each) for each in found]
+        if wrong := [number for number in found if not 0 <= number < MOST_CLASSES]:
+            raise ImageError(f"expected class numbers of 0 to {MOST_CLASSES - 1:,}, got {wrong[0]}")
     if len(set(found)) != len(found):
         raise ImageError(f"expected each class once, got {_shown(found)}")
     return sorted(found) if isinstance(value, (set, frozenset)) else found  # a set of texts has another order each run
-
-
-def _label(value: object) -> int:
-    number = _int(value)
-    if not 0 <= number < MOST_CLASSES:
-        raise ImageError(f"expected class numbers of 0 to {MOST_CLASSES - 1:,}, got {number}")
-    return number
 
 
 def _text(value: object) -> str:

@@ -111,16 +111,14 @@ def exif_orientation(block: bytes) -> int:
     1..8 as in EXIF; 1 where the tag is absent, or the block is too damaged to hold one.
     """
     block = block.removeprefix(_EXIF)
-    for at, order, kind, count in _orientations(block):
-        if kind not in _READERS or count != 1:
-            return 1
-        value: int = struct.unpack_from(order + _READERS[kind], block, at)[0]
-        return value if 1 <= value <= 8 else 1
+    for at, reader, usual in _orientations(block):
+        (value,) = struct.unpack_from(reader, block, at)
+        return value if usual and 1 <= value <= 8 else 1
     return 1
 
 
-def _orientations(block: bytes) -> Iterator[tuple[int, str, int, int]]:
-    """Where the first directory of a TIFF has the tag: offset of its value, byte order, type, and number of values.
+def _orientations(block: bytes) -> Iterator[tuple[int, str, bool]]:
+    """Where the first directory of a TIFF has the tag: offset of its value, how to read it, whether viewers do.
 
     Only that directory is read, each entry once, and no pointer is followed to another: cyclic or overlapping
     directories cost nothing.
@@ -135,14 +133,14 @@ def _orientations(block: bytes) -> Iterator[tuple[int, str, int, int]]:
     for entry in range(start + 2, min(start + 2 + 12 * entries, len(block) - 11), 12):
         tag, kind, count = struct.unpack_from(order + "HHI", block, entry)
         if tag == _ORIENTATION:
-            yield entry + 8, order, kind, count
+            yield entry + 8, order + _READERS.get(kind, "I"), kind in _READERS and count == 1
 
 
 def _set_upright(exif: bytes) -> bytes:
     """The Exif payload with its orientation, if it has one, set to 1 (as it is)."""
     changed = bytearray(exif)
-    for at, order, kind, _ in _orientations(exif.removeprefix(_EXIF)):
-        struct.pack_into(order + _READERS.get(kind, "I"), changed, len(_EXIF) + at, 1)
+    for at, reader, _ in _orientations(exif.removeprefix(_EXIF)):
+        struct.pack_into(reader, changed, len(_EXIF) + at, 1)
     return bytes(changed)
 
 

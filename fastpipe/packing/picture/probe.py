@@ -6,9 +6,9 @@ import re
 
 from fastpipe.errors import ImageError
 
-EXPECTED = "expected JPEG, PNG, WebP, TIFF, BMP, GIF, AVIF, JPEG 2000, PPM, TGA, ICO or HEIC"
 COEFFICIENTS = "KEY.fpc"  # of a dataset of ours
-_READ = frozenset([*re.split(", | or ", EXPECTED.removeprefix("expected ")), COEFFICIENTS])
+_READ = ("JPEG", "PNG", "WebP", "TIFF", "BMP", "GIF", "AVIF", "JPEG 2000", "PPM", "TGA", "ICO", "HEIC", COEFFICIENTS)
+EXPECTED = f"expected {', '.join(_READ[:-2])} or {_READ[-2]}"
 
 # What a file begins with, and the name; the first that fits counts.
 _SIGNATURES = (
