@@ -12,7 +12,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias, TypeGuard, TypeVar
+from typing import Any, TypeAlias, TypeGuard
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
@@ -24,14 +24,13 @@ from fastpipe.packing.source.listing import Listing, Notes, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
 from fastpipe.packing.source.rows import Row, list_rows, row_name
 
-T = TypeVar("T")
 Entry: TypeAlias = dict[str, Any]
 
 _TASKS = ("instances", "person_keypoints", "captions")
 _OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
 _BESIDE = ("iscrowd", "area")
 _ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *map(FieldColumn, _BESIDE, _BESIDE))
-_MASKS = ("segmentation", "instances")
+_MADE_OF = {"instances": "segmentation"}
 _MOST_ENTRIES = 1000
 
 
@@ -51,9 +50,8 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
     # A field that is called as COCO's own is made of the entry that this is made of: boxes of bbox.
     entry_of = {name: entry for entry, (name, _) in _OWN.items()}
     asked = how.fields and [each._replace(column=entry_of.get(each.column, each.column)) for each in how.fields]
-    columns = {each.column for each in asked or _ALL}
-    drawn = {"segmentation"} if columns & set(_MASKS) else set()
-    annotated = _Annotated(paths, {*columns, "category_id", "iscrowd", *drawn})
+    columns = {_MADE_OF.get(each.column, each.column) for each in asked or _ALL}
+    annotated = _Annotated(paths, {*columns, "category_id", "iscrowd"})
     if asked is None:
         asked = [each for each in _ALL if each.column in annotated.entries]
     fields = [_field(annotated, each) for each in asked]
@@ -62,25 +60,15 @@ def list_coco(paths: Sequence[SourcePath], how: SourceOptions) -> Listing:
 
 
 class _Annotated:
-    """The images and annotations of files about the same images. Annotations wait in `Notes`.
-
-    Attributes:
-        images: id -> row without values, in the order of the first file, then those that come in later ones.
-        categories: id -> name.
-        names: of the categories, by id; "" where there is no such id.
-        points: names of the keypoints.
-        entries: names of what annotations have.
-        several_captions: an image has more than one.
-        lost: annotations of no image: number in its file, number of the file, image_id.
-    """
+    """The images and annotations of files about the same images. Annotations wait in `Notes`."""
 
     def __init__(self, paths: Sequence[SourcePath], wanted: Collection[str]) -> None:
         self.paths = paths
-        self.images: dict[int, Row] = {}
-        self.categories: dict[int, str] = {}
-        self.points: tuple[str, ...] = ()
-        self.entries: set[str] = set()
-        self.lost: list[tuple[int, int, Any]] = []
+        self.images: dict[int, Row] = {}  # id -> row without values; those that only later files have come last
+        self.categories: dict[int, str] = {}  # id -> name
+        self.points: tuple[str, ...] = ()  # names of the keypoints
+        self.entries: set[str] = set()  # names of what annotations have
+        self.lost: list[Row] = []  # of annotations of no image
         self._wanted = frozenset(wanted) | {"id", "caption", "bbox"}
         self._notes = Notes()
         self._noted: dict[int, array[int]] = {}  # id of an image -> offset and size of each of its annotations
@@ -91,7 +79,9 @@ class _Annotated:
         if not self.images:
             raise PackError(f'{readable(str(paths[0]))} has no images; expected COCO\'s "images" and "annotations"')
         for image in self._noted.keys() - self.images.keys():
-            self.lost += ((place, file, image) for place, file, _ in self._notes_of(image))
+            for number, file, _ in self._notes_of(image):
+                self._lose(file, number, image)
+        # Of categories, by id; "" where there is no such id.
         self.names = tuple(self.categories.get(number, "") for number in range(max(self.categories, default=-1) + 1))
         self.several_captions = any(self._captions[image] > 1 for image in self.images)
 
@@ -162,7 +152,7 @@ class _Annotated:
     def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
         image = entry.pop("image_id", None)
         if not _is_id(image):
-            self.lost.append((number, file, f"{image!r:.60}"))
+            self._lose(file, number, image)
             return
         if len(self.entries) < _MOST_ENTRIES:
             self.entries.update(entry)
@@ -171,6 +161,10 @@ class _Annotated:
         kept = {name: value for name, value in entry.items() if name in self._wanted}
         note = json.dumps([number, file, kept], separators=(",", ":")).encode()
         self._noted.setdefault(image, array("q")).extend((self._notes.add(note), len(note)))
+
+    def _lose(self, file: int, number: int, image: object) -> None:
+        where = row_name(f"{self.paths[file].name}/annotations", number)
+        self.lost.append(Row(where, problem=f"expected the image_id of one of the images, got {image!r:.60}"))
 
     def _add_category(self, entry: Entry) -> None:
         number, name, points = entry.get("id"), entry.get("name"), entry.get("keypoints")
@@ -217,25 +211,23 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
 def _field(annotated: _Annotated, asked: FieldColumn) -> SourceField:
     name, column, kind = asked
     file = readable(str(annotated.paths[0]))
-    needs = "segmentation" if column == "instances" else column
-    if needs not in annotated.entries:
+    if _MADE_OF.get(column, column) not in annotated.entries:
         raise PackError(f"{asked}: the annotations of {file} have {named(annotated.entries)}")
-    if column in _MASKS and (kind == "mask" or column == "instances"):
-        if kind != "mask":
-            raise PackError(f"{asked}: the numbers of instances are a mask; expected --field {name}={column}:mask")
-        if importlib.util.find_spec("pycocotools") is None:
-            raise PackError(f"{asked}: masks need pycocotools: pip install 'fastpipe[coco]'")
-        if column == "segmentation" and 0 in annotated.categories:
-            raise PackError(
-                f"{asked}: category 0 of {file} has the number of the background; pack instances={needs}:mask"
-            )
-        return SourceField(name, "mask", names=annotated.names if column == "segmentation" else (), column=column)
     expected = _OWN.get(column, ("", "json"))[1]
-    if column == "caption" and not annotated.several_captions:
-        expected = "text" if kind != "json" else "json"
+    if column == "instances" or (column, kind) == ("segmentation", "mask"):
+        expected = "mask"
+    elif column == "caption" and kind != "json" and not annotated.several_captions:
+        expected = "text"
     if kind not in (None, expected):
         raise PackError(f"{asked}: expected the kind {expected}, or none")
-    names = {"boxes": annotated.names, "keypoints": annotated.points}.get(expected, ())
+    if expected == "mask" and importlib.util.find_spec("pycocotools") is None:
+        raise PackError(f"{asked}: masks need pycocotools: pip install 'fastpipe[coco]'")
+    if expected == "mask" and column == "segmentation" and 0 in annotated.categories:
+        raise PackError(
+            f"{asked}: category 0 of {file} has the number of the background; pack instances=instances:mask"
+        )
+    of_categories = expected == "boxes" or (expected == "mask" and column == "segmentation")
+    names = annotated.names if of_categories else annotated.points if expected == "keypoints" else ()
     pairs = flip_pairs(names) if expected == "keypoints" else ()
     return SourceField(name, expected, names=names, flip_pairs=pairs, column=column)
 
@@ -259,9 +251,7 @@ def _rows(annotated: _Annotated, fields: Sequence[SourceField]) -> Iterator[Row]
             except ImageError as wrong:
                 problem = problem or f"field {field.name}: {wrong}"
         yield image._replace(values=values, problem=problem)
-    for number, file, image_id in annotated.lost:
-        where = row_name(f"{annotated.paths[file].name}/annotations", number)
-        yield Row(where, problem=f"expected the image_id of one of the images, got {image_id}")
+    yield from annotated.lost
 
 
 def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[str, Entry]]) -> Any:
@@ -288,7 +278,7 @@ def _is_object(entry: Entry) -> bool:
     return "caption" not in entry or "bbox" in entry
 
 
-def _each(objects: Sequence[tuple[str, Entry]], value: Callable[[Entry], T]) -> list[T]:
+def _each(objects: Sequence[tuple[str, Entry]], value: Callable[[Entry], Any]) -> list[Any]:
     """A value of each annotation; an error names the annotation."""
     found = []
     for name, entry in objects:

@@ -27,19 +27,13 @@ _CATEGORIES = ("categories", "category", "labels", "label")
 
 
 class Seen:
-    """The values of a column, one after the other.
-
-    Attributes:
-        count: how many there are.
-        looks: what they look like -> the name of the first such row. Of a list of numbers: how many there are, and
-            whether there are fractions.
-    """
+    """The values of a column, one after the other."""
 
     def __init__(self, *, typed: bool) -> None:
         self._typed = typed
         self.count = 0
-        self.looks: dict[Any, str] = {}
-        self._labels: dict[str, str] = {}  # the same for labels of a CSV file; "whole" is a number such as 2.0
+        self.looks = set[Any]()  # of a list of numbers: how many there are, and whether there are fractions
+        self._labels: dict[str, str] = {}  # of a CSV file -> the first such row; "whole" is a number such as 2.0
 
     def add(self, value: object, where: str) -> None:
         """One more value, of the row of this name; None: it is missing."""
@@ -47,14 +41,14 @@ class Seen:
         look = _look(value) if self._typed or value is None else _look_of_text(str(value))
         if isinstance(look, tuple) and any(isinstance(one, tuple) and one[0] != look[0] for one in self.looks):
             look = "json"  # lists of several lengths
-        self.looks.setdefault(look, where)
+        self.looks.add(look)
         if not self._typed:
             self._labels.setdefault(_look_of_label(str(value).strip(), str(look)), where)
 
     @property
     def kind(self) -> str:
         """See Note [kinds of columns]."""
-        looks = set(self.looks)
+        looks = self.looks
         there = looks - {"none"}
         scalars = looks & {"int", "float"}
         if not self._typed and ("text" in looks or not there or (scalars and looks != scalars)):
@@ -122,16 +116,13 @@ def _look(value: object) -> Any:
 
 def _look_of_text(text: str) -> Any:
     text = text.strip()
-    if not text:
-        return "none"
-    spelled = text[0] in "[{"
-    if not spelled and text[0] not in "+-.0123456789":
-        return "text"
+    if not text or text[0] not in "[{+-.0123456789":
+        return "text" if text else "none"
     try:
         look = _look(_parsed(text))
     except ImageError:
         return "text"
-    return look if spelled or look in ("int", "float") else "text"
+    return look if text[0] in "[{" or look in ("int", "float") else "text"
 
 
 def _look_of_label(text: str, look: str) -> str:
@@ -171,9 +162,8 @@ def _are_boxes(value: object) -> bool:
 
 def _is_detection(value: Mapping[Any, Any]) -> bool:
     """Whether it is the value of Hugging Face's object detection: boxes, and a number for each, and nothing else."""
+    boxes: Any = value.get("bbox")
     labels = [value[name] for name in _CATEGORIES if name in value]
-    if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(value.get("bbox")):
+    if len(value) != 1 + len(labels) or len(labels) > 1 or not _are_boxes(boxes):
         return False
-    return not labels or (
-        isinstance(labels[0], list) and len(labels[0]) == len(value["bbox"]) and all(type(n) is int for n in labels[0])
-    )
+    return all(isinstance(each, list) and [type(n) for n in each] == [int] * len(boxes) for each in labels)

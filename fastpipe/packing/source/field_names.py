@@ -113,9 +113,8 @@ def choose_columns(
 
     Args:
         table: names it in messages.
-        columns: that it has.
+        columns: that it has; `images`: those that may hold the images.
         how: what the user says.
-        images: columns that may hold the images.
         kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
         expected: says what column holds images.
         further: an ending of columns with further images, which their fields' names do not have.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,19 +29,18 @@ _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
 
 def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: bool = False) -> Listing:
-    """Lists the images that a file names, in no order. It is read twice: to see what its columns hold, and to list it.
+    """Lists the images that a file of a kind ("csv", "jsonl" or "parquet") names, in no order.
 
-    Args:
-        path: of the file.
-        kind: "csv", "jsonl" or "parquet".
-        how: which columns count.
-        metadata: it is that of Hugging Face's ImageFolder: file_name is the image, *_file_name are further ones, and
-            files beside it that have no row are told.
+    It is read twice: to see what its columns hold, and to list it. `metadata` is that of Hugging Face's ImageFolder:
+    file_name is the image, *_file_name are further ones, and files beside it that have no row are told.
     """
     name, typed = readable(str(path)), kind != "csv"
-    of_text = json_rows if typed else csv_rows
-    rows = metadata_rows(path, how) if kind == "parquet" else lambda: of_text(path)
-    seen = _seen(rows(), name, typed=typed)
+    rows_in: Mapping[str, Callable[[SourcePath], Iterator[Row]]] = {
+        "csv": csv_rows,
+        "jsonl": json_rows,
+        "parquet": lambda path: metadata_rows(path, how),
+    }
+    seen = _seen(rows_in[kind](path), name, typed=typed)
     asked = {each.column for each in how.fields or ()}
     further = [column for column in seen if metadata and column.endswith(_FURTHER)]
     images = named_as_image(seen, how)
@@ -64,7 +63,7 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     label = columns.label
     numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
     root = how.root_of_images() or path.parent
-    listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
+    listed = rows_of(rows_in[kind](path), columns, typed=typed, numbered=numbered)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
     return list_rows(root, listed, columns.fields, beside=beside)

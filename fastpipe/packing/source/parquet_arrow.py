@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +35,7 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of a stream of Arrow
 _FILE_MAGIC = b"ARROW1"
 
 
-class TableFile(ABC):
+class TableFile(contextlib.AbstractContextManager["TableFile"]):
     """An open file with a table."""
 
     kind: str
@@ -123,9 +123,6 @@ class TableFile(ABC):
                 "same command again where there is more memory"
             ) from problem
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
@@ -157,32 +154,26 @@ class ParquetTable(TableFile):
         self.schema = self._parquet.schema_arrow
 
     def groups(self) -> Iterator[Group]:
-        first = 0
-        for number in range(self._parquet.metadata.num_row_groups):
+        footer, size_bytes, first = self._parquet.metadata, self._first.size_bytes, 0
+        for number in range(footer.num_row_groups):
             with self.reading(f"{self.group} {number}"):
-                group = self._group(number, first)
-            yield group
-            first += group.rows
+                facts = footer.row_group(number)
+                chunks = [facts.column(at) for at in range(facts.num_columns)]
+                stored = sum(chunk.total_compressed_size for chunk in chunks)
+                sizes = [chunk.total_uncompressed_size for chunk in chunks]
+                after = first + facts.num_rows
+                believed = first <= after <= _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW
+                if not believed or not 0 <= stored <= size_bytes or min(sizes, default=0) < 0:
+                    raise ValueError(
+                        f"the footer says {after:,} rows up to here, {stored:,} of {size_bytes:,} bytes in it"
+                    )
+            yield Group(number, first, facts.num_rows, 0, sum(sizes))
+            first = after
 
     def _batches(self, group: Group, columns: list[str], rows: int | None) -> Iterator[pa.RecordBatch]:
         per_row = max(group.size_bytes // max(group.rows, 1), 1)
         rows = rows or max(1, min(_BATCH_ROWS, _BATCH_BYTES // per_row))
         yield from self._parquet.iter_batches(rows, [group.number], columns, use_threads=False)
-
-    def _group(self, number: int, first_row: int) -> Group:
-        facts = self._parquet.metadata.row_group(number)
-        chunks = [facts.column(at) for at in range(facts.num_columns)]
-        stored = sum(chunk.total_compressed_size for chunk in chunks)
-        sizes = [chunk.total_uncompressed_size for chunk in chunks]
-        rows, size_bytes = first_row + facts.num_rows, self._first.size_bytes
-        if (
-            facts.num_rows < 0
-            or not 0 <= stored <= size_bytes
-            or min(sizes, default=0) < 0
-            or rows > _BELIEVED_ROWS + size_bytes // _BYTES_PER_ROW
-        ):
-            raise ValueError(f"the footer says {rows:,} rows up to here, {stored:,} bytes in it, of {size_bytes:,}")
-        return Group(number, first_row, facts.num_rows, 0, sum(sizes))
 
 
 class ArrowTable(TableFile):
@@ -192,9 +183,7 @@ class ArrowTable(TableFile):
 
     def _open(self) -> None:
         if self._file.read(len(_FILE_MAGIC)) == _FILE_MAGIC:
-            raise ValueError(
-                "it is an Arrow file with a footer (Feather); expected a stream, as save_to_disk writes it"
-            )
+            raise ValueError("it has a footer (Feather); expected a stream of Arrow, as save_to_disk writes it")
         self._end = self._first.size_bytes - len(_END)
         self._file.seek(max(self._end, 0))
         if self._file.read(len(_END)) != _END:

@@ -25,28 +25,21 @@ from fastpipe.remote.urls import SCHEME
 _MOST_PATH_BYTES = 4096
 _RUN_ROWS = 512
 _FILES = ("mask", "image")  # kinds whose values may name files
-_WEB = ("http://", "https://")
 
 
 class Row(NamedTuple):
     """What a source says of one image.
 
-    Attributes:
-        where: names it: the file that it stands in, and its number there.
-        values: column -> value, as JSON has them; behind `rows_of` name of a field -> value: of "mask" and "image" the
-            path of a file, relative to the image root.
-        problem: why it cannot be packed; None: nothing is known.
-        path: of the image's file, relative to the image root, with "/"; "": there is none.
-        label: a number, the name of a class, or None.
-        size: width and height of the image, as the source has them; None: it has none.
+    `values` are as JSON has them: of a table by column, and from `rows_of` on by name of the field. Those of "mask" and
+    "image" are paths of files. Paths have "/", and are relative to the image root.
     """
 
-    where: str
+    where: str  # names it: the file that it stands in, and its number there
     values: Mapping[str, Any] = {}
-    problem: str | None = None
-    path: str = ""
-    label: int | str | None = None
-    size: tuple[int, int] | None = None
+    problem: str | None = None  # why it cannot be packed; None: nothing is known
+    path: str = ""  # of the image's file
+    label: int | str | None = None  # a number, or the name of a class
+    size: tuple[int, int] | None = None  # width and height, if the source says them
 
 
 def row_name(file: str, number: int) -> str:
@@ -99,10 +92,7 @@ def list_rows(
     are kept in `Notes`, so memory is bounded by the number of rows, not by their size.
 
     Args:
-        image_root: the folder that paths are relative to.
-        rows: with path, label and fields.
-        fields: of the samples.
-        classes: see Labels.
+        image_root, rows, fields, classes: see Row and Labels.
         beside: files that are stray where no row names them; looked at behind all rows.
         place: names the image root, and says how to choose another one if the user can.
     """
@@ -134,7 +124,7 @@ def _relative_path(path: str, image_root: SourcePath) -> str:
     servers have escapes.
     """
     if not isinstance(image_root, Path):
-        path = unquote(path) if path.lower().startswith(_WEB) else path
+        path = unquote(path) if path.lower().startswith(("http://", "https://")) else path
         path = path.removeprefix(f"{image_root}/")
     if SCHEME.match(path):
         return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -36,12 +36,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
     _check_names(schema, file)
     held = {each.name: _held(each.type) for each in schema}
     features = _features(schema)
-    bearing: list[list[str]] = [
-        [name for name in held if _is_feature(features.get(name), "Image")],
-        [name for name, kind in held.items() if kind == "file"],
-        [name for name, kind in held.items() if kind == "bytes"],
-        named_as_image([name for name, kind in held.items() if kind == "text"], how),
-    ]
+
+    def of_type(wanted: str) -> list[str]:
+        return [name for name, type_name in held.items() if type_name == wanted]
 
     def kind_of(column: str) -> str:
         kind = _kind(schema.field(column).type, features.get(column))
@@ -49,32 +46,34 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
             raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
         return kind
 
+    def check(column: str, allowed: Collection[str], expected: str) -> None:
+        if held[column] not in allowed:
+            raise _wrong(schema, file, column, expected)
+
     image, label, asked, *_ = choose_columns(
         file,
         schema.names,
         how,
-        next(filter(None, bearing), []),
+        [name for name in held if _is_feature(features.get(name), "Image")]
+        or of_type("file")
+        or of_type("bytes")
+        or named_as_image(of_type("text"), how),
         kind_of,
         "with images, as bytes or as a struct of bytes and path, or with their paths",
     )
-    if held[image] not in ("text", "bytes", "file"):
-        raise _wrong(schema, file, image, "images, as bytes, a struct of bytes and path, or paths")
-    if label is not None and held[label] not in ("text", "int", "null"):
-        raise _wrong(
-            schema,
-            file,
-            label,
-            "labels, as whole numbers or names. Name another column with --label-column, or store this one as a field: "
-            f"--field labels={label}",
-        )
     has_paths = held[image] == "text"
-    fields = []
+    check(image, ("text", "bytes", "file"), "images, as bytes, a struct of bytes and path, or paths")
+    if label is not None:
+        others = f"Name another column with --label-column, or store this one as a field: --field labels={label}"
+        check(label, ("text", "int", "null"), f"labels, as whole numbers or names. {others}")
+    types_, what = (("text",), "paths, as the images are") if has_paths else (("bytes", "file"), "bytes")
     for each in asked:
-        if each.kind in _PICTURES and held[each.column] not in (("text",) if has_paths else ("bytes", "file")):
-            expected = "paths, as the images are" if has_paths else "bytes"
-            raise _wrong(schema, file, each.column, f"{expected}, for --field {each.name}={each.column}:{each.kind}")
-        names = _class_names(_items(features.get(each.column))) if each.kind == "classes" else None
-        fields.append(each._replace(names=names or ()))
+        if each.kind in _PICTURES:
+            check(each.column, types_, f"{what}, for --field {each.name}={each.column}:{each.kind}")
+    fields = (
+        each._replace(names=_class_names(_items(features.get(each.column))) or ()) if each.kind == "classes" else each
+        for each in asked
+    )
     classes = None if label is None or held[label] == "text" else _class_names(features.get(label))
     return Columns(image, label, tuple(fields), has_paths, classes)
 

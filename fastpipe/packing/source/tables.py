@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xxhash
@@ -15,7 +15,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.packing.source.field_names import Columns
-from fastpipe.packing.source.files import SourcePath, files_below
+from fastpipe.packing.source.files import SourcePath, files_below, open_unchanged
 from fastpipe.packing.source.listing import Group, Listing, Source
 from fastpipe.packing.source.options import SourceOptions, pick_split
 from fastpipe.packing.source.rows import Labels, Row, list_rows, row_name, rows_of
@@ -129,9 +129,14 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             times = state.mtime_ns, state.ctime_ns
             sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
     if columns.has_paths:
-        wanted = [*columns.read(), *filter(None, [columns.label])]
-        rows = rows_of(_table_rows(kind, folder, names, wanted), columns)
-        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
+
+        def rows() -> Iterator[Row]:
+            for name in names:
+                with _open(kind, folder / name) as file:
+                    yield from _rows(file, name, [*columns.read(), *filter(None, [columns.label])])
+
+        root = how.root_of_images() or folder
+        return list_rows(root, rows_of(rows(), columns), columns.fields, classes=columns.classes)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
@@ -149,25 +154,20 @@ def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
             yield group
 
 
-def _table_rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -> Iterator[Row]:
-    """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
-    for name in names:
-        with _open(kind, folder / name) as file:
-            row = 0
-            for group in file.groups():
-                for cells in file.values(group, columns):
-                    values = (None if cell != cell else cell for cell in cells)
-                    yield Row(row_name(name, row), dict(zip(columns, values, strict=True)))
-                    row += 1
-
-
-def metadata_rows(path: SourcePath, how: SourceOptions) -> Callable[[], Iterator[Row]]:
-    """What reads the rows of a file of metadata, which holds what JSON can."""
+def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
+    """The rows of a file of metadata, which holds what JSON can."""
     with _open("parquet", path) as file:
         from fastpipe.packing.source.table_columns import columns_of_rows
 
-        columns = columns_of_rows(file.schema, how, readable(str(path)))
-    return lambda: _table_rows("parquet", path.parent, [path.name], columns)
+        yield from _rows(file, path.name, columns_of_rows(file.schema, how, readable(str(path))))
+
+
+def _rows(file: TableFile, name: str, columns: list[str]) -> Iterator[Row]:
+    """The rows of a table, with these columns. Times and decimals are texts; NaN is a missing value."""
+    rows = chain.from_iterable(file.values(group, columns) for group in file.groups())
+    for number, cells in enumerate(rows):
+        values = (None if cell != cell else cell for cell in cells)
+        yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
 
 
 def _open(kind: str, path: SourcePath) -> TableFile:
@@ -233,11 +233,10 @@ def _is_name(name: object) -> bool:
 
 def _json(file: SourcePath) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_bytes())
+        with open_unchanged(file) as opened:
+            found = json.load(opened)
         if not isinstance(found, dict):
             raise ValueError("it is no object")
-    except OSError as problem:
-        raise PackError(f"cannot read {readable(str(file))}: {problem.strerror}") from problem
     except (ValueError, RecursionError) as problem:
         raise PackError(
             f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.packing.source.files import files_below, names_in
+from fastpipe.packing.source.files import files_below, names_in, open_unchanged
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import pick_split
 from fastpipe.packing.source.rows import Row, list_rows
@@ -25,33 +25,32 @@ def list_voc(root: Path, split: str | None) -> Listing:
     """
     main, folder = root / "ImageSets" / "Main", root / "JPEGImages"
     splits = [name for name in _stems(main, ".txt") if "_" not in name] if main.is_dir() else []
-    parsed = {name: _objects_of(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}
+    parsed = {name: _voc_row(root / "Annotations" / f"{name}.xml") for name in _stems(root / "Annotations", ".xml")}
     wanted = list(parsed)
     if splits or split is not None:
         chosen = main / f"{pick_split(split, splits, root)}.txt"
-        try:
-            lines = chosen.read_text("utf-8-sig", "replace").splitlines()
-        except OSError as problem:
-            raise PackError(f"cannot read {readable(str(chosen))}: {problem.strerror}") from problem
+        with open_unchanged(chosen) as text:
+            lines = text.read().decode("utf-8-sig", "replace").splitlines()
         wanted = [line.split()[0] for line in lines if line.strip()]
-    classes = sorted({each for found in parsed.values() if isinstance(found, _Objects) for each in found.names})
+    labels = [row.values["boxes"]["labels"] for row in parsed.values() if row.problem is None]
+    classes = sorted({name for names in labels for name in names})
     by_stem: dict[str, list[str]] = defaultdict(list)
     for file in names_in(folder).files:
         by_stem[Path(file).stem].append(file)
 
     def row(name: str) -> Row:
-        where, found = f"Annotations/{name}.xml", parsed.get(name, "no such annotation")
-        if isinstance(found, str):
-            return Row(where, problem=found)
-        path = found.file
+        found = parsed.get(name) or Row(f"Annotations/{name}.xml", problem="no such annotation")
+        path = found.path
+        if found.problem is not None:
+            return found
         if "/" not in path and path not in by_stem[Path(path).stem]:
             # Many tools write <filename> without its ending, or that of another file; VOC calls an image after its
             # annotation.
             called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
             path = next(called, [path or f"{name}.jpg"])[0]
-        boxes = {"boxes": found.boxes, "labels": [classes.index(each) for each in found.names]}
-        size = found.size if all(found.size) else None
-        return Row(where, {"boxes": boxes, "difficult": found.difficult}, path=path, size=size)
+        boxes = found.values["boxes"]
+        numbered = {**boxes, "labels": [classes.index(each) for each in boxes["labels"]]}
+        return found._replace(values={**found.values, "boxes": numbered}, path=path)
 
     fields = [SourceField("boxes", "boxes", names=tuple(classes)), SourceField("difficult", "json")]
     return list_rows(folder, map(row, wanted), fields, place="JPEGImages")
@@ -76,43 +75,27 @@ def _text(path: Path) -> str:
         raise ImageError(f"{path.name} cannot be read: {getattr(problem, 'strerror', problem)}") from None
 
 
-class _Objects(NamedTuple):
-    """What an annotation says of an image: its file, width and height, and its objects' names, flags and boxes."""
-
-    file: str
-    size: tuple[int, int]
-    names: list[str]
-    difficult: list[int]
-    boxes: list[list[float]]
-
-
-def _objects_of(path: Path) -> _Objects | str:
-    """The objects of an annotation, or why they cannot be read."""
-
-    def number(each: ElementTree.Element, name: str) -> float:
-        return float(each.findtext(f"bndbox/{name}") or "none")
-
+def _voc_row(path: Path) -> Row:
+    """What an annotation says of its image; labels are names."""
+    where = f"Annotations/{path.name}"
     try:
         text = _text(path)
         if "<!DOCTYPE" in text or "<!ENTITY" in text:
-            return f"{path.name}: expected no DOCTYPE, for entities could grow without end"
-        top = ElementTree.fromstring(text)
-        objects = top.findall("object")
-        return _Objects(
-            top.findtext("filename") or "",
-            (int(top.findtext("size/width") or 0), int(top.findtext("size/height") or 0)),
-            [(each.findtext("name") or "").strip() for each in objects],
-            [int(each.findtext("difficult") or 0) for each in objects],
-            [
-                # Pixels are counted from 1, and the last one belongs to the box.
-                [number(each, "xmin") - 1, number(each, "ymin") - 1, number(each, "xmax"), number(each, "ymax")]
-                for each in objects
-            ],
-        )
-    except ImageError as problem:
-        return str(problem)
+            raise ValueError("expected no DOCTYPE, for entities could grow without end")
+        root = ElementTree.fromstring(text)
+        width, height = (int(root.findtext(f"size/{side}") or 0) for side in ("width", "height"))
+        boxes, names, difficult = [], [], []
+        for each in root.findall("object"):
+            sides = ("xmin", "ymin", "xmax", "ymax")
+            left, top, right, bottom = (float(each.findtext(f"bndbox/{side}") or "none") for side in sides)
+            boxes.append([left - 1, top - 1, right, bottom])  # pixels are counted from 1; the last one is inside
+            names.append((each.findtext("name") or "").strip())
+            difficult.append(int(each.findtext("difficult") or 0))
     except (ValueError, ElementTree.ParseError) as problem:
-        return f"{path.name} is no annotation of VOC: {problem}"
+        return Row(where, problem=f"{path.name} is no annotation of VOC: {problem}")
+    values = {"boxes": {"boxes": boxes, "labels": names}, "difficult": difficult}
+    size = (width, height) if width and height else None
+    return Row(where, values, path=root.findtext("filename") or "", size=size)
 
 
 def list_yolo(root: Path, split: str | None) -> Listing:
@@ -136,20 +119,16 @@ def _yolo_row(path: str, labels: Path) -> Row:
     boxes, numbers = [], []
     try:
         for at, line in enumerate(_text(text).splitlines(), 1):
-            words = line.split()
-            if not words:
-                continue
-            try:
+            where = f"{text.name}, line {at}"
+            if words := line.split():
                 label, x, y, width, height = int(words[0]), *map(float, words[1:])
-            except ValueError:
-                raise ImageError(
-                    f"{text.name}, line {at}: expected a class and x, y, width, height as shares of the image, got "
-                    f"{line[:60]!r}"
-                ) from None
-            boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
-            numbers.append(label)
+                boxes.append([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+                numbers.append(label)
     except ImageError as problem:
         return Row(path, problem=str(problem), path=path)
+    except ValueError:
+        expected = "a class and x, y, width, height as shares of the image"
+        return Row(path, problem=f"{where}: expected {expected}, got {line[:60]!r}", path=path)
     return Row(path, {"boxes": {"shares": boxes, "labels": numbers}}, path=path)
 
 

@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,16 +190,16 @@ def test_values_that_cannot_be_are_rejected(tmp_path: Path) -> None:
 
 def test_a_footer_that_lies_about_rows_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_table(tmp_path / "a.parquet", jpegs(8), rows_per_group=4)
-    was = ParquetTable._group
+    was = ParquetTable.groups
 
     def of_rows(rows: int) -> Any:
-        def group(self: Any, number: int, first: int) -> Group:
-            return was(self, number, first)._replace(rows=rows)
+        def groups(self: Any) -> Iterator[Group]:
+            return (group._replace(rows=rows) for group in was(self))
 
-        return group
+        return groups
 
     for rows in (3, 5):
-        monkeypatch.setattr(ParquetTable, "_group", of_rows(rows))
+        monkeypatch.setattr(ParquetTable, "groups", of_rows(rows))
         told = assert_packed_or_named(file, tmp_path / "packed", file)
         assert "damaged or incomplete" in told
 
