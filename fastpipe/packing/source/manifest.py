@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -136,7 +137,8 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
             if not columns:
                 columns = [cell.strip() or f"column_{at}" for at, cell in enumerate(cells or (), 1)]
                 if damage := _damage_of_header(columns):
-                    raise wrong(1, f"expected the names of the columns, {damage}")
+                    expected = f"the names of the columns, 1 to {MOST_COLUMNS}, each once, as UTF-8 text"
+                    raise wrong(1, f"expected {expected}; got {damage}")
             elif cells is None:
                 return
             elif cells:  # else the line is empty
@@ -145,13 +147,9 @@ def csv_rows(path: SourcePath) -> Iterator[Row]:
 
 def _damage_of_header(names: list[str]) -> str | None:
     if not 0 < len(names) <= MOST_COLUMNS:
-        return f"at most {MOST_COLUMNS}; got {len(names):,}" if names else "got an empty line"
-    for name in names:
-        if damage := _damage(name):
-            return f"as text; {damage}"
-        if names.count(name) > 1:
-            return f"each once; got {name[:60]!r} {names.count(name)} times"
-    return None
+        return f"{len(names):,} of them" if names else "an empty line"
+    name, count = Counter(names).most_common(1)[0]
+    return next(filter(None, map(_damage, names)), f"{name[:60]!r} {count} times" if count > 1 else None)
 
 
 def _row(where: str, columns: list[str], cells: list[str]) -> Row:
@@ -159,14 +157,14 @@ def _row(where: str, columns: list[str], cells: list[str]) -> Row:
         return Row(where, problem=f"expected {len(columns)} columns, got {len(cells):,}")
     for name, cell in zip(columns, cells, strict=True):
         if damage := _damage(cell):
-            return Row(where, problem=f"column {name}: {damage}")
+            return Row(where, problem=f"column {name}: expected UTF-8 text, got {damage}")
     return Row(where, dict(zip(columns, cells, strict=True)))
 
 
 def _damage(text: str) -> str | None:
     """Why a text of a CSV file cannot be one."""
     found = None if text.isascii() and "\0" not in text else _DAMAGE.search(text)
-    return found and f"expected UTF-8 text, got a byte {ord(found[0]) & 0xFF:#04x}"
+    return found and f"a byte {ord(found[0]) & 0xFF:#04x}"
 
 
 def json_rows(path: SourcePath) -> Iterator[Row]:

@@ -113,10 +113,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                if columns.label is None:
-                    labels += [None] * group.rows
-                else:
-                    labels += (label for (label,) in file.values(group, [columns.label], _SCAN_ROWS))
+                wanted = [] if columns.label is None else [columns.label]
+                labels += chain.from_iterable(file.values(group, wanted, _SCAN_ROWS)) if wanted else [None] * group.rows
             state = file.state()
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
@@ -129,14 +127,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             times = state.mtime_ns, state.ctime_ns
             sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
     if columns.has_paths:
-
-        def rows() -> Iterator[Row]:
-            for name in names:
-                with _open(kind, folder / name) as file:
-                    yield from _rows(file, name, [*columns.read(), *filter(None, [columns.label])])
-
-        root = how.root_of_images() or folder
-        return list_rows(root, rows_of(rows(), columns), columns.fields, classes=columns.classes)
+        rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
+        return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
     if how.image_root is not None:
         raise PackError(f"--image-root: column {columns.image!r} holds images, not their paths; leave it out")
     if not sources:
@@ -159,15 +151,18 @@ def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
     with _open("parquet", path) as file:
         from fastpipe.packing.source.table_columns import columns_of_rows
 
-        yield from _rows(file, path.name, columns_of_rows(file.schema, how, readable(str(path))))
+        columns = columns_of_rows(file.schema, how, readable(str(path)))
+    return _rows("parquet", path.parent, [path.name], columns)
 
 
-def _rows(file: TableFile, name: str, columns: list[str]) -> Iterator[Row]:
-    """The rows of a table, with these columns. Times and decimals are texts; NaN is a missing value."""
-    rows = chain.from_iterable(file.values(group, columns) for group in file.groups())
-    for number, cells in enumerate(rows):
-        values = (None if cell != cell else cell for cell in cells)
-        yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
+def _rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -> Iterator[Row]:
+    """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
+    for name in names:
+        with _open(kind, folder / name) as file:
+            rows = chain.from_iterable(file.values(group, columns) for group in file.groups())
+            for number, cells in enumerate(rows):
+                values = (None if cell != cell else cell for cell in cells)
+                yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
 
 
 def _open(kind: str, path: SourcePath) -> TableFile:

@@ -214,7 +214,7 @@ def test_whole_numbers_with_a_fraction_of_json_are_labels(photos: Path) -> None:
             "several columns that may hold the images: image, path. --image-column picks one",
         ),
         ("a.csv", "picture,label\na,b\n", "such as path, file_name or image; got label, picture. --image-column"),
-        ("a.csv", "path,path\na,b\n", "expected the names of the columns, each once; got 'path' 2 times"),
+        ("a.csv", "path,path\na,b\n", "expected the names of the columns, .* each once, .*; got 'path' 2 times"),
         ("a.csv", "", "got an empty line"),
         ("a.csv", "path\n", "holds no rows"),
         ("a.jsonl", "", "holds no rows"),
