@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -83,8 +82,7 @@ _WRITE = {"folder": _into_folders, "webdataset": _into_shards}
 _RUN_BYTES = 4 << 20  # of samples that a thread takes at once
 
 
-@dataclass(frozen=True)
-class UnpackProgress:
+class UnpackProgress(NamedTuple):
     """How far it is: images and their bytes, as they are stored, done and in all."""
 
     images: int
@@ -93,8 +91,7 @@ class UnpackProgress:
     total_bytes: int
 
 
-@dataclass(frozen=True)
-class Unpacked:
+class Unpacked(NamedTuple):
     """What was written.
 
     Attributes:

@@ -89,7 +89,6 @@ class Writer:
             )
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
-        self._names = list(self._classes or ())
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         self._series: _Series | None = None
@@ -99,7 +98,7 @@ class Writer:
             raise ConfigError("this Writer has written its dataset; make another one")
         self._started = time.monotonic()
         fields = tuple(SourceField(name, kind) for name, kind in self._kinds.items())
-        classes = None if self._classes is None else self._names
+        classes = None if self._classes is None else list(self._classes)
         self._facts = Facts(_MADE_BY, classes, taken_ns=time.time_ns(), fields=fields, made_by=_MADE_BY)
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(opened(self._destination, self._options))
@@ -145,8 +144,8 @@ class Writer:
         self._check_complete()
         sample = None  # it is in a finished shard
         if series.count >= series.resumed:
-            name = key if key is not None else _name_of(image, series.count)
-            sample = given(name, image, label, fields, self._kinds, self._classes)
+            unnamed = os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{series.count}"
+            sample = given(unnamed if key is None else key, image, label, fields, self._kinds, self._classes)
         try:
             up_to = series.name(None if key is None else f"{key!r} {label}")
             if sample is not None:
@@ -172,11 +171,7 @@ class Writer:
         """Publishes the dataset."""
         self._check_complete()
         if series.count < series.resumed:
-            raise PackError(
-                f"{series.count:,} samples were added; expected the {series.resumed:,} that are in finished shards of "
-                "the unfinished dataset in this folder, and more. Add the same samples again, or pass overwrite=True "
-                "to begin anew"
-            )
+            raise series.differs()
         self._write(series, itertools.chain(self._ahead.put(self._run), self._ahead.rest()))
         series.finish()
         identity = series.digest.hexdigest()
@@ -200,11 +195,12 @@ class Writer:
                 series.add(sample, up_to, outcome)
 
     def _convert(self, run: list[_Named]) -> list[Outcome]:
-        return outcomes(self._convert_one, (sample for sample, _ in run), self._ahead.stopped)
+        how = self._options.encode, self._kinds, list(self._classes or ())
 
-    def _convert_one(self, sample: Given) -> Outcome:
-        of = self._options.encode, self._kinds, self._names
-        return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *of)
+        def one(sample: Given) -> Outcome:
+            return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(how[1]), *how)
+
+        return outcomes(one, (sample for sample, _ in run), self._ahead.stopped)
 
 
 _Named = tuple[Given, str]  # a sample, and the name of all samples up to it
@@ -259,12 +255,16 @@ class _Series:
         self.count += 1
         up_to = f"{self.count}-{self.digest.hexdigest() if self._has_keys else _NO_KEYS}"
         if self._expected.get(self.count, up_to) != up_to:
-            raise PackError(
-                f"the first {self.count:,} samples differ from those of the unfinished dataset in this folder: "
-                "expected the same keys and labels in the same order. Add the same samples again, or pass "
-                "overwrite=True to begin anew"
-            )
+            raise self.differs()
         return up_to
+
+    def differs(self) -> PackError:
+        """The error for samples that are not those of the earlier run."""
+        return PackError(
+            f"the {self.count:,} samples that were added differ from the {self.resumed:,} in finished shards of the "
+            "unfinished dataset in this folder: expected the same keys and labels in the same order. Add the same "
+            "samples again, or pass overwrite=True to begin anew"
+        )
 
     def add(self, sample: Given, up_to: str, outcome: Packed | str) -> None:
         """Adds what became of a sample."""
@@ -307,8 +307,3 @@ def _checked_classes(classes: Sequence[str]) -> dict[str, int]:
     if len(known) != len(names):
         raise ConfigError(f"classes: expected a list of names, each once, that can be UTF-8, got {classes!r}")
     return known
-
-
-def _name_of(image: object, position: int) -> str:
-    """What a sample without a key is called: its path, or its number."""
-    return os.fsdecode(image) if isinstance(image, (str, os.PathLike)) else f"#{position}"

@@ -130,10 +130,8 @@ def fitting_fields(listing: Listing, index: Index) -> list[SourceField]:
         new, old = fields[name], said_of(one)
         longer, shorter = sorted((old, new), key=lambda each: len(each.names), reverse=True)
         pairs = old.flip_pairs or new.flip_pairs
-        if old.kind != "classes" and (
-            longer.names[: len(shorter.names)] != shorter.names
-            or (new.flip_pairs and old.flip_pairs and new.flip_pairs != old.flip_pairs)
-        ):
+        other_pairs = new.flip_pairs and new.flip_pairs != pairs
+        if old.kind != "classes" and (other_pairs or longer.names[: len(shorter.names)] != shorter.names):
             raise PackError(
                 f"field {new.name}: its names in {listing.root} are {', '.join(new.names) or 'none'}; expected those "
                 f"of {index.path}, {', '.join(old.names) or 'none'}, in the same order, and new ones behind them"

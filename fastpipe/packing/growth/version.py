@@ -222,9 +222,7 @@ def newest(
                 f"{destination} holds no packed dataset; pack one first: fastpipe pack SRC {destination}"
             ) from None
         index = open_data(destination, remote=given.source.remote)
-        fetch = getattr(index, "fetch_small", None)
-        if fetch is not None:  # behind a URL
-            fetch()
+        getattr(index, "fetch_small", lambda: None)()  # of a dataset behind a URL
         then = packed_options(index.info["packs"][0]["options"], given.source)
         options = replace(then, workers=given.workers, fail_fast=given.fail_fast, spool=given.spool)
         before = history(index.info, store.written_ns(DATASET_FILE))
@@ -237,12 +235,9 @@ def newest(
 
 def history(info: Mapping[str, Any], time_ns: int) -> list[dict[str, Any]]:
     """The versions of a dataset, from the first to that of `info`, whose dataset.json has this time."""
-    if info["history"]:
-        return list(info["history"])
-    numbers = {"samples": info["samples"], "added": info["samples"], "removed": 0}
-    return [
-        {"version": info["version"], **numbers, "time_ns": time_ns, "listed_ns": time_ns, "command": "fastpipe pack"}
-    ]
+    first = {"version": info["version"], "samples": info["samples"], "added": info["samples"], "removed": 0}
+    packed = {**first, "time_ns": time_ns, "listed_ns": time_ns, "command": "fastpipe pack"}
+    return list(info["history"]) or [packed]
 
 
 def versions(data: Place) -> list[dict[str, Any]]:

@@ -43,17 +43,14 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9]+:/")
 
 def destination_of(dst: str | os.PathLike[str]) -> Place:
     """DST as a path or a URL; ConfigError: nobody can write there."""
+    if isinstance(dst, Path) and _ADDRESS.match(str(dst)):
+        raise ConfigError(f"DST {dst}: pathlib.Path damages URLs: pass the URL as a string")
     if isinstance(dst, str) and "://" in dst and not dst.lower().startswith("file://"):
         from fastpipe.store.bucket import check_writable  # most packs write into folders
 
         check_writable(Url(dst))
     found = place_of(dst)
-    if isinstance(found, Url):
-        return found
-    folder = Path(cast("str | os.PathLike[str]", found))
-    if isinstance(dst, Path) and _ADDRESS.match(str(folder)):
-        raise ConfigError(f"DST {folder}: pathlib.Path damages URLs: pass the URL as a string")
-    return folder
+    return found if isinstance(found, Url) else Path(cast("str | os.PathLike[str]", found))
 
 
 @contextlib.contextmanager
@@ -263,12 +260,8 @@ def remade(
     `info` is the content of dataset.json; `told` is called with each source and what became of it.
     """
     fields = read_fields(info)
-    plan = Plan(
-        pack["plan"]["step"],
-        agreed_in(fields.values()),
-        pack["plan"]["base"],
-        {name: field.kind for name, field in fields.items()},
-    )
+    kinds = {name: field.kind for name, field in fields.items()}
+    plan = Plan(pack["plan"]["step"], agreed_in(fields.values()), pack["plan"]["base"], kinds)
     ours = replace(listing, sources=listing.sources[run.start : run.stop])
     again = Run(run.number, 0, len(ours.sources))
     with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as name:

@@ -188,7 +188,7 @@ def make_in_threads(
     resumed = len(finished)
     left = [(name, run) for name, run in named.items() if name not in finished]
     wanted = [run for _, run in left]
-    count, total = sum(run.stop - run.start for run in wanted), len(listing.sources)
+    count = sum(run.stop - run.start for run in wanted)
     rejected = sum(len(entry.tally.rejected) for entry in finished.values())
     how = making(
         *(journal.store, listing, plan, stride, options.shard_size),
@@ -196,13 +196,9 @@ def make_in_threads(
         make_way=journal.make_way,
     )
 
-    def telling(step: str, left: int) -> _Told:
-        size_bytes = listing.size_bytes * (total - left) // max(total, 1)
-        start = PackProgress(total - left, total, size_bytes, listing.size_bytes, rejected, step)
-        return _Told(start, journal, on_progress)
-
     workers, spool = options.workers or granted_cpus(), journal.store.scratch / "spool"
-    converted, packed = telling("converting", total), telling("packing", count)
+    of = listing, rejected, journal, on_progress
+    converted, packed = _Told("converting", len(listing.sources), *of), _Told("packing", count, *of)
     with closing(outcomes_of(listing, wanted, options, workers, spool, converted, known)) as outcomes:
         for entry in make_shards(how, left, outcomes, packed):
             finished[entry.name] = entry
@@ -210,10 +206,15 @@ def make_in_threads(
 
 
 class _Told:
-    """Tells how far a step of a pack is, from its start on."""
+    """Tells how far a step of a pack is, in which so many sources are left."""
 
-    def __init__(self, start: PackProgress, journal: Journal, on_progress: Progress) -> None:
-        self._now, self._store, self._on_progress = start, journal.store, on_progress
+    def __init__(
+        self, step: str, left: int, listing: Listing, rejected: int, journal: Journal, on_progress: Progress
+    ) -> None:
+        total, total_bytes = len(listing.sources), listing.size_bytes
+        done_bytes = total_bytes * (total - left) // max(total, 1)
+        self._now = PackProgress(total - left, total, done_bytes, total_bytes, rejected, step)
+        self._store, self._on_progress = journal.store, on_progress
 
     def __call__(self, source: Source, outcome: Packed | str) -> None:
         """A source is done."""
