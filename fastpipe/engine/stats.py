@@ -63,6 +63,8 @@ class Stats:
         cache_hit_bytes: bytes of samples that were in the cache already, or that another process fetched into it.
         requests: requests made for shards.
         retries: requests of these that were made again.
+        prepare_s: seconds that prepare= took, in its thread.
+        prepare_wait_s: the part of wait_s in which the images of a batch were there, and prepare= had not returned.
         fetch_wait_s: the part of wait_s in which the samples of a batch were not there yet.
         requests_under_way: requests that have not been answered. (This and the following values are levels.)
         ranges_waiting: ranges of shards that are to be requested. 0 while all that the plan needs is here.
@@ -106,6 +108,8 @@ class Stats:
     requests: int = 0
     retries: int = 0
     fetch_wait_s: float = 0.0
+    prepare_s: float = 0.0
+    prepare_wait_s: float = 0.0
     requests_under_way: int = 0
     ranges_waiting: int = 0
     ring_bytes: int = 0

@@ -94,6 +94,13 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
         share = spent["fetch_wait_s"] / spent["wait_s"]
         whose = f"{share:.0%} of the wait; {cached / max(fetched + cached, 1):.0%} of the bytes were in the cache"
         return f"{text}; the bottleneck is the network ({whose}): {_for('fetch_wait_s', settings)}"
+    if slowest == "wait_s" and spent["prepare_wait_s"] > spent["wait_s"] / 2:
+        each_ms = 1e3 * spent["prepare_s"] / max(spent["batches"], 1)
+        share = spent["prepare_wait_s"] / spent["wait_s"]
+        return (
+            f"{text}; the bottleneck is prepare= ({share:.0%} of the wait): it takes {each_ms:,.1f} ms a batch in one "
+            "thread. Make it faster, or do it once: fastpipe.Writer stores its values"
+        )
     if slowest == "wait_s":
         busiest = max(_THREADS, key=spent.__getitem__)
         threads_share = spent[busiest] / max(sum(spent[name] for name in _THREADS), 1e-9)

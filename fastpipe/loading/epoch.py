@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostBatch
+from fastpipe.device.host_batch import HostBatch, HostFields
 from fastpipe.engine.engine import Engine, lacks_memory
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
@@ -23,10 +24,26 @@ from fastpipe.plan.epoch import EpochPlan
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
+    from fastpipe.loading.prepare import Prepare
 
 _REPLACE_ATTEMPTS = 16
 
 _Views = list[NDArray[np.uint8]]  # the images of a batch, by view
+
+
+class _Work(NamedTuple):
+    """A batch that is being made."""
+
+    plan: BatchPlan
+    images: _Views
+    beside: dict[str, NDArray[Any]]
+    job: RowJobs
+    prepared: Future[HostFields] | None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is to be waited for."""
+        return self.job.done and (self.prepared is None or self.prepared.done())
 
 
 class EpochWorks:
@@ -37,6 +54,7 @@ class EpochWorks:
         first: the batch to begin with; those before it are neither planned nor decoded.
         batch_rows: of a whole batch.
         fields: reads what else samples carry; None: batches are (images, labels).
+        prepare: what a user makes of these ahead; None: nothing.
     """
 
     def __init__(
@@ -53,6 +71,7 @@ class EpochWorks:
         replace_bad: bool,
         watchdog: Watchdog,
         fields: FieldReader | None = None,
+        prepare: Prepare | None = None,
     ) -> None:
         self._index = index
         self._plan = plan
@@ -63,10 +82,11 @@ class EpochWorks:
         self._replace_bad = replace_bad
         self._watchdog = watchdog
         self._fields = fields
+        self._prepare = prepare
         self._first = first
         self._batch_rows = batch_rows
         self._submitted = self._taken = first  # up to these batches
-        self._works: deque[tuple[BatchPlan, _Views, dict[str, NDArray[Any]], RowJobs]] = deque()
+        self._works: deque[_Work] = deque()
         self._follow: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
@@ -88,25 +108,28 @@ class EpochWorks:
     def cancel(self) -> None:
         """Takes back what has not begun; nothing can be taken afterwards."""
         while self._works:
-            self._works.popleft()[3].cancel()
+            work = self._works.popleft()
+            work.job.cancel()
+            if work.prepared is not None:
+                work.prepared.cancel()
 
     @property
     def ready(self) -> bool:
         """Whether the next batch is made, so that `take` does not wait. Keeps the threads at work."""
         self.check_usable()
         self._submit_up_to(self._ahead + 1)
-        return bool(self._works) and self._works[0][3].wait(0)
+        return bool(self._works) and self._works[0].job.wait(0) and self._works[0].done
 
     @property
     def made(self) -> list[bool]:
         """Of each batch in the works, whether it is made. Any thread may ask: it changes nothing."""
-        return [job.done for *_, job in list(self._works)]
+        return [work.done for work in list(self._works)]
 
     def take(self) -> HostBatch:
         """Waits for the next batch; keeps the threads at those after it."""
         self.check_usable()
         self._submit_up_to(self._ahead + 1)
-        plan, images, beside, job = self._works[0]
+        plan, images, beside, job, prepared = self._works[0]
         room = self._ahead + 1 - len(self._works)
         if room > 0 and self._follow is not None:
             self._follow(room)
@@ -117,7 +140,7 @@ class EpochWorks:
             self._engine.check_usable()  # rows that a close in another thread took back are no bad samples
             shown = self._handle(plan, images, beside, errors)
         self._engine.intact.check(end=self._taken + 1 == len(self._plan))
-        fields = None if self._fields is None else self._fields.read(shown)
+        fields = self._read(shown, prepared if shown is plan else None)
         if fields is not None:
             fields.arrays.update(beside)
         self._works.popleft()
@@ -132,6 +155,24 @@ class EpochWorks:
             fields,
             image_sizes=shown.crops.shown,
         )
+
+    def _read(self, rows: BatchPlan, prepared: Future[HostFields] | None) -> HostFields | None:
+        """What the batch to be taken has besides images."""
+        if self._fields is None or self._prepare is None:
+            return None if self._fields is None else self._fields.read(rows)
+        if prepared is None:  # other samples have taken the place of bad ones
+            return self._prepare.now(self._fields.read, rows, self._plan.epoch, self._taken)
+        started = time.perf_counter()
+        self._watchdog.begin()
+        while not wait([prepared], self._watchdog.patience_s(time.perf_counter() - started)).done:
+            self._engine.check_usable()
+            stuck = f"prepare= has not returned for batch {self._taken} of epoch {self._plan.epoch}"
+            self._watchdog.look_outside(time.perf_counter() - started, stuck)
+        waited_s = time.perf_counter() - started
+        self._stats.wait_s += waited_s
+        self._stats.prepare_wait_s += waited_s
+        self._engine.check_usable()  # a close in another thread takes it back
+        return prepared.result()
 
     def _submit_up_to(self, count: int) -> None:
         while len(self._works) < count and self._submitted < len(self._plan):
@@ -159,7 +200,10 @@ class EpochWorks:
             for (ring, _), view in zip(self._views, plan.views, strict=True)
         ]
         beside = {} if self._fields is None else self._fields.slots(len(plan), plan.crops.size)
-        self._works.append((plan, images, beside, self._begin(plan, images, beside)))
+        job, prepared = self._begin(plan, images, beside), None
+        if self._fields is not None and self._prepare is not None:
+            prepared = self._prepare.begin(self._fields.read, plan, self._plan.epoch, self._submitted)
+        self._works.append(_Work(plan, images, beside, job, prepared))
         if self._engine.fetches:  # after the batch, whose own samples come first
             self._engine.fetch_ahead(self._plan.upcoming(self._submitted, first=first))
         self._submitted += 1

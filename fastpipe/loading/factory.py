@@ -77,6 +77,7 @@ def loader(
     min_box_size: float = 1.0,
     min_box_area: float = 0.0,
     flip_pairs: Sequence[tuple[int, int]] | Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     max_pixels: int = MAX_PIXELS,
     rank: int | None = None,
     world_size: int | None = None,
@@ -172,6 +173,12 @@ def loader(
         flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
             right eye with the numbers 1 and 2; []: there are none. Or a dict: name of a field -> its pairs. Mirrored
             points need it. None, or not in the dict: those that the field has itself, if it has any.
+        prepare: a function of the entries of a batch of `fields` that are on the host: labels, ids, keys, texts and
+            numbers (numpy arrays and lists), boxes and points (lists of arrays, before the augmentation moves them and
+            small boxes are dropped). It returns a dict of entries to add or to replace, such as tokens. Tensors and
+            arrays go to the device with the batch, all else stays as it is. It is called once a batch, ahead of the
+            training loop, in one thread of its own. Its result must depend on nothing else, so that a resumed run gets
+            the same batches.
         max_pixels: largest number of pixels of one stored image: a larger image is a DatasetError before memory is
             allocated for it. A dataset that was packed with a larger --max-pixels needs the same value here.
         rank, world_size: number of this process, and number of processes that train together and share each epoch;
@@ -277,6 +284,12 @@ def loader(
             check_unpacked(part, verify=verify)
     if augmentation is not None and not isinstance(weights, Mapping):  # they draw no sample without a label
         check_labelled(index, recipe.content, augmentation)
+    if prepare is not None and (fields is None or not callable(prepare)):
+        raise ConfigError(
+            f"prepare: expected a function, got {prepare!r}"
+            if fields is not None
+            else 'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
+        )
     reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
     return Loader(
         index,
@@ -291,6 +304,7 @@ def loader(
         stall_timeout_s=patience_s,
         verify=verify,
         fields=reader,
+        prepare=prepare,
     )
 
 

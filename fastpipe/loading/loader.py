@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -37,6 +37,7 @@ from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
+    from fastpipe.loading.prepare import Prepare
 
 
 class Loader(Probed):
@@ -70,6 +71,7 @@ class Loader(Probed):
         stall_timeout_s: float,
         verify: bool,
         fields: FieldReader | None = None,
+        prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
         self._index = index
         self._recipes = recipes
@@ -88,6 +90,7 @@ class Loader(Probed):
         self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
 
+        self._prepare = preparing = None if prepare is None else _prepare(prepare, stats)
         at_work: list[weakref.ref[EpochWorks]] = []
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
@@ -104,6 +107,7 @@ class Loader(Probed):
                 replace_bad=on_error == "replace",
                 watchdog=watchdog,
                 fields=fields,
+                prepare=preparing,
             )
             at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
             return StagedEpoch(works, transfer)
@@ -304,6 +308,8 @@ class Loader(Probed):
         10 s and leaves that thread alone.
         """
         self._engine.close()
+        if self._prepare is not None:
+            self._prepare.close()
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
@@ -330,6 +336,12 @@ class Loader(Probed):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _prepare(function: Callable[[dict[str, Any]], Mapping[str, Any]], stats: Stats) -> Prepare:
+    from fastpipe.loading.prepare import Prepare  # most programs prepare nothing
+
+    return Prepare(function, stats)
 
 
 def _order(recipe: Recipe) -> dict[str, Any]:

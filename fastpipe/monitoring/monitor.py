@@ -164,8 +164,12 @@ def _loop(done: Stats) -> str:
         else f"waited {ratio:,.1f} times as long as the steps took"
     )
     if done.load_ratio > 0.1 and spent[slowest] > 0:
-        fetching = slowest == "wait_s" and done.fetch_wait_s > done.wait_s / 2
-        text += f", most of it for {'the network' if fetching else _STAGES[slowest]}"
+        stage = _STAGES[slowest]
+        if slowest == "wait_s" and done.fetch_wait_s > done.wait_s / 2:
+            stage = "the network"
+        elif slowest == "wait_s" and done.prepare_wait_s > done.wait_s / 2:
+            stage = "prepare="
+        text += f", most of it for {stage}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text

@@ -68,6 +68,8 @@ _COUNTERS: tuple[_Row, ...] = (
     ("requests", "Requests for ranges of remote shards.", "requests"),
     ("request_retries", "Requests of these that were made again.", "retries"),
     ("fetch_wait_seconds", "Part of the loop's waiting in which samples had not come yet.", "fetch_wait_s"),
+    ("prepare_seconds", "Time that prepare= took, in its thread.", "prepare_s"),
+    ("prepare_wait_seconds", "Part of the loop's waiting in which prepare= had not returned.", "prepare_wait_s"),
 )
 _GAUGES: tuple[_Row, ...] = (
     ("epoch", "Epoch of the latest iteration; -1 before the first iteration.", "epoch"),

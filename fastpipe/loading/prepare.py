@@ -1,0 +1,114 @@
+"""A user's function of what a batch has besides images -> entries of the batch, made ahead of the training loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fastpipe.device.host_batch import HostFields
+from fastpipe.engine.stats import Stats
+from fastpipe.errors import ConfigError
+from fastpipe.plan.batch import BatchPlan
+
+Function = Callable[[dict[str, Any]], Mapping[str, Any]]
+_MOST_NAMED = 8  # samples in a message
+
+
+class Prepare:
+    """Calls the function for one batch after the other, in a thread of its own that begins with the first batch.
+
+    Args:
+        function: of the values of a batch, by key.
+        stats: prepare_s is added to.
+    """
+
+    def __init__(self, function: Function, stats: Stats) -> None:
+        self._function = function
+        self._stats = stats
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
+
+    def begin(
+        self, read: Callable[[BatchPlan], HostFields], rows: BatchPlan, epoch: int, number: int
+    ) -> Future[HostFields]:
+        """What a batch has besides images, with what the function makes of it; soon."""
+        return self._thread.submit(self.now, read, rows, epoch, number)
+
+    def now(self, read: Callable[[BatchPlan], HostFields], rows: BatchPlan, epoch: int, number: int) -> HostFields:
+        """The same in this thread.
+
+        Raises:
+            ConfigError: the function failed, or returned what no batch can have.
+        """
+        values = read(rows)
+        started = time.perf_counter()
+        try:
+            made = self._function(_given(values, rows, epoch))
+            return _with_entries(values, made)
+        except Exception as problem:
+            named = ", ".join(map(str, rows.samples[:_MOST_NAMED])) + ", ..." * (len(rows.samples) > _MOST_NAMED)
+            said = str(problem) if isinstance(problem, ConfigError) else f"the function failed: {problem!r}"
+            raise ConfigError(f"prepare: batch {number} of epoch {epoch}, samples {named}: {said}") from problem
+        finally:
+            self._stats.prepare_s += time.perf_counter() - started
+
+    def close(self) -> None:
+        """Ends the thread, when the function has returned."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _given(values: HostFields, rows: BatchPlan, epoch: int) -> dict[str, Any]:
+    """What the function gets: the batch's entries that are on the host already, by key."""
+    own = {
+        "label": rows.labels,
+        "id": rows.samples,
+        "valid": rows.valid,
+        "epoch": epoch,
+        **values.arrays,
+        **values.lists,
+    }
+    count = len(rows.samples)
+    for name, boxes in values.boxes.items():
+        own[name] = _by_row(boxes.edges, boxes.rows, count)
+        if boxes.labels is not None:
+            own[f"{name}_labels"] = _by_row(boxes.labels, boxes.rows, count)
+    own.update({name: _by_row(points.values, points.rows, count) for name, points in values.points.items()})
+    given = {key: own[name] for key, name in values.names.items() if name in own}
+    return {key: value.copy() if isinstance(value, (np.ndarray, list)) else value for key, value in given.items()}
+
+
+def _by_row(array: NDArray[Any], rows: NDArray[np.int64], count: int) -> list[NDArray[Any]]:
+    return np.split(array, np.cumsum(np.bincount(rows, minlength=count))[:-1])
+
+
+def _with_entries(values: HostFields, made: object) -> HostFields:
+    """The values with what the function returned. Tensors and arrays of numbers go to the device, all else as it is."""
+    if not isinstance(made, Mapping):
+        raise ConfigError(f"expected a dict of entries to add or to replace, got {type(made).__name__}")
+    names = dict(values.names)
+    for key, value in made.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"expected texts as keys, got {key!r}")
+        if names.get(key) in ("image", "image_size", "pixel_mask", *values.pictures, *values.masks):
+            raise ConfigError(f"{key!r} is made by other threads meanwhile, and cannot be replaced; use another key")
+        names[key] = f"prepare.{key}"
+        if isinstance(value, (torch.Tensor, np.ndarray)):
+            values.arrays[names[key]] = _array(key, value)
+        else:
+            values.lists[names[key]] = value
+    return replace(values, names=names)
+
+
+def _array(key: str, value: torch.Tensor | NDArray[Any]) -> NDArray[Any]:
+    try:
+        array = value.detach().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        torch.from_numpy(np.empty(0, array.dtype))
+    except (TypeError, RuntimeError) as problem:
+        raise ConfigError(f"{key!r}: expected a tensor of the CPU, of a dtype that numpy has: {problem}") from problem
+    return np.ascontiguousarray(array)
