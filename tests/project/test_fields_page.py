@@ -22,11 +22,12 @@ LOADING = PAGE[PAGE.index("## Load them") : PAGE.index("## Read them elsewhere")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", LOADING, flags=re.MULTILINE | re.DOTALL)
 
 
-def run(number: int, fielded: Path, folder: Path) -> dict[str, Any]:
+def run(number: int, fielded: Path, folder: Path, **given: Any) -> dict[str, Any]:
     (folder / "data").mkdir()
     (folder / "data" / "train").symlink_to(fielded)
-    names: dict[str, Any] = {}
+    names = given
     program = PROGRAMS[number].replace("batch_size=256", "batch_size=8, size=32").replace("=2, col", "=1, col")
+    program = program.replace("256, fields", "8, size=32, fields").replace('"cuda"', '"cpu"')
     exec(compile(program, "docs/fields.md", "exec"), names)
     return names
 
@@ -40,6 +41,16 @@ def test_the_first_program(fielded: Path, tmp_path: Path) -> None:
     names = run(0, fielded, tmp_path)
     assert list(names["batch"]) == ["image", "label", "caption", "boxes", "boxes_labels", "joints", "id"]
     assert len(names["captions"]) == len(names["boxes"]) == 8
+    names["loader"].close()
+
+
+def test_tokens(fielded: Path, tmp_path: Path) -> None:
+    def tokenizer(texts: list[str], **_: Any) -> dict[str, torch.Tensor]:
+        lengths = torch.tensor(list(map(len, texts)))
+        return {"input_ids": lengths, "attention_mask": lengths > 0}
+
+    names = run(1, fielded, tmp_path, tokenizer=tokenizer)
+    assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
 
@@ -77,7 +88,7 @@ def test_the_demo_with_its_fields(tmp_path: Path) -> None:
 
 
 def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
-    names = run(1, fielded, tmp_path)
+    names = run(2, fielded, tmp_path)
     assert len(names["targets"]) == len(names["images"]) == 8
     assert all(len(target["boxes"]) == len(target["labels"]) for target in names["targets"])
     names["loader"].close()
