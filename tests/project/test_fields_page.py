@@ -49,7 +49,7 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
         lengths = torch.tensor(list(map(len, texts)))
         return {"input_ids": lengths, "attention_mask": lengths > 0}
 
-    names = run(1, fielded, tmp_path, tokenizer=tokenizer)
+    names = run(2, fielded, tmp_path, tokenizer=tokenizer)
     assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
@@ -88,14 +88,14 @@ def test_the_demo_with_its_fields(tmp_path: Path) -> None:
 
 
 def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
-    names = run(2, fielded, tmp_path)
+    names = run(1, fielded, tmp_path)
     assert len(names["targets"]) == len(names["images"]) == 8
     assert all(len(target["boxes"]) == len(target["labels"]) for target in names["targets"])
     names["loader"].close()
 
 
 def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
-    names = run(2, fielded, tmp_path)
+    names = run(3, fielded, tmp_path)
     with fastpipe.loader("data/train", 8, size=32, fields=("image", "boxes", "joints"), flip_pairs=[(0, 1)]) as plain:
         for batch, other in zip(names["loader"], plain, strict=True):
             assert list(batch) == ["image", "boxes", "boxes_labels", "joints"]
@@ -105,7 +105,7 @@ def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
 
 def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: ModuleType) -> None:
     samples_fields._tv_tensors.cache_clear()
-    names = run(3, fielded, tmp_path)
+    names = run(4, fielded, tmp_path)
     assert len(names["captions"]) == FLAT_IMAGES % 8
     assert {type(sample["boxes"]).__name__ for sample in names["samples"]} == {"BoundingBoxes"}
 
