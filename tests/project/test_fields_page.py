@@ -49,7 +49,7 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
         lengths = torch.tensor(list(map(len, texts)))
         return {"input_ids": lengths, "attention_mask": lengths > 0}
 
-    names = run(2, fielded, tmp_path, tokenizer=tokenizer)
+    names = run(3, fielded, tmp_path, tokenizer=tokenizer)
     assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
@@ -95,7 +95,7 @@ def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
 
 
 def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
-    names = run(3, fielded, tmp_path)
+    names = run(2, fielded, tmp_path)
     with fastpipe.loader("data/train", 8, size=32, fields=("image", "boxes", "joints"), flip_pairs=[(0, 1)]) as plain:
         for batch, other in zip(names["loader"], plain, strict=True):
             assert list(batch) == ["image", "boxes", "boxes_labels", "joints"]
