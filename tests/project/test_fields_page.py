@@ -49,7 +49,7 @@ def test_tokens(fielded: Path, tmp_path: Path) -> None:
         lengths = torch.tensor(list(map(len, texts)))
         return {"input_ids": lengths, "attention_mask": lengths > 0}
 
-    names = run(3, fielded, tmp_path, tokenizer=tokenizer)
+    names = run(3, fielded, tmp_path, tokenizer=tokenizer, fastpipe=fastpipe)
     assert names["batch"]["input_ids"].tolist() == list(map(len, names["batch"]["caption"]))
     names["loader"].close()
 
