@@ -102,7 +102,7 @@ def test_wrong_options_are_named(source: Path, tmp_path: Path, options: dict[str
         ({"fields": "caption"}, "fields: expected names of fields and their columns, such as .* got 'caption'"),
         ({"fields": [3]}, r"fields: expected names .* got \[3\]"),
         ({"fields": 3}, "fields: expected names .* got 3"),
-        ({"fields": {"a": None}}, "--field a: expected the name of a column, got None"),
+        ({"fields": {"a": None}}, "--field a=None: expected the name of a column, got None"),
         ({"fields": {3: "a"}}, "--field 3=a: .*name"),
         ({"image_root": 5}, "--image-root: expected the path of a folder, got 5"),
     ],

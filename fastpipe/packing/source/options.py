@@ -32,18 +32,11 @@ class Format(StrEnum):
     YOLO = "yolo"
 
 
-FORMATS = tuple(each.value for each in Format)
 _SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
 
 
 class FieldColumn(NamedTuple):
-    """A field that a user asks for.
-
-    Attributes:
-        name: of the field.
-        column: of the source.
-        kind: of the field; None: that of the column's values.
-    """
+    """A field that a user asks for: its name, the column of the source, and its kind; None: that of the values."""
 
     name: str
     column: str
@@ -59,7 +52,7 @@ class SourceOptions:
     """How a source is read.
 
     Attributes:
-        format: one of FORMATS; "auto": what the source is, where that is certain.
+        format: a Format; "auto": what the source is, where that is certain.
         image_column: the column with images or their paths; None: the only one there is.
         label_column: the column with labels; None: "label", if there is one.
         fields: of the samples; None: all that the source has.
@@ -77,7 +70,7 @@ class SourceOptions:
     remote: RemoteOptions | None = None
 
     def __post_init__(self) -> None:
-        choice("--format", self.format, FORMATS)
+        choice("--format", self.format, tuple(each.value for each in Format))
         for name in ("image_column", "label_column", "split", "image_root"):
             value = getattr(self, name)
             if not isinstance(value, (str, type(None))):
@@ -94,13 +87,11 @@ class SourceOptions:
         return said if self.fields is None else {**said, "fields": [list(field) for field in self.fields]}
 
 
-def recorded_options(
-    said: Mapping[str, Any], image_root: str | None = None, remote: RemoteOptions | None = None
-) -> SourceOptions:
+def recorded_options(said: Mapping[str, Any], image_root: str | None = None) -> SourceOptions:
     """The options that dataset.json has of a source: see `SourceOptions.recorded`."""
     fields = None if said.get("fields") is None else tuple(FieldColumn(*field) for field in said["fields"])
     others = {name: said[name] for name in _SAID if name in said}
-    return SourceOptions(**others, fields=fields, image_root=image_root, remote=remote)
+    return SourceOptions(**others, fields=fields, image_root=image_root)
 
 
 def source_options(
@@ -109,15 +100,8 @@ def source_options(
     image_root: str | os.PathLike[str] | None = None,
     **others: Any,
 ) -> SourceOptions:
-    """The options of a source, checked.
-
-    Args:
-        fields: name of the field -> COLUMN or COLUMN:KIND; or texts NAME=COLUMN, NAME=COLUMN:KIND or NAME.
-        image_root: the folder that paths of images are relative to.
-        others: see `SourceOptions`.
-
-    Raises:
-        ConfigError: a value is wrong.
+    """The options as users give them, checked: fields are name -> COLUMN or COLUMN:KIND, or texts NAME=COLUMN,
+    NAME=COLUMN:KIND or NAME. ConfigError: a value is wrong.
     """
     root = os.fspath(image_root) if isinstance(image_root, os.PathLike) else image_root
     return SourceOptions(fields=None if fields is None else tuple(_fields(fields)), image_root=root, **others)
@@ -134,35 +118,23 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
             "fields: expected names of fields and their columns, such as {'caption': 'text'} or ['caption=text'], got "
             f"{fields!r}"
         )
-    seen: dict[str, str] = {}
+    seen = set()
     for name, column in given:
-        if name in seen:
-            raise ConfigError(
-                f"--field {name}={column}: the field {name} is {seen[name]} already; expected each name once"
-            )
-        seen[name] = column
         try:
             check_name(name)
+            if name in seen:
+                raise ValueError("expected each name of a field once, got it twice")
+            if not isinstance(column, str):
+                raise ValueError(f"expected the name of a column, got {column!r}")
         except ValueError as problem:
             raise ConfigError(f"--field {name}={column}: {problem}") from None
-        if not isinstance(column, str):
-            raise ConfigError(f"--field {name}: expected the name of a column, got {column!r}")
+        seen.add(name)
         before, colon, kind = column.rpartition(":")
         yield FieldColumn(name, before, kind) if colon and kind in KINDS else FieldColumn(name, column)
 
 
 def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
-    """The split that a user names, or the only one there is.
-
-    Args:
-        split: as the user names it; None: not at all.
-        there: all splits; "" is what says none.
-        root: the source.
-        what: names the splits.
-
-    Raises:
-        PackError: there is no such split, or several and none is named.
-    """
+    """The split that a user names, or the only one there is; "" is what says none. PackError: neither is there."""
     if split is None and len(there) == 1:
         return next(iter(there))
     if split is not None and split in there:

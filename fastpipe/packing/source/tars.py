@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -33,15 +32,13 @@ def list_archives(
     *,
     asked: tuple[FieldColumn, ...] | None = None,
 ) -> Listing:
-    """Lists what is in tar files, in no order.
+    """Lists what is in the tar files of a folder, in no order; of a tar itself with [""] as the name.
 
     If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
     called after them. Else, if members are in folders, they hold an image folder, and the classes are its folders.
     Else they are a WebDataset without labels.
 
     Args:
-        root: a folder, or the tar file itself.
-        tars: their names in it; [""] for the file itself.
         stray: names of other files in the folder.
         asked: the fields to take, whose columns are endings of members; None: all.
 
@@ -66,12 +63,7 @@ def list_archives(
 
 
 def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
-    """Lists the samples of a packed dataset, from its shards. It has their classes' names.
-
-    Raises:
-        PackError: dataset.json or a shard is not as it was packed.
-        DatasetError: the dataset is unfinished or damaged.
-    """
+    """Lists the samples of a packed dataset, from its shards. DatasetError or PackError: it is unfinished or damaged."""
     if isinstance(root, Path):
         index, size_of = Index(root), None
     else:
@@ -110,9 +102,17 @@ def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
 def _web_dataset(
     root: SourcePath, gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
 ) -> Listing:
-    endings = gathered.endings
-    if not gathered.sources and gathered.dropped:
-        raise _without_images(root, gathered.dropped)
+    endings, dropped = gathered.endings, gathered.dropped
+    if not gathered.sources and dropped:
+        hint = ""
+        if any(ending.rpartition(".")[2] in PICTURES for ending in dropped):
+            hint = (
+                ". In a WebDataset, the ending begins at the first dot of the file's name, so photo.v1.jpg is the "
+                "member v1.jpg of photo: make the tar again without further dots in the names, or unpack it and pack "
+                "the folder"
+            )
+        there = ", ".join([*dropped][:10])
+        raise PackError(f"{readable(str(root))} has no image in its tars: the endings of the members are {there}{hint}")
     if asked is not None:
         fields = fields_asked(asked, endings)
     else:
@@ -150,19 +150,6 @@ def _named_classes(gathered: Gathered) -> list[str]:
             name = gathered.names[source.archive or ""][source.label]
             gathered.sources[at] = replace(source, label=numbers[name])
     return classes
-
-
-def _without_images(root: SourcePath, endings: Mapping[str, int]) -> PackError:
-    """The error for tars with members, none of which is a sample's image."""
-    text = (
-        f"{readable(str(root))} has no image in its tars: the endings of the members are {', '.join([*endings][:10])}"
-    )
-    if any(ending.rpartition(".")[2] in PICTURES for ending in endings):
-        text += (
-            ". In a WebDataset, the ending begins at the first dot of the file's name, so photo.v1.jpg is the member "
-            "v1.jpg of photo: make the tar again without further dots in the names, or unpack it and pack the folder"
-        )
-    return PackError(text)
 
 
 def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: list[str]) -> Listing | None:

@@ -507,7 +507,7 @@ def test_a_table_without_images_does_not_count(photos: Path, tmp_path: Path) -> 
 def test_unknown_kinds_and_formats(photos: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--format"):
         fastpipe.pack(photos, tmp_path / "packed", format="cvs")
-    with pytest.raises(ConfigError, match="--field a=c: the field a is b already; expected each name once"):
+    with pytest.raises(ConfigError, match="--field a=c: expected each name of a field once"):
         fastpipe.pack(photos, tmp_path / "packed", fields=["a=b", "a=c"])
     with pytest.raises(PackError, match="expected the folders images and labels"):
         fastpipe.pack(photos, tmp_path / "packed", format="yolo")
