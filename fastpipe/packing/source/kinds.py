@@ -29,7 +29,6 @@ from fastpipe.packing.source.voc_yolo import VOC_FOLDERS, YOLO_FOLDERS, list_voc
 SUFFIXES = {**MANIFESTS, ".json": "coco", ".parquet": "parquet", ".arrow": "arrow"}
 _HEADER_BYTES = 1 << 16
 _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|-$")
 
 
 class Recognised(NamedTuple):
@@ -64,17 +63,10 @@ def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: Sour
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
     taken_ns = time.time_ns() if isinstance(root, Path) else 0
     if not root.exists():
-        hint = ""
-        if _ADDRESS.match(str(root)):
-            hint = (
-                ". fastpipe runs no command and reads no streams: pass a file, a folder, or a URL (s3://, ...) as text"
-            )
-        elif "{" in str(root):
-            hint = ". fastpipe does not expand braces: pass the folder with the tars"
         raise PackError(
             f"{readable(str(root))} does not exist; expected a folder with one folder of images for each class, a tar "
-            "file, a folder of tar files, a folder of images without classes, or a file that lists images (CSV, JSONL, "
-            f"COCO){hint}"
+            "file, a folder of tar files, a folder of images without classes, a file that lists images (CSV, JSONL, "
+            "COCO), or the URL of one of them as text. fastpipe runs no command, reads no streams and expands no braces"
         )
     found = recognise(root, how)
     listing = _FORMATS[found.format].listed(found, how)
@@ -95,9 +87,6 @@ def could_be_source(path: Path) -> bool:
         return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
     except OSError:
         return False
-
-
-# ---- who lists what
 
 
 def _of_rows(found: Recognised, how: SourceOptions) -> Listing:
@@ -123,7 +112,8 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         return list_archives(root, [""], asked=how.fields)
     folders, files, hidden = found.names
     if folders and found.format == "imagefolder":
-        return _of_files(root, folders, in_class_folders(root, enumerate(folders)), [*files, *hidden])
+        paths = in_class_folders(root, enumerate(folders))
+        return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
     if not files:
@@ -132,16 +122,12 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
             f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
         )
     if found.format == "imagefolder":
-        return _of_files(root, [], ((name, NO_LABEL) for name in files), hidden)
+        return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
     tars = [name for name in files if name.lower().endswith(".tar")]
     if not tars:
         raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
     stray = [name for name in files if name not in tars] + [*folders, *hidden]
     return list_archives(root, tars, stray, asked=how.fields)
-
-
-def _of_files(root: SourcePath, classes: list[str], paths: Iterable[tuple[str, int]], stray: list[str]) -> Listing:
-    return Listing(root, classes, list(sources_at(root, paths)), stray)
 
 
 def class_folders(root: SourcePath, how: SourceOptions) -> tuple[list[str], list[str]]:
@@ -189,9 +175,6 @@ _FORMATS = {
     "voc": _Format(_of_boxes, ("split",), VOC_FOLDERS),
     "yolo": _Format(_of_boxes, ("split",), YOLO_FOLDERS),
 }
-
-
-# ---- what a source is
 
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:

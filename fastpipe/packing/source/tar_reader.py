@@ -28,8 +28,7 @@ _WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
 _START = "a header, or the two blocks of zeros that end a tar,"
 _FILES = frozenset([b"0", b"\0", b"7"])
 _FOLDER = b"5"
-_OLD_SPARSE = b"S"
-_GLOBAL_PAX, _LONG_NAME, _LONG_LINK = b"g", b"L", b"K"
+_OLD_SPARSE, _GLOBAL_PAX, _LONG_NAME, _LONG_LINK = b"S", b"g", b"L", b"K"
 _EXTENSIONS = frozenset([b"x", b"X", _GLOBAL_PAX, _LONG_NAME, _LONG_LINK])
 _LINKS = frozenset([b"1", b"2"])
 _WITHOUT_BYTES = {
@@ -118,18 +117,19 @@ class TarFile:
         return self._window[place : place + size]
 
     def members(self) -> Iterator[Member]:
-        """All members in order.
-
-        Raises:
-            PackError: the file is damaged, cut off, compressed, no tar, or can be read in two ways.
-        """
+        """All members in order. PackError: it is damaged, cut off, compressed, no tar, or can be read in two ways."""
         at = 0
         changes: dict[bytes, bytes]
         try:
             while True:
                 start, changes = at, {}
                 while (header := _parse(self._all(at, BLOCK, _START))) is not None and header.kind in _EXTENSIONS:
-                    found = _changes(header.kind, self._extension(at + BLOCK, header.size_bytes))
+                    if header.size_bytes > MOST_EXTENSION_BYTES:
+                        raise ValueError(
+                            f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
+                            f"{header.size_bytes:,}"
+                        )
+                    found = _changes(header.kind, self._all(at + BLOCK, header.size_bytes, "an extended header"))
                     if changes.keys() & found.keys():
                         raise ValueError(
                             "expected one extended header of each type, and one name, before a member, got two"
@@ -146,13 +146,6 @@ class TarFile:
             self._check_end(at)
         except ValueError as problem:
             raise self._refuse(at, problem) from problem
-
-    def _extension(self, at: int, size_bytes: int) -> bytes:
-        if size_bytes > MOST_EXTENSION_BYTES:
-            raise ValueError(
-                f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got {size_bytes:,}"
-            )
-        return self._all(at, size_bytes, "an extended header")
 
     def _member(self, start: int, at: int, header: _Header, changes: dict[bytes, bytes]) -> Member:
         name = os.fsdecode(changes.get(b"path", header.name))

@@ -85,7 +85,7 @@ class Gathered:
             if not member.is_folder:
                 if split_key(path)[1] == _LABEL:
                     return False
-                self._add(path, member)
+                self._add(member, path)
         return True
 
     def take_samples(self, tar: TarFile, archive: str, members: Iterable[Member]) -> None:
@@ -108,7 +108,7 @@ class Gathered:
             if problem is None:
                 yield member, path
             else:
-                self._reject(member, problem)
+                self._add(member, path, problem)
 
     def _keyed(self, members: Iterable[Member]) -> Iterator[_Keyed]:
         for member, path in self._usable(members):
@@ -143,9 +143,9 @@ class Gathered:
                 raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
             label, identity = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
         except ValueError as problem:
-            self._reject(member, str(problem))
+            self._add(member, path, str(problem))
             return
-        if self._add(path, member, label, identity) and others and self.with_fields:
+        if self._add(member, path, None, label, identity) and others and self.with_fields:
             self.members[len(self.sources) - 1] = others
             self.endings.update(others.keys())
 
@@ -187,20 +187,16 @@ class Gathered:
             )
         return label
 
-    def _add(self, path: str, member: Member, label: int = 0, identity: int | None = None) -> bool:
-        """Adds a picture, if it is the first of its path; else the reason against it, and returns False."""
-        if path in self._seen:
-            self._reject(member, "an earlier member has the same name: unpacking the tar would overwrite it")
-            return False
-        self._seen.add(path)
-        self._put(path, member, label, None, identity)
-        return True
-
-    def _reject(self, member: Member, problem: str) -> None:
-        """Adds what is no picture, with the reason, under a name that is no other one's path."""
-        self._put(f"{shown(member.name)} (at byte {member.header_bytes})", member, 0, problem, None)
-
-    def _put(self, path: str, member: Member, label: int, problem: str | None, identity: int | None) -> None:
+    def _add(
+        self, member: Member, path: str, problem: str | None = None, label: int = 0, identity: int | None = None
+    ) -> bool:
+        """Adds a picture, and says so; or what is none, with the reason, under a name that is no other one's path."""
+        if problem is None and path in self._seen:
+            problem = "an earlier member has the same name: unpacking the tar would overwrite it"
+        if problem is None:
+            self._seen.add(path)
+        else:
+            path, label, identity = f"{shown(member.name)} (at byte {member.header_bytes})", 0, None
         whole = f"{self._archive}/{path}" if self._archive else path
         size, mtime, ctime, _ = self._tar.state
         at = member.offset_bytes
@@ -208,6 +204,7 @@ class Gathered:
             whole, label, member.size_bytes, mtime, ctime, problem, self._archive, at, size, identity=identity
         )
         self.sources.append(found)
+        return problem is None
 
 
 def split_key(name: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, PICTURES, field_of_dataset, fields_asked, fields_of
-from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.files import SourcePath, state_at
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_reader import TarFile
@@ -63,17 +63,16 @@ def list_archives(
 
 
 def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listing:
-    """Lists the samples of a packed dataset, from its shards. DatasetError or PackError: it is unfinished or damaged."""
+    """Lists the samples of a packed dataset, from its shards. DatasetError, PackError: it is not as packed."""
     if isinstance(root, Path):
-        index, size_of = Index(root), None
+        index = Index(root)
     else:
         from fastpipe.remote.dataset import RemoteIndex  # most sources are on this machine
         from fastpipe.remote.options import RemoteOptions
 
-        url = root
-        index, size_of = RemoteIndex(Url(url), remote or RemoteOptions()), lambda name: (url / name).state().size_bytes
+        index = RemoteIndex(Url(root), remote or RemoteOptions())
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
-    problem = damage(index, size_of)
+    problem = damage(index, lambda name: state_at(root, name).size_bytes)
     if checksum is not None and checksum[0] != checksum[1]:
         problem = f"{DATASET_FILE} has changed since it was written: expected hash {checksum[0]}, got {checksum[1]}"
     if problem is not None:
