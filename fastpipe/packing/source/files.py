@@ -202,10 +202,6 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
     def refuse(how: str) -> PackError:
         return changed(root / path, f": it had {listed.size_bytes:,} bytes when it was listed, and {how}")
 
-    def check(now: FileState) -> None:
-        if now[:2] != listed[:2] or not now.is_regular:
-            raise refuse(f"now has {now.size_bytes:,}: it was written again, or something else is in its place")
-
     try:
         file = opened(root / path)
     except OSError as problem:
@@ -214,11 +210,11 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
         with_all = "" if root.exists() else ", with all of the source"
         raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem
     with file:
-        check(file.state)
-        data = file.read_at(stop - start, start)
-        check(file.state)
-    if len(data) != stop - start:
-        raise refuse(f"now ends after {start + len(data):,}")
+        before = file.state
+        data = file.read_at(stop - start, start) if before.is_regular else b""
+        after = file.state
+    if not before[:2] == after[:2] == listed[:2] or len(data) != stop - start:
+        raise refuse(f"now has {after.size_bytes:,}: it was written again, or something else is in its place")
     return data
 
 

@@ -32,12 +32,9 @@ _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
 
 class Recognised(NamedTuple):
-    """What a source is.
+    """What a source is: a key of the table of formats.
 
     Attributes:
-        format: one of the formats of the options, but not "auto"; or "dataset": one of ours; or "metadata": ImageFolder
-            with metadata files.
-        root: of the source.
         paths: of the file, or of files about the same images; or of the folder.
         names: of what a folder holds; None: it is a file.
     """
@@ -49,15 +46,8 @@ class Recognised(NamedTuple):
 
 
 def list_sources(root: SourcePath, seed: int, *, shuffle: bool = True, how: SourceOptions | None = None) -> Listing:
-    """Lists what is to be packed, in the order of `packing_order`.
-
-    Args:
-        root: a folder of class folders, or of images without classes; a tar file, a folder of tar files, or a packed
-            dataset; or annotations: see docs/sources.md.
-
-    Raises:
-        PackError: there is nothing of that kind, or a tar is damaged.
-        DatasetError: the dataset is unfinished or damaged.
+    """Lists what is to be packed, in the order of `packing_order`. PackError: there is nothing that can be, or it is
+    damaged. DatasetError: it is a packed dataset that is unfinished or damaged.
     """
     how = how or SourceOptions()
     # Behind a URL times are those of the server's clock, so only the files themselves tell when they were listed.
@@ -166,7 +156,7 @@ _FORMATS = {
     "dataset": _Format(lambda found, how: list_dataset(found.root, how.remote)),
     "imagefolder": _Format(_of_images),
     "webdataset": _Format(_of_images, ("fields",)),
-    "metadata": _Format(_of_rows, _OPTIONS),
+    "metadata": _Format(_of_rows, _OPTIONS),  # of ImageFolder
     "csv": _Format(_of_rows, _OPTIONS),
     "jsonl": _Format(_of_rows, _OPTIONS),
     "parquet": _Format(lambda found, how: list_tables(found.root, how), _OPTIONS),
@@ -178,10 +168,8 @@ _FORMATS = {
 
 
 def recognise(root: SourcePath, how: SourceOptions) -> Recognised:
-    """Finds out what a source is, and which of its files count.
-
-    Raises:
-        PackError: it is not certain, or does not go with an option; or it cannot be listed.
+    """Finds out what a source is, and which of its files count. PackError: it is not certain, or does not go with an
+    option; or it cannot be listed.
     """
     found = _folder(root, how) if root.is_dir() else _file(root, how)
     allowed = _FORMATS[found.format].options

@@ -23,9 +23,11 @@ _MOST_DIGITS = 64
 _NUMBER = re.compile(rb"\s*\+?([0-9]{1,18})\s*")
 _NOTE = re.compile("__[^/]*__($|/)")
 # A terminal acts on control characters, and some programs take a backslash for a slash.
-_STRANGE = re.compile(r"[\x00-\x1f\x7f-\x9f\\]")
+_STRANGE = r"[\x00-\x1f\x7f-\x9f\\]"
+# Nothing is ever written under a name; but what leads out of the tar's folder is no picture.
+_HOSTILE = re.compile(rf"^/|(^|/)\.\.(/|$)|{_STRANGE}")
 # Most names have none of that, nor a part that is empty, "." or "..".
-_ODD = re.compile(_STRANGE.pattern + r"|(^|/)\.{0,2}(/|$)")
+_ODD = re.compile(_STRANGE + r"|(^|/)\.{0,2}(/|$)")
 
 
 class _Keyed(NamedTuple):
@@ -70,10 +72,8 @@ class Gathered:
         self.dropped[kind] = self.dropped.get(kind, 0) + members
 
     def take_files(self, tar: TarFile, archive: str, members: Iterable[Member]) -> bool:
-        """Adds all members as files, under their own names, as of an image folder.
-
-        Returns:
-            Whether it came to the end: False at the first label, for then the tars are a WebDataset.
+        """Adds all members as files, under their own names, as of an image folder. False: it stopped at a label, for
+        then the tars are a WebDataset.
         """
         self._begin(tar, archive)
         for member, path in self._usable(members):
@@ -103,7 +103,12 @@ class Gathered:
         for member in members:
             path, problem = member.name, member.problem
             if problem is None and (len(path) > _MOST_NAME_CHARACTERS or _ODD.search(path)):
-                problem = _flaw(member)
+                no_file = path.rpartition("/")[2] in ("", ".") and not member.is_folder
+                if no_file or len(path) > _MOST_NAME_CHARACTERS or _HOSTILE.search(path):
+                    problem = (
+                        f"expected the name of a file inside the tar's folder, of at most {_MOST_NAME_CHARACTERS:,} "
+                        "characters, none of which is a control character or a backslash"
+                    )
                 path = "/".join(part for part in path.split("/") if part not in ("", "."))
             if problem is None:
                 yield member, path
@@ -217,19 +222,3 @@ def split_key(name: str) -> tuple[str, str]:
     if not stem or not dot or (name.startswith("__") and _NOTE.match(name)):
         return "", ""
     return folder + slash + stem, extension.lower()
-
-
-def _flaw(member: Member) -> str | None:
-    """What is wrong with a name. Nothing is ever written under it; but what leads out of a folder is no picture."""
-    name = member.name
-    if name.startswith("/"):
-        return "an absolute name; expected a name relative to the tar"
-    if ".." in name.split("/"):
-        return 'a name with ".."; expected a name that stays inside its folder'
-    if len(name) > _MOST_NAME_CHARACTERS:
-        return f"a name of {len(name):,} characters; expected at most {_MOST_NAME_CHARACTERS:,}"
-    if (strange := _STRANGE.search(name)) is not None:
-        return f"a name with {strange[0]!a}; expected no control characters and no backslashes"
-    if not member.is_folder and name.rpartition("/")[2] in ("", "."):
-        return "a file with the name of a folder"
-    return None

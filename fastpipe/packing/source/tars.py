@@ -36,14 +36,8 @@ def list_archives(
 
     If a member of any is a KEY.cls, they are a WebDataset, and the numbers in these are the labels; the classes are
     called after them. Else, if members are in folders, they hold an image folder, and the classes are its folders.
-    Else they are a WebDataset without labels.
-
-    Args:
-        stray: names of other files in the folder.
-        asked: the fields to take, whose columns are endings of members; None: all.
-
-    Raises:
-        PackError: a tar is damaged or none, or no member has an ending that was asked for.
+    Else they are a WebDataset without labels. The columns of `asked`, the fields to take, are endings of members; None:
+    all. PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
     stray = list(stray or [])
     files, samples = Gathered(), Gathered()
