@@ -106,16 +106,15 @@ def _of_images(found: Recognised, how: SourceOptions) -> Listing:
         return Listing(root, folders, list(sources_at(root, paths)), [*files, *hidden])
     for name in filter(_COMPRESSED.search, files):
         raise compressed(root / name)
-    if not files:
+    tars = [name for name in files if name.lower().endswith(".tar")]
+    if not (files if found.format == "imagefolder" else tars):
         raise PackError(
-            f"{root} holds no folders and no files; expected one folder of images for each class "
-            f"({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images without classes, or tars"
+            f"{readable(str(root))} holds no {'folders and no files' if found.format == 'imagefolder' else 'tars'}; "
+            f"expected one folder of images for each class ({root.name}/cat/1.jpg, {root.name}/dog/2.jpg), images "
+            "without classes, or tars"
         )
     if found.format == "imagefolder":
         return Listing(root, [], list(sources_at(root, ((name, NO_LABEL) for name in files))), hidden)
-    tars = [name for name in files if name.lower().endswith(".tar")]
-    if not tars:
-        raise PackError(f"--format webdataset: {readable(str(root))} holds no tars")
     stray = [name for name in files if name not in tars] + [*folders, *hidden]
     return list_archives(root, tars, stray, asked=how.fields)
 

@@ -17,21 +17,8 @@ if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
 
 
-class Format(StrEnum):
-    """What a source is; "auto": what it certainly is."""
-
-    AUTO = "auto"
-    IMAGEFOLDER = "imagefolder"
-    WEBDATASET = "webdataset"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-    CSV = "csv"
-    JSONL = "jsonl"
-    COCO = "coco"
-    VOC = "voc"
-    YOLO = "yolo"
-
-
+# Of a source; AUTO: what it certainly is.
+Format = StrEnum("Format", "AUTO IMAGEFOLDER WEBDATASET PARQUET ARROW CSV JSONL COCO VOC YOLO")
 _SAID = ("format", "image_column", "label_column", "split")  # what dataset.json has as it is
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import tee
 from pathlib import Path
@@ -14,7 +15,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
-from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, PICTURES, field_of_dataset, fields_asked, fields_of
+from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
 from fastpipe.packing.source.listing import Listing, SourceField
 from fastpipe.packing.source.options import FieldColumn
@@ -26,11 +27,7 @@ if TYPE_CHECKING:
 
 
 def list_archives(
-    root: SourcePath,
-    tars: list[str],
-    stray: list[str] | None = None,
-    *,
-    asked: tuple[FieldColumn, ...] | None = None,
+    root: SourcePath, tars: list[str], stray: Sequence[str] = (), asked: tuple[FieldColumn, ...] | None = None
 ) -> Listing:
     """Lists what is in the tar files of a folder, in no order; of a tar itself with [""] as the name.
 
@@ -39,18 +36,17 @@ def list_archives(
     Else they are a WebDataset without labels. The columns of `asked`, the fields to take, are endings of members; None:
     all. PackError: a tar is damaged or none, or no member has an ending that was asked for.
     """
-    stray = list(stray or [])
-    files, samples = Gathered(), Gathered()
+    files, samples, others = Gathered(), Gathered(), list(stray)
     for name in tars:
         with TarFile(root / name) as tar:
             members, again = tee(tar.members())
             if not files.take_files(tar, name, members):
-                return _web_dataset(root, _gathered(root, tars, Gathered(labelled=True)), stray, asked)
+                return _web_dataset(root, _gathered(root, tars, Gathered(labelled=True)), others, asked)
             if not files.folders:  # else they are an image folder
                 samples.take_samples(tar, name, again)
-    listing = _image_folder(root, [name or root.name for name in tars], files, stray)
+    listing = _image_folder(root, [name or root.name for name in tars], files, others)
     if listing is None:
-        return _web_dataset(root, _gathered(root, tars, Gathered()) if files.folders else samples, stray, asked)
+        return _web_dataset(root, _gathered(root, tars, Gathered()) if files.folders else samples, others, asked)
     if asked is not None:
         raise PackError(f"--field: {readable(str(root))} holds folders of images, which have no fields; leave it out")
     return listing
@@ -95,17 +91,14 @@ def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:
 def _web_dataset(
     root: SourcePath, gathered: Gathered, stray: list[str], asked: tuple[FieldColumn, ...] | None
 ) -> Listing:
-    endings, dropped = gathered.endings, gathered.dropped
-    if not gathered.sources and dropped:
-        hint = ""
-        if any(ending.rpartition(".")[2] in PICTURES for ending in dropped):
-            hint = (
-                ". In a WebDataset, the ending begins at the first dot of the file's name, so photo.v1.jpg is the "
-                "member v1.jpg of photo: make the tar again without further dots in the names, or unpack it and pack "
-                "the folder"
-            )
-        there = ", ".join([*dropped][:10])
-        raise PackError(f"{readable(str(root))} has no image in its tars: the endings of the members are {there}{hint}")
+    endings = gathered.endings
+    if not gathered.sources and gathered.dropped:
+        raise PackError(
+            f"{readable(str(root))} has no image in its tars: the endings of the members are "
+            f"{', '.join([*gathered.dropped][:10])}. An ending begins at the first dot of a name, as v1.jpg of "
+            "photo.v1.jpg, which is no image's: make the tar again without further dots in the names, or unpack it and "
+            "pack the folder"
+        )
     if asked is not None:
         fields = fields_asked(asked, endings)
     else:

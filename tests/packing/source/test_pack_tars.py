@@ -316,7 +316,7 @@ def pipe(folder: Path) -> None:
         (no_tar, r"a\.tar is not a tar file, or is damaged: at byte 0, expected a tar header"),
         (pipe, r"a\.tar is not a regular file"),
         (dotted, r"no image in its tars: the endings of the members are v1\.jpg, v2\.jpg\. .* begins at the first dot"),
-        (films, r"no image in its tars: the endings of the members are mp4$"),
+        (films, r"no image in its tars: the endings of the members are mp4\."),
     ],
 )
 def test_what_is_no_source(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
