@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from importlib import metadata
 from pathlib import Path
@@ -110,20 +111,14 @@ def versions(*, masks: bool = False) -> dict[str, str]:
 
     With `masks` also libdeflate, which compresses them.
     """
-    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": _encoder()}
+    found = {"engine": _engine.LIBJPEG_TURBO_VERSION, "libturbojpeg": "missing"}
+    with contextlib.suppress(PackError):  # JPEGs can be packed without it. It tells no version: so what it makes does
+        picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
+        encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
+        found["libturbojpeg"] = xxhash.xxh3_64_hexdigest(b"".join(encoded))
     for name in ("pillow", "pillow-heif", "opencv-python-headless"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "missing"
     return {**found, "libdeflate": _engine.LIBDEFLATE_VERSION} if masks else found
-
-
-def _encoder() -> str:
-    """The hash of what libturbojpeg makes of a fixed picture, for it tells no version."""
-    picture = np.random.RandomState(0).randint(0, 256, (40, 40, 3)).astype(np.uint8)
-    try:
-        encoded = (encode_jpeg(picture, quality=at, sampling=how) for at, how in ((95, "444"), (90, "420")))
-        return xxhash.xxh3_64_hexdigest(b"".join(encoded))
-    except PackError:  # JPEGs can be packed without it
-        return "missing"

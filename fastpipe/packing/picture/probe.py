@@ -34,7 +34,7 @@ _SIGNATURES = (
     (rb"P[Ff]\n", "PFM"),
     (rb"%PDF-", "PDF"),
     (rb"%!PS|\xc5\xd0\xd3\xc6", "PostScript"),
-    (rb"(\xef\xbb\xbf)?\s*<.{0,1000}<svg|(\xef\xbb\xbf)?\s*<svg", "SVG"),
+    (rb"(\xef\xbb\xbf)?\s*<(.{0,1000}<)?svg", "SVG"),
     # TGA has no signature; colour map or not, kind of picture, bits a pixel are what they can be, and it has a size.
     (rb".[\0\x01][\x01-\x03\x09-\x0b].{9}(?!\0\0)..(?!\0\0)..[\x01\x08\x0f\x10\x18\x20]", "TGA"),
 )
