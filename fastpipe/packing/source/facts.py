@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from fastpipe.packing.source.listing import Listing, SourceField, class_hash, in_hex
-
-Of = TypeVar("Of", bound="Facts")
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ class Facts:
     made_by: str = ""
 
     @classmethod
-    def of(cls: type[Of], listing: Listing, **others: Any) -> Of:
-        """Of a listing; `others` are what a subclass has besides."""
-        return cls(
+    def of(cls, listing: Listing) -> Facts:
+        """Of a listing."""
+        return Facts(
             root=listing.resolved_root(),
             classes=listing.classes,
             files=len(listing.sources),
@@ -51,7 +49,6 @@ class Facts:
             fields=listing.fields,
             stray=listing.stray,
             dropped=dict(listing.dropped),
-            **others,
         )
 
     def with_more(self, other: Facts) -> Facts:

@@ -34,10 +34,6 @@ def run_step(src: str, dst: str, step: str, part: str | None, options: Mapping[s
 
     Returns:
         A line that says what was done.
-
-    Raises:
-        ConfigError: an option is wrong.
-        PackError: the step before has not run, or see `fastpipe.pack`.
     """
     if part is not None and step not in _PARTED:
         raise ConfigError(f"--part: the step {step} has no parts; leave it out")

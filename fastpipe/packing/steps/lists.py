@@ -47,8 +47,6 @@ class Counted:
     """Some sources of a folder, without them.
 
     Attributes:
-        facts: of them.
-        weight: theirs.
         few: those of the smallest hashes.
         runs: names of the files that have them.
     """

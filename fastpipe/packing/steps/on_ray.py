@@ -35,20 +35,10 @@ def pack_on_ray(
     address: str | None = None,
     on_progress: Progress = lambda _: None,
 ) -> Summary:
-    """Packs as `job.pack` does, to the same bytes, in tasks of a Ray cluster.
+    """Packs as `job.threads.pack` does, to the same bytes, in tasks of a Ray cluster. See `fastpipe.pack`.
 
-    Run it again after an interruption and it goes on: what is there stays.
-
-    Args:
-        source, destination: that all workers can reach by the same name.
-        options: how. `workers` counts only where this starts Ray on this machine.
-        address: of the cluster; see `session`.
-        on_progress: called in this thread when a task has ended.
-
-    Raises:
-        ConfigError: an option is wrong, or Ray is not installed.
-        PackError: the source or destination cannot be used.
-        ClusterError: the cluster cannot be reached, or its machines fail a task.
+    Run it again after an interruption and it goes on: what is there stays. Of the options, `workers` counts only where
+    this starts Ray on this machine.
     """
     started = time.monotonic()
     check_apart(source, destination, options.spool)
@@ -102,14 +92,7 @@ def _in_threads(do: Callable[[Part, int], Done], item: tuple[Part, int]) -> Done
 
 
 class _Tasks:
-    """The steps of a pack as tasks.
-
-    Args:
-        job: the pack.
-        journal: of its destination.
-        listed: its sources.
-        workers: how many can run at a time.
-        on_progress: gets the progress.
+    """The steps of a pack as tasks, so many of them at a time.
 
     Attributes:
         read: sources that were read.

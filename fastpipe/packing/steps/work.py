@@ -29,11 +29,7 @@ class Done(NamedTuple):
 
 
 def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
-    """Decides what there is to do; see `plan_run`.
-
-    Returns:
-        The content of dataset.json, if the dataset is there and whole.
-    """
+    """Decides what there is to do; see `plan_run`."""
     try:
         done = plan_run(journal, listed, job.options)
     except PackError:
@@ -56,12 +52,7 @@ def begin(job: Job, journal: Journal, listed: Listed) -> dict[str, Any] | None:
 
 
 def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
-    """Converts runs of rows, but for those that are there. Note [exchange]
-
-    Raises:
-        PackError: the system is at fault; or a file has changed since it was listed; or a sample cannot be packed, and
-            the options say to stop.
-    """
+    """Converts runs of rows, but for those that are there. Note [exchange]"""
     listed, spool = read_listed(job), job.spool()
     there, left, at = spool.sizes(), [], 0
     for name, rows in part.runs:
@@ -82,11 +73,7 @@ def convert_step(job: Job, part: Part, workers: int = 1) -> Done:
 
 
 def make_step(job: Job, part: Part, workers: int = 1) -> Done:
-    """Makes a shard, if it is not there. Note [steps of a pack]
-
-    Raises:
-        PackError: the disk refuses, or a source has changed since it was listed.
-    """
+    """Makes a shard, if it is not there. Note [steps of a pack]"""
     listed, store, options = read_listed(job), job.store(), job.options
     with closing(store):
         if read_entry(store, part.name, store.sizes()) is not None:
