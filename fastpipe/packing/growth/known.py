@@ -58,7 +58,7 @@ def compared(listing: Listing, version: Version, by: str, changed: str) -> Found
         same &= columns[SOURCES]["bytes"][rows] == sizes
     newer = same & (np.array([source.ctime_ns for source in sources], np.int64) > _packed_ns(version)[rows])
     maybe = np.flatnonzero(newer).tolist()
-    hashes = np.array(index.records["xxh3_64"])
+    hashes = index.records["xxh3_64"]
     digests = _digests(listing, [sources[at] for at in maybe], version.options)
     same[maybe] = [digests[sources[at].path] == int(hashes[rows[at]]) for at in maybe]
     other = there & ~same
@@ -74,7 +74,7 @@ def compared(listing: Listing, version: Version, by: str, changed: str) -> Found
     new = [sources[at] for at in np.flatnonzero(~there | replaced).tolist()]
     copies: set[str] = set()
     if by == "content":
-        seen = set(hashes[stays].tolist())
+        seen = set(np.array(hashes)[stays].tolist())
         for path, digest in _digests(listing, new, version.options).items():
             if digest is not None and digest in seen:
                 copies.add(path)

@@ -82,8 +82,7 @@ class Version:
         store = self.journal.store
         if store.read(DATASET_FILE) != self.data:
             raise PackError(
-                f"{store.place} has got another version meanwhile: another program adds samples to it, or removes "
-                "some. Run the same command again"
+                f"{store.place} has changed meanwhile: another program writes to it. Run the same command again"
             )
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,15 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from fastpipe.errors import PackError, readable
 from fastpipe.format.folder import Place
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart, opened, plan_run
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.exchange import few_outcomes, outcomes_of
-from fastpipe.packing.shard.entry import Entries, Entry, Tally
+from fastpipe.packing.shard.entry import Entries, Entry, Tally, entry_name
 from fastpipe.packing.shard.journal import Journal, made_with
-from fastpipe.packing.shard.make import entries_of, make_shards, making
+from fastpipe.packing.shard.make import make_shards, making
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.packing.shard.plan import Plan, Run, plan_shards, runs_of, stride_of
 from fastpipe.packing.shard.publish import publish_dataset
@@ -121,14 +124,9 @@ def pack(
 
 @dataclass(frozen=True)
 class Made:
-    """Finished shards.
+    """Finished shards: their entries in order, and how many sources were read for those that were not there at first.
 
-    Attributes:
-        plan: see `plan_shards`; None: a program added the samples.
-        entries: of all of them, in order.
-        files: sources that were read.
-        resumed: shards that were there at first.
-        publishing: tells the progress of publishing.
+    Without a plan, a program added the samples. `publishing` tells the progress of publishing.
     """
 
     plan: Plan | None
@@ -170,10 +168,14 @@ def planned(
 
 
 def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:
-    """The sources of each shard, by the name of its entry."""
+    """The sources of each shard, by the name of its entry, which names their state and all that decides bytes."""
     deciding = [options.shaping(listing.kinds), made_with(listing.kinds.values()), *plan[1:], stride]
-    runs = runs_of(listing, plan.step, options.seed, shuffle=options.shuffle)
-    return entries_of(listing, runs, deciding)
+    how = xxhash.xxh3_128_hexdigest(json.dumps(deciding, sort_keys=True).encode())
+    found = {}
+    for run in runs_of(listing, plan.step, options.seed, shuffle=options.shuffle):
+        state = listing.digest_with_times(run.start, run.stop)
+        found[entry_name(run.number, xxhash.xxh3_64_hexdigest(f"{how} {state}".encode()))] = run
+    return found
 
 
 def make_in_threads(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import SOURCES_DTYPE, WORK_FOLDER, shard_name
@@ -22,7 +20,7 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import parts_of, piece
 from fastpipe.packing.picture.convert import Packed
-from fastpipe.packing.shard.entry import SOURCES, Entry, Tally, entry_name
+from fastpipe.packing.shard.entry import SOURCES, Entry, Tally
 from fastpipe.packing.shard.plan import Plan, Run
 from fastpipe.packing.shard.tar import TarWriter
 from fastpipe.packing.source.listing import Listing, Source
@@ -164,16 +162,6 @@ class ShardMaker:
             yield
         except OSError as problem:
             raise cannot_write(f"{self._how.store.place}/{shard_name(self._number)}", problem) from problem
-
-
-def entries_of(listing: Listing, runs: Iterable[Run], made_with: Any) -> dict[str, Run]:
-    """The name of each run's entry, which names the state of its sources and all that decides bytes."""
-    how = xxhash.xxh3_128_hexdigest(json.dumps(made_with, sort_keys=True).encode())
-    found = {}
-    for run in runs:
-        state = listing.digest_with_times(run.start, run.stop)
-        found[entry_name(run.number, xxhash.xxh3_64_hexdigest(f"{how} {state}".encode()))] = run
-    return found
 
 
 def making(store: Store, listing: Listing, plan: Plan, stride: int, shard_size: int, **others: Any) -> Making:

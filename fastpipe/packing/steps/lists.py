@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -162,8 +161,7 @@ def _plan(job: Job, counted: Counted) -> Plan:
     listing, options = counted.listing(job), job.options
 
     def convert(few: Sequence[Source]) -> Iterator[Any]:
-        with closing(few_outcomes(listing, few, options, options.workers or 1)) as found:
-            yield from found
+        return few_outcomes(listing, few, options, options.workers or 1)
 
     return plan_shards(listing, options.shard_size, convert, shuffle=True, weight=counted.weight)
 
