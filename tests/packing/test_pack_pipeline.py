@@ -21,9 +21,9 @@ from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import EXPECTED
 from fastpipe.packing.pipeline import converting
 from fastpipe.packing.pipeline.converting import converted
-from fastpipe.packing.source.files import START_BYTES
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
+from fastpipe.packing.source.reading import START_BYTES
 
 
 @pytest.fixture(scope="module")

@@ -23,17 +23,17 @@ from fastpipe.packing.picture.convert import EncodeOptions, Packed, convert
 from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import Ahead
 from fastpipe.packing.pipeline.given import Given
-from fastpipe.packing.source.files import (
+from fastpipe.packing.source.files import read_as_listed
+from fastpipe.packing.source.listing import Listing, Part, Source, SourceField
+from fastpipe.packing.source.reading import (
     LARGE_BYTES,
     OF_THE_FILE,
     START_BYTES,
     Arriving,
     give_up_requests,
-    read_as_listed,
     read_source,
     with_own_requests,
 )
-from fastpipe.packing.source.listing import Listing, Part, Source, SourceField
 
 # A thread takes some files at once: handing over each by itself costs a tenth of packing it, and more of large ones
 # would only take memory.

@@ -18,7 +18,7 @@ from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import of_field, take
 from fastpipe.packing.picture.pillow import array_of, rgb_of
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.source.files import START_BYTES
+from fastpipe.packing.source.reading import START_BYTES
 
 _IMAGE = "expected an image as a path, bytes, a PIL image or (H, W, 3) uint8"
 

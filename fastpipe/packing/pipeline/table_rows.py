@@ -15,8 +15,9 @@ from fastpipe.packing.picture.probe import image_format
 from fastpipe.packing.pipeline.ahead import read_ahead
 from fastpipe.packing.pipeline.converting import Outcome, convert_sample, cut, in_advance
 from fastpipe.packing.source.column_kinds import field_value
-from fastpipe.packing.source.files import LARGE_BYTES, START_BYTES, changed, with_own_requests
+from fastpipe.packing.source.files import changed
 from fastpipe.packing.source.listing import Source, SourceField
+from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, with_own_requests
 from fastpipe.packing.source.table_columns import Cells, cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 

@@ -13,10 +13,10 @@ from pack_sources import jpeg_bytes
 from tars import write_tar
 
 from fastpipe.errors import PackError
-from fastpipe.packing.source.files import read_source
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.options import SourceOptions
+from fastpipe.packing.source.reading import read_source
 
 
 def tree(root: Path, *paths: str) -> Path:

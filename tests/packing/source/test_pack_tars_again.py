@@ -22,8 +22,8 @@ from fastpipe.format.layout import DATASET_FILE
 from fastpipe.packing.job import threads
 from fastpipe.packing.job.threads import PackProgress, pack
 from fastpipe.packing.shard.options import PackOptions
-from fastpipe.packing.source.files import read_source
 from fastpipe.packing.source.kinds import list_sources
+from fastpipe.packing.source.reading import read_source
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 
