@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 import time
@@ -23,7 +22,7 @@ from fastpipe.packing.job.destination import destination_of, opened, plan_run
 from fastpipe.packing.job.threads import Made, Summary, publish
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import Ahead
-from fastpipe.packing.pipeline.converting import RUN_BYTES, RUN_FILES, Outcome, convert_sample, outcomes
+from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.pipeline.given import Given, given
 from fastpipe.packing.shard.entry import Entry, entry_name
 from fastpipe.packing.shard.journal import Journal
@@ -89,6 +88,7 @@ class Writer:
             )
         self._kinds = _checked_kinds(fields or {})
         self._classes = None if classes is None else _checked_classes(classes)
+        self._names = list(self._classes or ())
         self._options: PackOptions = pack_options(**options, shuffle=False)
         self._destination = destination_of(dst)
         self._series: _Series | None = None
@@ -109,11 +109,10 @@ class Writer:
             stack.enter_context(series.finishing)
             stack.callback(lambda: series.maker.discard())
             workers = self._options.workers or granted_cpus()
-            self._ahead: Ahead[list[_Named], list[Outcome]] = Ahead(self._convert, workers)
+            self._ahead = Ahead(self._convert, workers, lambda named: named[0].size_bytes)
             stack.callback(self._ahead.close)
             self._open = stack.pop_all()
         self._resumed = len(series.entries)
-        self._run: list[_Named] = []
         self._failed: BaseException | None = None
         return self
 
@@ -149,10 +148,7 @@ class Writer:
         try:
             up_to = series.name(None if key is None else f"{key!r} {label}")
             if sample is not None:
-                self._run.append((sample, up_to))
-            if len(self._run) == RUN_FILES or sum(each.size_bytes for each, _ in self._run) >= RUN_BYTES:
-                run, self._run = self._run, []
-                self._write(series, self._ahead.put(run))
+                self._write(series, self._ahead.put((sample, up_to)))
         except BaseException as problem:
             self._failed = problem  # samples are missing after it, also if the program catches it
             raise
@@ -172,7 +168,7 @@ class Writer:
         self._check_complete()
         if series.count < series.resumed:
             raise series.differs()
-        self._write(series, itertools.chain(self._ahead.put(self._run), self._ahead.rest()))
+        self._write(series, self._ahead.rest())
         series.finish()
         identity = series.digest.hexdigest()
         facts = replace(self._facts, files=series.count, content=identity, state=identity)
@@ -187,20 +183,14 @@ class Writer:
                 f"{str(self._failed) or type(self._failed).__name__}"
             ) from self._failed
 
-    def _write(self, series: _Series, done: Iterator[tuple[list[_Named], list[Outcome]]]) -> None:
-        for run, found in done:
-            for (sample, up_to), outcome in zip(run, found, strict=False):  # shorter where the pack must stop
-                if isinstance(outcome, PackError):
-                    raise outcome
-                series.add(sample, up_to, outcome)
+    def _write(self, series: _Series, done: Iterator[tuple[_Named, Packed | str]]) -> None:
+        for (sample, up_to), outcome in done:
+            series.add(sample, up_to, outcome)
 
-    def _convert(self, run: list[_Named]) -> list[Outcome]:
-        how = self._options.encode, self._kinds, list(self._classes or ())
-
-        def one(sample: Given) -> Outcome:
-            return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(how[1]), *how)
-
-        return outcomes(one, (sample for sample, _ in run), self._ahead.stopped)
+    def _convert(self, named: _Named) -> Packed | str:
+        sample, _ = named
+        how = self._options.encode, self._kinds, self._names
+        return convert_sample(sample, sample.name, sample.read_image, lambda _: sample.read_values(self._kinds), *how)
 
 
 _Named = tuple[Given, str]  # a sample, and the name of all samples up to it

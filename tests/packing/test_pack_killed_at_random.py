@@ -20,7 +20,7 @@ from tables import write_table
 
 SETTING = {
     "fastpipe.packing.pipeline.exchange._SPOOLED_BYTES": 300_000,
-    "fastpipe.packing.pipeline.converting.RUN_FILES": 2,
+    "fastpipe.packing.pipeline.ahead.RUN_TASKS": 2,
 }
 KINDS = ("folder", "tar", "csv", "coco", "parquet")
 SHARD_SIZE = "--shard-size", "400000"

@@ -19,7 +19,7 @@ from fastpipe.packing.job import threads
 from fastpipe.packing.picture import convert
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import EXPECTED
-from fastpipe.packing.pipeline import converting
+from fastpipe.packing.pipeline import ahead, converting
 from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.source.kinds import list_sources
 from fastpipe.packing.source.listing import Listing, Source
@@ -42,8 +42,8 @@ def listing(tmp_path_factory: pytest.TempPathFactory) -> Listing:
 def test_every_file_comes_once_in_order(
     listing: Listing, workers: int, run_bytes: int, run_files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converting, "RUN_BYTES", run_bytes)
-    monkeypatch.setattr(converting, "RUN_FILES", run_files)
+    monkeypatch.setattr(ahead, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(ahead, "RUN_TASKS", run_files)
     found = list(converted(listing, listing.sources[7:], EncodeOptions(), workers))
     assert [source for source, _ in found] == listing.sources[7:]
     for source, outcome in found:
@@ -90,7 +90,7 @@ def test_what_came_before_an_error_of_the_system_is_handed_out(
 
 
 def test_closing_stops_within_a_run(listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converting, "RUN_FILES", 10)
+    monkeypatch.setattr(ahead, "RUN_TASKS", 10)
     reads = []
     real = converting.read_source
 

@@ -25,7 +25,7 @@ from fastpipe.errors import PackError
 from fastpipe.format.fields import read_fields
 from fastpipe.format.index import Index
 from fastpipe.packing.job.threads import PackProgress, pack
-from fastpipe.packing.pipeline import converting, exchange, run_file, table_rows
+from fastpipe.packing.pipeline import ahead, exchange, run_file, table_rows
 from fastpipe.packing.pipeline.exchange import few_outcomes
 from fastpipe.packing.pipeline.run_file import Sample, parts_of, samples_in, write_run
 from fastpipe.packing.shard.options import PackOptions, pack_options
@@ -511,7 +511,8 @@ def test_a_file_that_changes_while_it_is_packed_stops_the_pack(
     tmp_path: Path, small_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = large_tables(tmp_path / "source", 4)
-    monkeypatch.setattr(converting, "RUN_FILES", 1)  # so that not all is read ahead
+    for at_once in ("RUN_TASKS", "_RUN_ITEMS"):
+        monkeypatch.setattr(ahead, at_once, 1)  # so that not all is read ahead
 
     def exchange(progress: PackProgress) -> None:
         if progress.files == 4:

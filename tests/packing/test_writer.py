@@ -112,7 +112,7 @@ def add_all(destination: Path, *, stop: bool = False, overwrite: bool = False, *
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+    monkeypatch.setattr("fastpipe.packing.pipeline.ahead.RUN_TASKS", 1)
 
 
 @pytest.mark.usefixtures("one_by_one")

@@ -9,7 +9,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from fastpipe.errors import PackError
+
 _AHEAD_PER_WORKER = 4
+# A thread takes some tasks at once: handing over each file by itself costs a tenth of packing it, and more of large
+# ones would only take memory.
+RUN_BYTES = 1 << 20
+RUN_TASKS = 16
+_RUN_ITEMS = 256  # that are only read
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -17,25 +24,47 @@ Item = TypeVar("Item")
 
 
 class Ahead(Generic[Task, Result]):
-    """Threads that work on the tasks next in line; long work looks at `stopped` now and then."""
+    """Threads that work on the tasks next in line. A PackError comes behind the results of the tasks before it.
 
-    def __init__(self, work: Callable[[Task], Result], workers: int) -> None:
-        self._work = work
+    The work is done in C and C++ without the GIL. At most a few MB of results a worker, or a few results where they
+    are larger, are held in memory.
+
+    Args:
+        size_bytes: of what a task reads; if it is not given, a thread takes one task at once.
+        begin: called in this thread with the tasks that a thread will take at once.
+        end: called with the same list when they are done.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Task], Result],
+        workers: int,
+        size_bytes: Callable[[Task], int] = lambda _: RUN_BYTES,
+        begin: Callable[[list[Task]], None] = lambda _: None,
+        end: Callable[[list[Task]], None] = lambda _: None,
+    ) -> None:
+        self._work, self._size_bytes, self._begin, self._end = work, size_bytes, begin, end
+        self._run: list[Task] = []
+        self._run_bytes = 0
         self._most = workers * _AHEAD_PER_WORKER
-        self._pending: deque[tuple[Task, Future[Result]]] = deque()
+        self._pending: deque[tuple[list[Task], Future[list[Result | PackError]]]] = deque()
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="fastpipe-pack")
-        self.stopped = threading.Event()
+        self._stopped = threading.Event()
 
     def put(self, task: Task) -> Iterator[tuple[Task, Result]]:
-        """Adds a task. If enough are in line, waits for the oldest and gives it with its result."""
-        self._pending.append((task, self._threads.submit(self._work, task)))
-        if len(self._pending) >= self._most:
-            yield self._oldest()
+        """Adds a task. If enough are in line, waits for the oldest and gives them with their results."""
+        self._run.append(task)
+        self._run_bytes += self._size_bytes(task)
+        if self._run_bytes >= RUN_BYTES or len(self._run) == RUN_TASKS:
+            self._hand_over()
+            if len(self._pending) >= self._most:
+                yield from self._oldest()
 
     def rest(self) -> Iterator[tuple[Task, Result]]:
         """Waits for all tasks."""
+        self._hand_over()
         while self._pending:
-            yield self._oldest()
+            yield from self._oldest()
 
     def each(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Result]]:
         """All of these, with their results."""
@@ -45,25 +74,57 @@ class Ahead(Generic[Task, Result]):
 
     def close(self) -> None:
         """Stops the threads; tasks that have not begun are dropped."""
-        self.stopped.set()
+        self._stopped.set()
         for _, future in self._pending:
             future.cancel()
         self._threads.shutdown()
 
-    def _oldest(self) -> tuple[Task, Result]:
-        task, future = self._pending.popleft()
-        return task, future.result()
+    def _hand_over(self) -> None:
+        run, self._run, self._run_bytes = self._run, [], 0
+        if run:
+            self._begin(run)
+            self._pending.append((run, self._threads.submit(self._results, run)))
+
+    def _results(self, run: list[Task]) -> list[Result | PackError]:
+        found: list[Result | PackError] = []
+        try:
+            for task in run:
+                if self._stopped.is_set():
+                    break
+                found.append(self._work(task))
+        except PackError as problem:
+            found.append(problem)
+        finally:
+            self._end(run)
+        return found
+
+    def _oldest(self) -> Iterator[tuple[Task, Result]]:
+        run, future = self._pending.popleft()
+        for task, result in zip(run, future.result(), strict=False):  # shorter behind a PackError
+            if isinstance(result, PackError):
+                raise result
+            yield task, result
 
 
-def read_ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+def read_ahead(items: Generator[Item, None, None], size_bytes: Callable[[Item], int]) -> Generator[Item, None, None]:
     """The same items, made by a thread while those before them are used. Close it to stop the thread."""
-    none = object()
-    ahead: Ahead[None, Item | object] = Ahead(lambda _: next(items, none), 1)
+
+    def some(_: object) -> list[Item]:
+        found: list[Item] = []
+        found_bytes = 0
+        for item in items:
+            found.append(item)
+            found_bytes += size_bytes(item)
+            if found_bytes >= RUN_BYTES or len(found) == _RUN_ITEMS:
+                break
+        return found
+
+    ahead: Ahead[None, list[Item]] = Ahead(some, 1)
     try:
-        for _, item in ahead.each(itertools.repeat(None)):
-            if item is none:
+        for _, found in ahead.each(itertools.repeat(None)):
+            if not found:
                 return
-            yield item  # type: ignore[misc]  # it is one
+            yield from found
     finally:
         ahead.close()
         items.close()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,14 +34,6 @@ from fastpipe.packing.source.reading import (
     with_own_requests,
 )
 
-# A thread takes some files at once: handing over each by itself costs a tenth of packing it, and more of large ones
-# would only take memory.
-RUN_BYTES = 1 << 20
-RUN_FILES = 16
-
-Task = TypeVar("Task")
-Outcome = Packed | str | PackError  # the picture, why there is none, or why the pack must stop
-
 
 def converted(
     listing: Listing,
@@ -51,89 +42,23 @@ def converted(
     workers: int,
     known: dict[str, Packed | str] | None = None,
 ) -> Generator[tuple[Source, Packed | str], None, None]:
-    """Converts sources of a listing, in order, but for those that are `known`; see `in_advance` and `outcomes_of`."""
+    """Converts sources of a listing, in order, but for those that are `known`: see `outcomes_of`."""
     there = known or {}
     listing = with_own_requests(listing)
     arriving = Arriving(listing)
 
-    def runs() -> Generator[list[Source], None, None]:
-        for run in cut(sources, lambda source: source.size_bytes):
-            arriving.begin(run)
-            yield run
-
-    def work(source: Source) -> Outcome:
+    def work(source: Source) -> Packed | str:
         return there.pop(source.path, None) or _convert_file(listing, source, how)
 
-    return in_advance(listing, runs(), work, workers, arriving.end)
-
-
-def in_advance(
-    listing: Listing,
-    runs: Generator[list[Task], None, None],
-    work: Callable[[Task], Outcome],
-    workers: int,
-    end: Callable[[list[Task]], None] = lambda _: None,
-) -> Generator[tuple[Task, Packed | str], None, None]:
-    """What becomes of each task, in order, worked out by threads.
-
-    The work is done in C and C++ without the GIL. At most a few MB of packed pictures a worker, or a few
-    pictures where they are larger, are held in memory. Close the generator to stop its threads.
-
-    Args:
-        listing: whose requests are given up in the end.
-        runs: what a thread takes at once.
-        end: called when a run has been worked on.
-
-    Raises:
-        PackError: as one of the outcomes.
-    """
-
-    def done(run: list[Task]) -> list[Outcome]:
-        try:
-            return outcomes(work, run, ahead.stopped)
-        finally:
-            end(run)
-
-    ahead = Ahead(done, workers)
+    ahead = Ahead(work, workers, lambda source: source.size_bytes, arriving.begin, arriving.end)
     try:
-        for run, found in ahead.each(runs):
-            for task, outcome in zip(run, found, strict=False):  # shorter where the pack must stop
-                if isinstance(outcome, PackError):
-                    raise outcome
-                yield task, outcome
+        yield from ahead.each(sources)
     finally:
         give_up_requests(listing)
         ahead.close()
-        runs.close()
 
 
-def outcomes(work: Callable[[Task], Outcome], run: Iterable[Task], stopped: threading.Event) -> list[Outcome]:
-    """What becomes of a few sources; up to the first at which the pack must stop."""
-    found: list[Outcome] = []
-    for each in run:
-        if stopped.is_set() or (found and isinstance(found[-1], PackError)):
-            break
-        found.append(work(each))
-    return found
-
-
-def cut(
-    tasks: Iterable[Task], size_bytes: Callable[[Task], int], most: int | None = None
-) -> Generator[list[Task], None, None]:
-    """What a thread takes, or hands over, at once."""
-    run: list[Task] = []
-    total = 0
-    for task in tasks:
-        run.append(task)
-        total += size_bytes(task)
-        if total >= RUN_BYTES or len(run) == (most or RUN_FILES):
-            yield run
-            run, total = [], 0
-    if run:
-        yield run
-
-
-def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Outcome:
+def _convert_file(listing: Listing, source: Source, how: EncodeOptions) -> Packed | str:
     root = listing.root
 
     def read() -> bytes:
@@ -157,7 +82,7 @@ def convert_sample(
     kinds: Mapping[str, str],
     classes: Sequence[str],
     identity: int | None = None,
-) -> Outcome:
+) -> Packed | str:
     """Converts one picture and the values of its fields.
 
     Args:
@@ -167,6 +92,10 @@ def convert_sample(
         kinds: name -> kind of the fields.
         classes: names by label; there need not be any.
         identity: of its source, where it was packed before; None: that of its bytes.
+
+    Raises:
+        PackError: the system, not the sample, is at fault: an I/O error, too many open files; or a file has changed
+            since it was listed.
     """
     if sample.problem is not None:
         return sample.problem
@@ -186,20 +115,18 @@ def convert_sample(
         return replace(packed, values=tuple(stored), identity=identity, class_name=class_name)
     except ImageError as problem:
         return str(problem)
-    except MemoryError:
-        return PackError(
+    except MemoryError as problem:
+        raise PackError(
             f"not enough memory for {readable(name)}. Finished shards are kept. Run the same command again with fewer "
             "--workers: it continues there. Or leave out such large images (--max-pixels)"
-        )
-    except PackError as problem:
-        return problem
+        ) from problem
     except OSError as problem:
         if problem.errno in OF_THE_FILE:
             return f"cannot be read: {problem.strerror}"
-        return PackError(
+        raise PackError(
             f"cannot read {readable(name)}: {problem.strerror}. Finished shards are kept. Remove the cause, then run "
             "the same command again: it continues there"
-        )
+        ) from problem
 
 
 def values_of(listing: Listing, source: Source, picture: Packed) -> Iterator[Any]:

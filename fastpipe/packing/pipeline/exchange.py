@@ -14,7 +14,7 @@ import itertools
 import json
 import logging
 import shutil
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -27,7 +27,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.packing.pipeline.ahead import read_ahead
-from fastpipe.packing.pipeline.converting import converted, cut
+from fastpipe.packing.pipeline.converting import converted
 from fastpipe.packing.pipeline.run_file import Sample, is_whole, parts_of, samples_in, write_run
 from fastpipe.packing.shard.journal import made_with
 from fastpipe.packing.shard.options import PackOptions
@@ -42,7 +42,6 @@ _SPOOL_FORMAT = 4  # another one when the spool's files change: nothing of the o
 _SPOOLED_BYTES, _SPOOLED_ROWS = 128 << 20, 1 << 16  # of a run; two may be in memory
 _WINDOWS_BYTES = 64 << 20  # of all runs that are read, each of them within these bounds
 _LEAST_WINDOW_BYTES, _MOST_WINDOW_BYTES = 1 << 15, 1 << 20
-_HANDED_OVER = 256  # samples: handing over each by itself would cost more than reading it
 _TOLD_BYTES = 1_000_000_000
 _GROWTH = {JPEG_STORAGE: 1.0, COEFFICIENTS_STORAGE: 1.4}  # of images when they are stored
 
@@ -189,7 +188,7 @@ def exchanged(
     bounds = [(place(sources[start]), place(sources[stop - 1])) for start, stop in stretches]
     parts = list(spool.each(lambda name: parts_of(spool, name, sizes[name], bounds), names))
 
-    def samples() -> Iterator[Sample]:
+    def samples() -> Generator[Sample, None, None]:
         for at, (first, last) in enumerate(bounds):
             runs = [samples_in(spool, name, part[at], window_bytes) for name, part in zip(names, parts, strict=True)]
             for sample in heapq.merge(*runs, key=lambda sample: sample.place):
@@ -197,8 +196,8 @@ def exchanged(
                     yield sample
 
     expected = (source for run in wanted for source in sources[run.start : run.stop])
-    with closing(read_ahead(cut(samples(), lambda sample: sample.source_bytes, _HANDED_OVER))) as handed:
-        for sample in itertools.chain.from_iterable(handed):
+    with closing(read_ahead(samples(), lambda sample: sample.source_bytes)) as found:
+        for sample in found:
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
                 raise _does_not_fit(spool, sample.place[1])

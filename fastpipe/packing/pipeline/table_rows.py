@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,12 +11,12 @@ from fastpipe.errors import ImageError, readable
 from fastpipe.packing.fields.values import take
 from fastpipe.packing.picture.convert import EncodeOptions, Packed
 from fastpipe.packing.picture.probe import image_format
-from fastpipe.packing.pipeline.ahead import read_ahead
-from fastpipe.packing.pipeline.converting import Outcome, convert_sample, cut, in_advance
+from fastpipe.packing.pipeline.ahead import Ahead, read_ahead
+from fastpipe.packing.pipeline.converting import convert_sample
 from fastpipe.packing.source.column_kinds import field_value
 from fastpipe.packing.source.files import changed
 from fastpipe.packing.source.listing import Source, SourceField
-from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, with_own_requests
+from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, give_up_requests, with_own_requests
 from fastpipe.packing.source.table_columns import Cells, cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 
@@ -35,24 +34,33 @@ def converted_rows(
 ) -> Generator[tuple[Source, Packed | str], None, None]:
     """Converts rows in the order in which they stand in their files: each group of rows is read once.
 
-    One thread reads ahead; see `in_advance`. The sources that it yields have the sizes of their images.
+    One thread reads ahead. The sources that it yields have the sizes of their images.
     """
     listing = with_own_requests(listing)
     fields, of = tuple(enumerate(listing.fields)), (how, listing.kinds, listing.classes)
 
-    def convert(row: _Row) -> Outcome:
+    def convert(row: _Row) -> Packed | str:
         source, cells, at = row
         name = str(listing.root / source.path)
         values = (_value(cells, at, number, field) for number, field in fields)
         return convert_sample(source, name, lambda: _image_of(cells, at), lambda _: values, *of)
 
-    runs = read_ahead(cut(_rows(listing, sources), lambda row: row.source.size_bytes))
-    with closing(in_advance(listing, runs, convert, workers)) as found:
-        for row, outcome in found:
+    rows = read_ahead(_rows(listing, sources), _size_bytes)
+    ahead = Ahead(convert, workers, _size_bytes)
+    try:
+        for row, outcome in ahead.each(rows):
             yield row.source, outcome
+    finally:
+        give_up_requests(listing)
+        ahead.close()
+        rows.close()
 
 
-def _rows(listing: TableListing, sources: Iterable[Source]) -> Iterator[_Row]:
+def _size_bytes(row: _Row) -> int:
+    return row.source.size_bytes
+
+
+def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, None, None]:
     """These rows, read file by file and group by group."""
     of_file: dict[str, dict[int, Source]] = defaultdict(dict)
     for source in sources:

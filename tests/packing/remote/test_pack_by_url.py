@@ -383,7 +383,7 @@ def test_a_local_dataset_is_repaired_from_a_bucket(tmp_path: Path, bucket: Bucke
 def test_a_writer_into_a_bucket(tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     images = [path.read_bytes() for path in sorted(write_large_folder(tmp_path / "source").rglob("*.jpg"))]
 
-    monkeypatch.setattr("fastpipe.packing.writer.RUN_FILES", 1)
+    monkeypatch.setattr("fastpipe.packing.pipeline.ahead.RUN_TASKS", 1)
 
     def write(dst: object, upto: int, **options: Any) -> fastpipe.Writer:
         writer = fastpipe.Writer(dst, {"caption": "text"}, shard_size=100_000, workers=1, **options)  # type: ignore[arg-type]
