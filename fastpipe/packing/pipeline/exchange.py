@@ -52,11 +52,7 @@ Outcomes = Generator[tuple[Source, Packed | str], None, None]
 def few_outcomes(listing: Listing, few: Sequence[Source], options: PackOptions, workers: int) -> Outcomes:
     """Converts some sources, in the order in which they are read best; close the generator to stop its threads.
 
-    Yields:
-        Sources, and what became of them: the picture with the values of its fields, or why there is none.
-
-    Raises:
-        PackError: the system, not a file, is at fault; or a file has changed since it was listed.
+    It gives the picture of each, with the values of its fields, or why there is none; errors as of `convert_sample`.
     """
     if isinstance(listing, TableListing):
         from fastpipe.packing.pipeline.table_rows import converted_rows  # it needs pyarrow
@@ -224,10 +220,8 @@ def _check_room(folder: Path, listing: TableListing, left: Sequence[Rows], optio
         f"dataset until it is done, in {readable(str(folder))}; {_shown(free)} are free there"
     )
     if free < needed and not shrinks:
-        raise PackError(
-            f"{words}. Make room, or choose another disk (DST, or --spool where DST is a URL), then run the same "
-            "command again"
-        )
+        disk = "another disk (DST, or --spool where DST is a URL)"
+        raise PackError(f"{words}. Make room, or choose {disk}, then run the same command again")
     if needed >= _TOLD_BYTES:
         _LOG.warning(words)
 

@@ -28,7 +28,6 @@ class Given:
     """One sample.
 
     Attributes:
-        name: in the dataset and in messages.
         label: position of its class; NO_LABEL: none.
         size_bytes: of its image.
         image: its file, the file's bytes, or (H, W, 3) uint8.

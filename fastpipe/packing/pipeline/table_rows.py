@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from fastpipe.errors import ImageError, readable
@@ -27,6 +28,9 @@ class _Row(NamedTuple):
     source: Source
     cells: Cells
     at: int
+
+
+_size_bytes = attrgetter("source.size_bytes")
 
 
 def converted_rows(
@@ -54,10 +58,6 @@ def converted_rows(
         give_up_requests(listing)
         ahead.close()
         rows.close()
-
-
-def _size_bytes(row: _Row) -> int:
-    return row.source.size_bytes
 
 
 def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, None, None]:

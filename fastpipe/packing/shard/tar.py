@@ -115,13 +115,7 @@ def laid_out(
 
 
 class Tar(NamedTuple):
-    """A shard that is written.
-
-    Attributes:
-        number: in its name.
-        samples, size_bytes, xxh3_64: of the file; the hash in hex.
-        removed: further samples in it, which the dataset does not have any more.
-    """
+    """A shard that is written; `removed` further samples are in it, which the dataset does not have any more."""
 
     number: int
     samples: int
