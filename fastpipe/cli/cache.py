@@ -13,7 +13,7 @@ from fastpipe.cli.console import AsJson, exit_codes, out, print_json
 from fastpipe.cli.tables import count
 from fastpipe.errors import readable
 from fastpipe.remote import contents
-from fastpipe.remote.urls import default_cache
+from fastpipe.remote.options import RemoteOptions
 from fastpipe.scan.cache import kept_scans
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ def list_datasets(cache_dir: Folder = None, as_json: AsJson = False) -> None:
     of the files of sources that are not packed.
     """
     with exit_codes():
-        root = cache_dir or default_cache()
+        root = cache_dir or RemoteOptions().cache_dir
         found = contents.kept_datasets(root)
         scans = kept_scans() if cache_dir is None else []
         if as_json:
@@ -63,7 +63,7 @@ def verify_datasets(data: Which = None, cache_dir: Folder = None, as_json: AsJso
     are needed. Exit code 1 if there were any.
     """
     with exit_codes():
-        root = cache_dir or default_cache()
+        root = cache_dir or RemoteOptions().cache_dir
         found = [(each, *contents.check_kept(each)) for each in contents.chosen(root, data)]
         if as_json:
             names = ("url", "fingerprint", "checked", "damaged")
@@ -86,7 +86,7 @@ def clear_datasets(data: Which = None, cache_dir: Folder = None) -> None:
     folder, tar or pattern of a scan, and without DATA all scans are removed, too.
     """
     with exit_codes():
-        root = cache_dir or default_cache()
+        root = cache_dir or RemoteOptions().cache_dir
         left = 0
         scans = kept_scans() if cache_dir is None else []
         if data is not None:

@@ -20,12 +20,7 @@ _WRITERS = 3
 
 
 class Arrivals:
-    """Writes what comes.
-
-    Args:
-        wants: who waits for it.
-        caches: for blocks; all else goes into the ring.
-    """
+    """Writes what comes: blocks into the caches, all else into the ring, where somebody wants it."""
 
     def __init__(self, wants: Wants, caches: Caches) -> None:
         self._wants, self._caches = wants, caches

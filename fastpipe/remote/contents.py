@@ -24,10 +24,7 @@ class Kept:
     Attributes:
         url: where it came from last.
         fingerprint: of the dataset; its folder's name.
-        folder: of it, as text.
-        samples: of the dataset.
-        shard_bytes: of all its shards.
-        resident_bytes: of these in the cache.
+        resident_bytes: of its shards that are in the cache.
         disk_bytes: that its folder takes.
         in_use: by a process.
     """
@@ -61,11 +58,7 @@ def kept_datasets(root: Path) -> list[Kept]:
 
 
 def chosen(root: Path, data: str | None) -> list[Kept]:
-    """The datasets of a URL or fingerprint; None: all.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """The datasets of a URL or fingerprint; None: all. ConfigError: there is none."""
     found = kept_datasets(root)
     if data is None:
         return found
@@ -77,13 +70,8 @@ def chosen(root: Path, data: str | None) -> list[Kept]:
 
 
 def check_kept(kept: Kept) -> tuple[int, int]:
-    """Compares the hashes of all samples in the cache; blocks of those that differ are forgotten.
-
-    Returns:
-        How many samples are wholly in the cache, and how many of these are damaged.
-
-    Raises:
-        DatasetError: the index is damaged.
+    """Compares the hashes of all samples in the cache; blocks of those that differ are forgotten. DatasetError: the
+    index is damaged. Returns how many samples are wholly in the cache, and how many of these are damaged.
     """
     folder = Path(kept.folder)
     if not (folder / DATASET_FILE).exists() or not any(folder.glob(f"**/{INDEX_FILE}")):  # they have not all come yet

@@ -24,10 +24,10 @@ from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import Hold, make_root, unfinished
 from fastpipe.remote.caches import Caches, Remote
+from fastpipe.remote.client import refuse_forked
 from fastpipe.remote.objects import Answer, Objects, ShardError
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.reader import Reader
-from fastpipe.remote.requests import refuse_forked
 from fastpipe.remote.retry import ATTEMPTS
 
 _GZIP = b"\x1f\x8b"

@@ -22,10 +22,10 @@ from fastpipe.remote.arrivals import THREAD_NAMES, Arrivals
 from fastpipe.remote.blocks import BLOCK_BYTES
 from fastpipe.remote.cache import WRITTEN, Cache
 from fastpipe.remote.caches import Caches
+from fastpipe.remote.client import THREAD_NAME, loop_of_process
 from fastpipe.remote.extents import Extents
 from fastpipe.remote.objects import REQUEST_BYTES, Answer
 from fastpipe.remote.parts import Key, Part
-from fastpipe.remote.requests import THREAD_NAME, loop_of_process
 from fastpipe.remote.wants import Wants
 
 _LOOK_S = 0.01  # how often blocks are looked at that other processes fetch

@@ -11,7 +11,8 @@ from typing import Any
 from fastpipe.checks import positive, size_bytes
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
-from fastpipe.remote.urls import default_cache, place_of
+from fastpipe.machine.cache_folder import cache_folder
+from fastpipe.remote.urls import place_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class RemoteOptions:
         read_timeout_s: seconds without a byte after which a request is made again.
     """
 
-    cache_dir: Path = field(default_factory=default_cache)
+    cache_dir: Path = field(default_factory=lambda: cache_folder() / "shards")
     cache_limit: int = 200 * 10**9
     storage: Mapping[str, Any] = field(default_factory=dict)
     read_timeout_s: float = 20.0
@@ -58,9 +59,8 @@ def remote_options(
         )
     if cache_dir is not None and (not isinstance(cache_dir, (str, os.PathLike)) or cache_dir == ""):
         raise ConfigError(f"cache_dir: expected a folder, got {cache_dir!r}")
-    folder = default_cache() if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir)))
     found = RemoteOptions(
-        folder,
+        RemoteOptions().cache_dir if cache_dir is None else Path(os.path.abspath(os.path.expanduser(cache_dir))),
         size_bytes("cache_limit", cache_limit),
         dict(storage_options or {}),
         positive("read_timeout", read_timeout),

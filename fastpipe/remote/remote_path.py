@@ -135,11 +135,7 @@ class RemotePath:
         return RemoteFile(self.objects, self.key, self.state())
 
     def listed(self) -> tuple[list[str], list[str]]:
-        """Names of the folders and of the files in a folder, sorted.
-
-        Raises:
-            PackError: the server has no lists.
-        """
+        """Names of the folders and of the files in a folder, sorted. PackError: the server has no lists."""
         tree = self._list()
         names = sorted(tree.folders.get(self.key, ()))
         inner = [(name, f"{self.key}/{name}" if self.key else name) for name in names]
@@ -177,11 +173,7 @@ class RemotePath:
 
 
 def remote_path(url: Url, options: RemoteOptions) -> RemotePath:
-    """The path of a URL.
-
-    Raises:
-        ConfigError: obstore is not installed, or an option is unknown.
-    """
+    """The path of a URL. ConfigError: obstore is not installed, or an option is unknown."""
     scheme, _, rest = url.partition("://")
     parts = rest.split("/")
     top = 3 if scheme.lower() == "hf" else 1  # datasets/ORG/NAME, or the bucket

@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlsplit
 
 from fastpipe.errors import ConfigError
 from fastpipe.format.folder import Url
-from fastpipe.machine.cache_folder import cache_folder
 
 SCHEMES = ("s3", "gs", "az", "http", "https", "hf")
 
@@ -63,8 +62,3 @@ def place_of(data: object) -> object:
             "folder, and credentials by storage_options="
         )
     return Url(url)
-
-
-def default_cache() -> Path:
-    """Where shards are kept if nobody says."""
-    return cache_folder() / "shards"

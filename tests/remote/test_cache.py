@@ -31,8 +31,8 @@ from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.remote.blocks import BLOCK_BYTES
 from fastpipe.remote.cache import ALLOTTED, SYNCED, WRITTEN, Cache
 from fastpipe.remote.cache_root import Hold, datasets, disk_bytes, in_use, make_root, small_bytes, unfinished, used_at
+from fastpipe.remote.client import loop_of_process
 from fastpipe.remote.contents import kept_datasets
-from fastpipe.remote.requests import loop_of_process
 from fastpipe.remote.wants import Wants
 
 Loaders = Callable[..., Any]
