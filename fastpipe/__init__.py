@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from fastpipe.samples.dataset import Dataset
     from fastpipe.scan.opening import open
+    from fastpipe.show.duplicates import duplicates
     from fastpipe.show.preview import preview
 
 if importlib.util.find_spec("fastpipe._engine") is None:
@@ -83,6 +84,7 @@ __all__ = [
     "add",
     "balanced",
     "diagnose",
+    "duplicates",
     "loader",
     "monitor",
     "open",
@@ -111,6 +113,7 @@ _MODULES = {
     "add": "packing.api",
     "balanced": "plan.balance",
     "diagnose": "diagnosis",
+    "duplicates": "show.duplicates",
     "loader": "loading.factory",
     "monitor": "monitoring.monitor",
     "Writer": "packing.writer",

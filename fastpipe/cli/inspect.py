@@ -10,10 +10,11 @@ import typer
 
 from fastpipe.checks import whole
 from fastpipe.cli.console import AsJson, Dataset, check_new, err, exit_codes, out, place, print_json
-from fastpipe.cli.inspect_tables import inspection_tables, shuffle_table
+from fastpipe.cli.inspect_tables import duplicates_table, inspection_tables, shuffle_table
 from fastpipe.cli.tables import count, show
 from fastpipe.errors import ConfigError
 from fastpipe.scan.opening import open_data
+from fastpipe.show.duplicates import duplicates as find_duplicates
 from fastpipe.show.inspection import inspect as inspect_index
 from fastpipe.show.inspection import write_contact_sheet
 from fastpipe.show.shuffle_score import shuffle_report
@@ -37,6 +38,15 @@ def inspect(
         int | None,
         typer.Option(help="Samples in a batch of all ranks together, for --shuffle.", show_default="256"),
     ] = None,
+    duplicates: Annotated[
+        bool, typer.Option("--duplicates", help="List pictures that are there several times, by their hashes.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OTHER", help="With --duplicates: list the pictures that OTHER has, too.", show_default=False
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the content of a dataset, and draw a contact sheet.
@@ -44,7 +54,8 @@ def inspect(
     Shows counts, classes, histograms of sizes and dimensions, and draws a PNG of some images with their labels. With
     --shuffle it also measures how well an epoch mixes the samples: the class mix of a batch (1 for a uniform
     permutation, more if a batch has too few classes), the share of samples that stay in one batch with their neighbour
-    in the shard, and the mean distance that samples move (uniform: 1/3 of the dataset).
+    in the shard, and the mean distance that samples move (uniform: 1/3 of the dataset). With --duplicates it lists
+    pictures that are there several times, or with --against those that another dataset has, too.
     """
     with exit_codes():
         if sheet is not None and no_sheet:
@@ -53,10 +64,15 @@ def inspect(
             check_new(sheet, overwrite=overwrite)
         if batch_size is not None and not shuffle:
             raise ConfigError("--batch-size needs --shuffle: it is the batch of the order that is compared")
+        if against is not None and not duplicates:
+            raise ConfigError("--against needs --duplicates: it is the dataset that may have the same pictures")
         batch_size = 256 if batch_size is None else whole("--batch-size", batch_size, least=1, most=2**31)
         index = open_data(place(data))
         found = inspect_index(index)
         shuffled = shuffle_report(index, batch_size=batch_size, seed=seed) if shuffle else None
+        twice = None
+        if duplicates:
+            twice = find_duplicates(index, None if against is None else place(against))
         name = index.folder.name if isinstance(index.path, Path) else index.path.rsplit("/", 1)[-1]
         picture = None if no_sheet else sheet or Path(f"{name}-sheet.png")
         renewed = picture is not None and picture.exists()
@@ -66,11 +82,16 @@ def inspect(
             shown, replaced = write_contact_sheet(place(data), picture, seed=seed, fingerprint=known)
         if as_json:
             drawn = {"sheet": None if picture is None else str(picture), "undecodable": replaced}
-            print_json({**found.as_dict(), **drawn, **({"shuffle": asdict(shuffled)} if shuffled else {})})
+            more = {"shuffle": asdict(shuffled)} if shuffled else {}
+            if twice is not None:
+                more["duplicates"] = {"keys": twice.group_keys(), "others": twice.other_keys()}
+            print_json({**found.as_dict(), **drawn, **more})
             return
         out.print(inspection_tables(found, ascii_only=out.options.ascii_only))
         if shuffled is not None:
             show(out, shuffle_table(shuffled))
+        if twice is not None:
+            show(out, duplicates_table(twice))
         if picture is not None:
             out.print(f"{count(shown, 'image')} drawn to {picture}{', which replaces an earlier file' * renewed}")
         if replaced:

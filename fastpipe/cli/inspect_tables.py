@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from fastpipe.cli.tables import count, new_table
 from fastpipe.errors import readable
+from fastpipe.show.duplicates import Duplicates
 from fastpipe.show.inspection import Histogram, Inspection
 from fastpipe.show.shuffle_score import ShuffleReport
 
 _BAR_WIDTH = 30
 _MOST_CLASSES = 20
+_MOST_GROUPS = 20
 
 
 def inspection_tables(found: Inspection, *, ascii_only: bool) -> RenderableType:
@@ -64,6 +68,24 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
     rows = (("an epoch", report.epoch), ("uniform permutation", report.uniform), ("as in the shards", report.shards))
     for name, score in rows:
         table.add_row(name, f"{score.class_mix:.3f}", f"{score.neighbours:.3%}", f"{score.displacement:.3f}")
+    return table
+
+
+def duplicates_table(found: Duplicates) -> RenderableType:
+    """The first pictures that are there several times, with the paths of their sources."""
+    places = f"in both {found.index.path} and {found.other.path}" if found.other else "several times"
+    title = f"{count(len(found.groups), 'picture')} {places}: {count(found.samples, 'sample')}"
+    if found.contradictions:
+        title += f"; {count(found.contradictions, 'picture')} with different classes"
+    few = replace(found, groups=found.groups[:_MOST_GROUPS], others=found.others[:_MOST_GROUPS])
+    table = new_table("samples", "the same in the other", title=readable(title))
+    table.columns[1].justify = "left"
+    for ours, theirs in zip(few.group_keys(), few.other_keys(), strict=True):
+        table.add_row(*("\n".join(map(readable, each)) for each in (ours, theirs)), end_section=True)
+    if not found.other:
+        table.columns.pop()
+    if len(found.groups) > _MOST_GROUPS:
+        table.add_row(f"... {len(found.groups) - _MOST_GROUPS:,} more pictures; --json lists all")
     return table
 
 

@@ -44,6 +44,7 @@ PUBLIC = {
     "add",
     "balanced",
     "diagnose",
+    "duplicates",
     "loader",
     "monitor",
     "open",
