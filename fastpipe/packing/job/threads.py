@@ -7,9 +7,9 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -32,8 +32,7 @@ from fastpipe.packing.source.listing import Listing, Source
 from fastpipe.packing.source.tables import TableListing
 
 
-@dataclass(frozen=True)
-class PackProgress:
+class PackProgress(NamedTuple):
     """How far a pack is: files and bytes of the source, done and in all.
 
     `step` is what it does: "packing"; for tables, which are read as a stream, "converting" and then "packing"; last
@@ -221,8 +220,7 @@ class _Told:
     def __call__(self, source: Source, outcome: Packed | str) -> None:
         """A source is done."""
         now = self._now
-        self._now = replace(
-            now,
+        self._now = now._replace(
             files=now.files + 1,
             bytes=min(now.bytes + source.size_bytes, now.total_bytes),
             rejected=now.rejected + isinstance(outcome, str),
@@ -234,8 +232,8 @@ class _Told:
         """A file of the dataset is there."""
         now, uploaded = self._now, self._store.uploaded_bytes
         if uploaded:
-            done = replace(now, files=now.total_files, bytes=now.total_bytes)
-            self._on_progress(replace(done, step="publishing", uploaded_bytes=uploaded))
+            done = now._replace(files=now.total_files, bytes=now.total_bytes)
+            self._on_progress(done._replace(step="publishing", uploaded_bytes=uploaded))
 
 
 def publish(journal: Journal, facts: Facts, options: PackOptions, made: Made, started: float) -> Summary:
