@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 
 SourcePath: TypeAlias = "Path | RemotePath"
-# What opening a file says that was there when it was listed.
-_GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR}
 
 
 def source_path(data: str | os.PathLike[str], remote: RemoteOptions | None = None) -> SourcePath:
@@ -124,7 +122,7 @@ def names_in(folder: SourcePath) -> Names:
             with os.scandir(folder) as entries:
                 found = [(entry.name, _is_folder(entry)) for entry in entries]
         except OSError as problem:
-            raise _cannot_be_listed(problem) from problem
+            _refuse(problem)
     else:
         folders, files = folder.listed()
         found = [(name, True) for name in folders] + [(name, False) for name in files]
@@ -151,18 +149,13 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
     a dot, and all that is in such folders.
     """
     if not isinstance(root, Path):
-        paths = (root / folder).files_below() if folder else root.files_below()
-        for path in paths:
+        for path in (root / folder).files_below():
             if hidden or not any(part.startswith(".") for part in path.split("/")):
                 yield f"{folder}/{path}" if folder else path
         return
     top = root.resolve()
     seen = {(info.st_dev, info.st_ino) for info in map(os.stat, [top, *top.parents] if folder else top.parents)}
-
-    def refuse(problem: OSError) -> None:
-        raise _cannot_be_listed(problem) from problem
-
-    for place, folders, files in os.walk(root / folder, followlinks=True, onerror=refuse):
+    for place, folders, files in os.walk(root / folder, followlinks=True, onerror=_refuse):
         info = os.stat(place)
         if (info.st_dev, info.st_ino) in seen:
             folders.clear()
@@ -175,8 +168,8 @@ def files_below(root: SourcePath, folder: str = "", *, hidden: bool = True) -> I
                 yield prefix.removeprefix("./") + name
 
 
-def _cannot_be_listed(problem: OSError) -> PackError:
-    return PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}")
+def _refuse(problem: OSError) -> NoReturn:
+    raise PackError(f"{readable(str(problem.filename))} cannot be listed: {problem.strerror}") from problem
 
 
 def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 0, stop: int | None = None) -> bytes:
@@ -196,7 +189,7 @@ def read_as_listed(root: SourcePath, path: str, listed: FileState, start: int = 
     try:
         file = opened(root / path)
     except OSError as problem:
-        if problem.errno not in _GONE:
+        if problem.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR):  # as if it were gone
             raise
         with_all = "" if root.exists() else ", with all of the source"
         raise refuse(f"has disappeared{with_all} ({problem.strerror})") from problem

@@ -32,11 +32,8 @@ _COMPRESSED = re.compile(r"\.(tar\.\w+|tgz|tbz2?|txz|tzst)$", re.IGNORECASE)
 
 
 class Recognised(NamedTuple):
-    """What a source is: a key of the table of formats.
-
-    Attributes:
-        paths: of the file, or of files about the same images; or of the folder.
-        names: of what a folder holds; None: it is a file.
+    """What a source is: a key of the table of formats; paths of the file, of files about the same images, or of the
+    folder; and the names in the folder. None: it is a file.
     """
 
     format: str
@@ -72,9 +69,8 @@ def could_be_source(path: Path) -> bool:
     try:
         if not path.is_dir():
             return path.is_file() and path.suffix.lower() in (".tar", *SUFFIXES)
-        if is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists():
-            return False
-        return any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
+        packed = is_dataset(path / DATASET_FILE) or (path / WORK_FOLDER).exists()
+        return not packed and any(entry.is_dir() or entry.suffix.lower() == ".tar" for entry in path.iterdir())
     except OSError:
         return False
 
@@ -243,7 +239,7 @@ def _kinds(root: SourcePath, names: Names, how: SourceOptions) -> list[str]:
     found += [kind for kind, each in _FORMATS.items() if each.folders and set(each.folders) <= set(folders)]
     if found:
         return found
-    manifests = [name for name in files if _lists_images(root / name)]
+    manifests = [name for name in files if Path(name).suffix.lower() in MANIFESTS and _lists_images(root / name)]
     found = sorted({MANIFESTS[Path(name).suffix.lower()] for name in manifests})
     if found and (folders or len(manifests) < len(files)) and how.split is None:
         found.append("imagefolder")
@@ -257,13 +253,10 @@ def _holds_parquet(folder: SourcePath, names: Names) -> bool:
 
 def _lists_images(path: SourcePath) -> bool:
     """Whether a manifest has a column that is called like a path."""
-    kind = MANIFESTS.get(path.suffix.lower())
-    if kind is None:
-        return False
     try:
         with open_binary(path) as file:
             line = file.readline(_HEADER_BYTES).decode("utf-8-sig")
-        if kind == "jsonl":
+        if MANIFESTS[path.suffix.lower()] == "jsonl":
             names = json.loads(line)
         else:
             names = dict.fromkeys(next(csv.reader([line], delimiter=separator(path), skipinitialspace=True), []))

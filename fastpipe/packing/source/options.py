@@ -122,10 +122,9 @@ def _fields(fields: object) -> Iterable[FieldColumn]:
 
 def pick_split(split: str | None, there: Collection[str], root: SourcePath, what: str = "the splits") -> str:
     """The split that a user names, or the only one there is; "" is what says none. PackError: neither is there."""
-    if split is None and len(there) == 1:
-        return next(iter(there))
-    if split is not None and split in there:
-        return split
+    for each in there:
+        if each == split or (split is None and len(there) == 1):
+            return each
     names = ", ".join(readable(name) or "(files that say none)" for name in sorted(there)) or "(none)"
     asked = "" if split is None else f"--split {split}: "
     raise PackError(f"{asked}{readable(str(root))} has {what} {names}: --split picks one")

@@ -25,12 +25,9 @@ MOST_EXTENSION_BYTES = 1 << 20  # of an extended header: macOS and GNU tar put a
 _MOST_PADDING_BYTES = 1 << 20  # behind the end; a record is 10,240 bytes with most programs
 _WINDOW_BYTES = 4096  # read at once: a small sample's headers, label and note
 
-_START = "a header, or the two blocks of zeros that end a tar,"
-_FILES = frozenset([b"0", b"\0", b"7"])
 _FOLDER = b"5"
 _OLD_SPARSE, _GLOBAL_PAX, _LONG_NAME, _LONG_LINK = b"S", b"g", b"L", b"K"
 _EXTENSIONS = frozenset([b"x", b"X", _GLOBAL_PAX, _LONG_NAME, _LONG_LINK])
-_LINKS = frozenset([b"1", b"2"])
 _WITHOUT_BYTES = {
     b"1": "a hard link",
     b"2": "a symbolic link",
@@ -62,13 +59,8 @@ class _Header(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member of a tar.
-
-    Attributes:
-        name: as it stands there; bytes that are not UTF-8 as Python's surrogates.
-        header_bytes: where its first header begins.
-        offset_bytes, size_bytes: of its content.
-        problem: why it is no file to be read; None: it is one, or a folder.
+    """One member of a tar: its name, in which bytes that are not UTF-8 are Python's surrogates; where its first header
+    begins; where its content is; and why it is no file to be read. None: it is one, or a folder.
     """
 
     name: str
@@ -80,10 +72,8 @@ class Member(NamedTuple):
 
 
 class TarFile:
-    """An open tar file, read by ranges, in a `with`. Raises PackError where it is no regular file or cannot be read.
-
-    Attributes:
-        state: when it was opened.
+    """An open tar file, read by ranges, in a `with`; its state is that when it was opened. PackError: it is no regular
+    file, or cannot be read.
     """
 
     def __init__(self, path: SourcePath) -> None:
@@ -123,7 +113,7 @@ class TarFile:
         try:
             while True:
                 start, changes = at, {}
-                while (header := _parse(self._all(at, BLOCK, _START))) is not None and header.kind in _EXTENSIONS:
+                while (header := _parse(self._all(at, BLOCK, "a header or the end"))) and header.kind in _EXTENSIONS:
                     if header.size_bytes > MOST_EXTENSION_BYTES:
                         raise ValueError(
                             f"expected an extended header of at most {MOST_EXTENSION_BYTES:,} bytes, got "
@@ -168,9 +158,9 @@ class TarFile:
         problem = None
         if kind == _OLD_SPARSE or (changes and any(map(_SPARSE.fullmatch, changes))):
             problem = "a sparse file; add it to the tar without tar's option --sparse"
-        elif kind != _FOLDER and kind not in _FILES:
+        elif kind not in (b"0", b"\0", b"7", _FOLDER):
             what = what or f"of type {kind.decode('latin1')!a}"
-            target = f" to {shown(os.fsdecode(_text(header.link)))}" if kind in _LINKS else ""
+            target = f" to {shown(os.fsdecode(_text(header.link)))}" if kind in (b"1", b"2") else ""
             problem = (
                 f"{what}{target}, not a file; to store the files that links point to, use tar's option --dereference"
             )
@@ -183,10 +173,10 @@ class TarFile:
         padding = self._all(at, size, "the two blocks of zeros that end a tar")
         zeros = size - len(padding.lstrip(b"\0"))
         if zeros < size or rest > size:
-            got = f"other bytes, the first at byte {at + zeros}" if zeros < size else f"{rest:,} bytes"
             raise ValueError(
                 f"expected only zeros after the end of the tar, at least {2 * BLOCK:,} and at most "
-                f"{_MOST_PADDING_BYTES:,} bytes, got {got} (tars that cat has joined: join them with tar -A instead)"
+                f"{_MOST_PADDING_BYTES:,}, got {rest:,} bytes, zeros to byte {at + zeros}; if cat has joined tars, "
+                "join them with tar -A instead"
             )
 
     def _all(self, at: int, size: int, what: str) -> bytes:

@@ -41,7 +41,7 @@ class _Keyed(NamedTuple):
 
 @dataclass
 class Gathered:
-    """What the members of tars come to.
+    """What the members of tars come to. A tar's path is relative to the source, "" where it is the source.
 
     Attributes:
         classes: labels have to be below this.
@@ -75,7 +75,7 @@ class Gathered:
         """Adds all members as files, under their own names, as of an image folder. False: it stopped at a label, for
         then the tars are a WebDataset.
         """
-        self._begin(tar, archive)
+        self._tar, self._archive, self._seen = tar, archive, set[str]()
         for member, path in self._usable(members):
             folders = path.split("/", 2)
             if not member.is_folder:
@@ -90,13 +90,9 @@ class Gathered:
 
     def take_samples(self, tar: TarFile, archive: str, members: Iterable[Member]) -> None:
         """Adds the samples of a WebDataset: members of one key, one behind the other."""
-        self._begin(tar, archive)
+        self._tar, self._archive, self._seen = tar, archive, set[str]()
         for _, sample in groupby(self._keyed(members), itemgetter(0)):
             self._take_sample([*sample])
-
-    def _begin(self, tar: TarFile, archive: str) -> None:
-        """Goes to the next tar; its path is relative to the source, "" where it is the source."""
-        self._tar, self._archive, self._seen = tar, archive, set[str]()
 
     def _usable(self, members: Iterable[Member]) -> Iterator[tuple[Member, str]]:
         """Members and their paths. Those that are no files, or have a name that none must have, are rejected."""

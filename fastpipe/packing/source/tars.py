@@ -74,9 +74,8 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     if any("removed" in shard for shard in index.info["shards"]):  # from this version of the dataset
         places = zip(index.records["shard"].tolist(), index.records["offset"].tolist(), strict=True)
         there = {(names[shard], offset) for shard, offset in places}
-        listing.sources[:] = [
-            each for each in listing.sources if each.problem is not None or (each.archive, each.offset_bytes) in there
-        ]
+        sources = listing.sources
+        sources[:] = [each for each in sources if each.problem or (each.archive, each.offset_bytes) in there]
     return listing
 
 
