@@ -326,7 +326,7 @@ class Requests:
         footers: that are read: each shard reads those of all runs.
         ranges: of runs that are read.
         range_bytes: of each, on average.
-        requests: of all kinds. A range is at least two reads, of records and of blobs.
+        requests: of all kinds. A range is one read more than it has windows.
         hours: that so many workers need at least.
     """
 

@@ -20,9 +20,9 @@ from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.picture.convert import Packed
 from fastpipe.store.store import Store
 
-_EVERY_BYTES = 1 << 17  # of records between two places in the footer
+_EVERY_BYTES = 1 << 16  # of records between two places in the footer
 _HASH_BYTES, _HEAD_BYTES = 8, 16
-_END_BYTES = 1 << 16  # read at once: all of most footers
+_END_BYTES = 1 << 17  # read at once: all of most footers
 
 Place = tuple[int, str]  # in packing order: see `packing_order`
 
@@ -76,31 +76,26 @@ def parts_of(store: Store, name: str, size_bytes: int, bounds: Iterable[tuple[Pl
 
 def samples_in(store: Store, name: str, part: tuple[int, int], window_bytes: int) -> Iterator[Sample]:
     """The samples of one of `parts_of`; so many of their bytes are read at once."""
-    start, stop = part
-    file = io.BufferedReader(_Range(store, name, start, stop), window_bytes)
-    while head := file.read(_HEAD_BYTES):
-        record = file.read(min(int.from_bytes(head[_HASH_BYTES:], "little"), stop - start))
+    at, stop = part
+    window, used = b"", 0
+
+    def take(size_bytes: int) -> bytes:
+        nonlocal at, window, used
+        if used + size_bytes > len(window):
+            missing = used + size_bytes - len(window)
+            more = store.read(name, at, min(at + max(missing, window_bytes), stop))
+            window, used, at = window[used:] + more, 0, at + len(more)
+        used += size_bytes
+        return window[used - size_bytes : used]
+
+    while used < len(window) or at < stop:
+        head = take(_HEAD_BYTES)
+        record = take(int.from_bytes(head[_HASH_BYTES:], "little"))
         if _head(record) != head:
             raise _damaged(store, name)
         line, _, rest = record.partition(b"\n")
         number, path, source_bytes, outcome = json.loads(line)
         yield Sample((number, path), source_bytes, outcome if isinstance(outcome, str) else _packed(outcome, rest))
-
-
-class _Range(io.RawIOBase):
-    """A range of a file of a store, which is opened for each read: there may be more runs than files may be open."""
-
-    def __init__(self, store: Store, name: str, start: int, stop: int) -> None:
-        self._store, self._name, self._at, self._stop = store, name, start, stop
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._store.read(self._name, self._at, min(self._at + len(buffer), self._stop))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 def _head(data: bytes) -> bytes:
