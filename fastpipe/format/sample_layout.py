@@ -14,7 +14,8 @@ from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, PICTURE_E
 BEFORE_BYTES = 3 * tar.BLOCK
 
 OURS = "fastpipe"  # the first entry of KEY.json: the class's name, and the identity of the source's picture
-_OURS_BYTES = 1 << 16  # a class's name is shorter
+_PATH = ', "path": '  # behind it
+_OURS_BYTES = 1 << 16  # names are shorter
 
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 
@@ -59,8 +60,22 @@ def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
     return tar.padding(jpeg_bytes) + json
 
 
-def read_ours(first: Callable[[int], bytes]) -> tuple[str | None, int] | None:
-    """Class and identity that the beginning of a KEY.json of ours tells; None: it is another program's.
+class Ours(NamedTuple):
+    """The beginning of a KEY.json of ours.
+
+    Attributes:
+        class_name: of the sample; None: it has none.
+        identity: of its source's picture.
+        path: of its source.
+    """
+
+    class_name: str | None
+    identity: int
+    path: str
+
+
+def read_ours(first: Callable[[int], bytes]) -> Ours | None:
+    """What the beginning of a KEY.json of ours tells; None: it is another program's.
 
     Args:
         first: gives so many of its first bytes.
@@ -72,11 +87,15 @@ def read_ours(first: Callable[[int], bytes]) -> tuple[str | None, int] | None:
     if first(len(start)) != start:
         return None
     try:
-        said, _ = json.JSONDecoder().raw_decode(first(_OURS_BYTES)[len(start) :].decode("ascii", "replace"))
+        text = first(_OURS_BYTES)[len(start) :].decode("ascii", "replace")
+        said, end = json.JSONDecoder().raw_decode(text)
+        if not text.startswith(_PATH, end):
+            raise ValueError("no path behind it")
+        path, _ = json.JSONDecoder().raw_decode(text, end + len(_PATH))
         name, identity = said.get("class"), int(said["identity"], 16)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
-        raise ValueError(f"KEY.json is damaged: expected an identity, got {problem!r}") from problem
-    return None if name is None else str(name), identity
+        raise ValueError(f"KEY.json is damaged: expected an identity and a path, got {problem!r}") from problem
+    return Ours(None if name is None else str(name), identity, str(path))
 
 
 def named_in(note: bytes) -> tuple[int, int]:
@@ -86,10 +105,10 @@ def named_in(note: bytes) -> tuple[int, int]:
         ValueError: it is damaged.
     """
     ours = read_ours(lambda size: note[:size])
-    path = None if ours is None else json.loads(note).get("path")
-    if ours is None or not isinstance(path, str):
+    if ours is None:
         raise ValueError("KEY.json is damaged: expected an identity and a path")
-    return ours[1], key_hash(path)
+    json.loads(note)
+    return ours.identity, key_hash(ours.path)
 
 
 def field_member(key: str, ending: str, data: bytes) -> tuple[bytes, bytes]:

@@ -397,6 +397,22 @@ def test_no_sample_comes_into_a_pack_again(work: Path) -> None:
     assert digests(work / "dst") == digests(fresh)
 
 
+def test_a_dataset_that_was_packed_again_goes_on_growing(work: Path) -> None:
+    photos(work / "src", 4, first=30)
+    fastpipe.add(work / "src", work / "dst")
+    gone = sorted(epoch(work / "dst"))[:3]
+    fastpipe.remove(work / "dst", keys=gone)
+    new = pack(work / "dst", work / "new")
+    assert epoch(new) == epoch(work / "dst"), "keys stay the paths of the sources"
+    grown = fastpipe.add(work / "src", new)
+    assert (grown.known, grown.added, grown.removed) == (31, 3, 0), "the removed ones are in the source still"
+    assert epoch(new).keys() == epoch(work / "dst").keys() | set(gone)
+    again = pack(new, work / "again")
+    assert epoch(again) == epoch(new)
+    assert fastpipe.add(work / "src", again).added == 0
+    assert verify(again).sound
+
+
 def test_a_grown_dataset_is_repaired_from_its_sources(work: Path) -> None:
     other = photos(work / "other", 12, first=100, classes=2)
     fastpipe.add(other, work / "dst")

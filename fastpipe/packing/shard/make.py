@@ -190,7 +190,7 @@ def make_shards(
             try:
                 for _ in range(run.start, run.stop):
                     source, outcome = next(outcomes)
-                    maker.add(source.path, source.label, source.size_bytes, outcome)
+                    maker.add(source.path, source.label, source.origin_bytes or source.size_bytes, outcome)
                     told(source, outcome)
             except BaseException:
                 maker.discard()

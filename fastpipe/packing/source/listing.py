@@ -113,6 +113,7 @@ class Source:
         file: path of the file, where `path` is not: several rows may name one file.
         note: of a row: the values of its fields; None: it has no fields.
         identity: of the picture that was packed into a shard of ours, which this is a sample of; None: of this one.
+        origin_bytes: the size of that picture's file; 0: of this one.
     """
 
     path: str
@@ -128,6 +129,7 @@ class Source:
     file: str | None = None
     note: Note | None = None
     identity: int | None = None
+    origin_bytes: int = 0
 
     @property
     def file_path(self) -> str:

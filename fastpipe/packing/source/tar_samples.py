@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.format.sample_layout import read_ours
+from fastpipe.format.sample_layout import Ours, read_ours
 from fastpipe.packing.source.field_names import NOTE, PICTURES
 from fastpipe.packing.source.listing import Part, Source
 from fastpipe.packing.source.tar_reader import Member, TarFile, shown
@@ -53,6 +53,8 @@ class Gathered:
         members: of some sources, by their position, the members that may be values of fields, by extension.
         endings: of these: how many.
         names: of each tar, the names of its labels.
+        origins: paths of the sources that samples of ours were packed from, by which these are called; None: they are
+            called after their members.
     """
 
     classes: int = MOST_CLASSES
@@ -64,6 +66,7 @@ class Gathered:
     members: dict[int, dict[str, Part]] = field(default_factory=dict)
     endings: Counter[str] = field(default_factory=Counter)
     names: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    origins: set[str] | None = None
 
     def drop(self, extension: str, members: int = 1) -> None:
         """Counts members that are left out."""
@@ -142,16 +145,16 @@ class Gathered:
             if len(pictures) + len(labels) + len(others) < len(sample):
                 ((twice, _),) = Counter(each.extension for each in sample if each.extension in others).most_common(1)
                 raise ValueError(f"expected one member .{shown(twice, 20)} with this key, got several")
-            label, identity = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
+            label, ours = self._facts(len(pictures), [each.member for each in labels], others.get(NOTE))
         except ValueError as problem:
             self._add(member, path, str(problem))
             return
-        if self._add(member, path, None, label, identity) and others and self.with_fields:
+        if self._add(member, path, None, label, ours) and others and self.with_fields:
             self.members[len(self.sources) - 1] = others
             self.endings.update(others.keys())
 
-    def _facts(self, pictures: int, labels: list[Member], note: Part | None) -> tuple[int, int | None]:
-        """The label of a sample and the identity of its picture, if it is ours; ValueError: it is none."""
+    def _facts(self, pictures: int, labels: list[Member], note: Part | None) -> tuple[int, Ours | None]:
+        """The label of a sample, and what its note tells, if it is ours; ValueError: it is none."""
         ours = None
         if note is not None:
             offset, most = note
@@ -162,14 +165,14 @@ class Gathered:
             raise ValueError("an image without a label; expected KEY.cls next to it")
         if pictures > 1 or len(labels) > 1:
             raise ValueError(f"expected one image and one label with this key, got {pictures} and {len(labels)}")
-        name, identity = ours or (None, None)
+        name = None if ours is None else ours.class_name
         label = self._label(labels[0], ours is not None) if labels else NO_LABEL
         if label != NO_LABEL:
             name = str(label) if name is None else name
             known = self.names[self._archive].setdefault(label, name)
             if known != name:
                 raise ValueError(f"its label {label} is the class {name!r} here, and {known!r} before it")
-        return label, identity
+        return label, ours
 
     def _label(self, member: Member, ours: bool) -> int:
         """The number in a KEY.cls; ValueError: it is none."""
@@ -189,7 +192,7 @@ class Gathered:
         return label
 
     def _add(
-        self, member: Member, path: str, problem: str | None = None, label: int = 0, identity: int | None = None
+        self, member: Member, path: str, problem: str | None = None, label: int = 0, ours: Ours | None = None
     ) -> bool:
         """Adds a picture, and says so; or what is none, with the reason, under a name that is no other one's path."""
         if problem is None and path in self._seen:
@@ -197,8 +200,12 @@ class Gathered:
         if problem is None:
             self._seen.add(path)
         else:
-            path, label, identity = f"{shown(member.name)} (at byte {member.header_bytes})", 0, None
+            path, label, ours = f"{shown(member.name)} (at byte {member.header_bytes})", 0, None
         whole = f"{self._archive}/{path}" if self._archive else path
+        if self.origins is not None and ours is not None and ours.path not in self.origins:
+            whole = ours.path  # a sample of a packed dataset is called what it was called there
+            self.origins.add(whole)
+        identity = None if ours is None else ours.identity
         size, mtime, ctime, _ = self._tar.state
         at = member.offset_bytes
         found = Source(

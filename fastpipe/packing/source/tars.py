@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,15 +10,19 @@ from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL, SOURCES_FILE, version_folder
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
-from fastpipe.packing.source.listing import Listing, SourceField
+from fastpipe.packing.source.listing import Listing, Source, SourceField
 from fastpipe.packing.source.options import FieldColumn
 from fastpipe.packing.source.tar_reader import TarFile
 from fastpipe.packing.source.tar_samples import Gathered
@@ -68,15 +73,44 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     if problem is not None:
         raise PackError(f"{root} is damaged: {problem}. Run fastpipe verify to find the damage, and repair it first")
     names = [shard.name for shard in index.shards]
-    gathered = _gathered(root, names, Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields)))
+    gathered = Gathered(len(index.classes), labelled=True, with_fields=bool(index.fields), origins=set())
+    _gathered(root, names, gathered)
     del gathered.endings[NOTE]  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
-    if any("removed" in shard for shard in index.info["shards"]):  # from this version of the dataset
-        places = zip(index.records["shard"].tolist(), index.records["offset"].tolist(), strict=True)
-        there = {(names[shard], offset) for shard, offset in places}
-        sources = listing.sources
-        sources[:] = [each for each in sources if each.problem or (each.archive, each.offset_bytes) in there]
+    _take_origins(listing.sources, index, _sources_of(root, index))
     return listing
+
+
+def _sources_of(root: SourcePath, index: Index) -> NDArray[np.void]:
+    """(n,) of SOURCES_DTYPE: what is known of the samples' sources; raises PackError."""
+    name = f"{version_folder(index.version)}{SOURCES_FILE}"
+    data = (root / name).read_bytes()
+    if xxhash.xxh3_64_hexdigest(data) != index.info["sources"]["file_xxh3_64"]:
+        raise PackError(f"{root / name} has changed since it was written; find the damage with fastpipe verify first")
+    found: NDArray[np.void] = np.load(io.BytesIO(data))
+    return found
+
+
+def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
+    """Leaves out samples that were removed from a dataset, and gives the others the sizes of their own sources.
+
+    `sources` are in the order of the shards, as the index is.
+    """
+    numbers = {shard.name: number for number, shard in enumerate(index.shards)}
+    columns = (index.records["shard"], index.records["offset"], known["bytes"])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    row, kept = next(rows, None), 0
+    for source in sources:
+        place = numbers[source.archive or ""], source.offset_bytes
+        while row is not None and row[:2] < place:
+            row = next(rows, None)
+        if source.problem is None:
+            if row is None or row[:2] != place:
+                continue
+            source = replace(source, origin_bytes=row[2])
+        sources[kept] = source
+        kept += 1
+    del sources[kept:]
 
 
 def _gathered(root: SourcePath, tars: list[str], into: Gathered) -> Gathered:

@@ -190,11 +190,11 @@ def written_sources(listing: Listing, positions: Sequence[int]) -> bytes:
     notes = listing.notes
 
     def written(source: Source) -> list[Any]:
-        cells = [getattr(source, name) for name in Source.__slots__[:-2]]
+        cells = [getattr(source, name) for name in Source.__slots__[:-3]]
         note = source.note
         if note is not None and notes is not None:  # with its text, in place of where that stands
             note = [notes.read(note.offset_bytes, note.size_bytes).decode(), note.content, note.state]  # type: ignore[assignment]
-        return [*cells, note, source.identity]
+        return [*cells, note, source.identity, source.origin_bytes]
 
     said = {"sources": [written(source) for source in some], "tables": tables, "notes": notes is not None}
     return json.dumps(said, separators=(",", ":")).encode()
@@ -205,13 +205,13 @@ def read_sources(job: Job, listed: Listed, part: Part) -> Listing:
     said = json.loads(job.spool().read(f"{part.name}.sources"))
     notes = Notes() if said["notes"] else None
     sources = []
-    for *cells, members, file, note, identity in said["sources"]:
+    for *cells, members, file, note, identity, origin_bytes in said["sources"]:
         if note is not None and notes is not None:
             text, content, state = note
             data = text.encode()
             note = Note(notes.add(data), len(data), content, state)
         parts = tuple(each and tuple(each) for each in members)
-        sources.append(Source(*[*cells, parts, file, note, identity]))
+        sources.append(Source(*[*cells, parts, file, note, identity, origin_bytes]))
     if notes is not None:
         notes.flush()
     root = source_path(listed.root, job.options.source.remote)

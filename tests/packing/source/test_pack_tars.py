@@ -14,7 +14,6 @@ import pytest
 import webdataset
 from cli_run import failed
 from conftest import PHOTOS, packed_jpeg
-from keys import key_of
 from pack_sources import assert_same_pixels, digests, jpeg_bytes, saved, write_folder, write_large_folder
 from tars import END, member, tar_of_folder, write_tar
 
@@ -92,9 +91,9 @@ def test_real_photos_in_a_tar(tmp_path: Path) -> None:
     assert again["classes"] == Index(tmp_path / "one").classes
     assert (again["samples"], again["counts"]["rejected"]) == (300, 0)
     before, after = Index(tmp_path / "one"), Index(tmp_path / "again")
-    keys = [key_of(before, sample) for sample in range(300)]
+    paths = notes(tmp_path / "one")
     for sample, source in enumerate(notes(tmp_path / "again")[:40]):
-        number = keys.index(Path(source).stem)
+        number = paths.index(source)
         assert_same_pixels(packed_jpeg(after, sample), packed_jpeg(before, number))
         assert after.records["label"][sample] == before.records["label"][number]
 
@@ -147,8 +146,8 @@ def test_packed_shards_are_a_source(tmp_path: Path) -> None:
     one, other = Index(tmp_path / "one"), Index(tmp_path / "other")
     assert other.classes == one.classes == ["class-0", "class-1"]
     assert summary.dropped == {"json": 24}
-    keys = [key_of(one, sample) for sample in range(24)]
-    numbers = [keys.index(Path(path).stem) for path in notes(tmp_path / "other")]
+    paths = notes(tmp_path / "one")
+    numbers = [paths.index(path) for path in notes(tmp_path / "other")]
     assert sorted(numbers) == list(range(24))
     for sample, number in enumerate(numbers):
         assert_same_pixels(packed_jpeg(other, sample), packed_jpeg(one, number))
