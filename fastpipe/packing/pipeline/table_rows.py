@@ -18,7 +18,7 @@ from fastpipe.packing.source.column_kinds import field_value
 from fastpipe.packing.source.files import changed
 from fastpipe.packing.source.listing import Source, SourceField
 from fastpipe.packing.source.reading import LARGE_BYTES, START_BYTES, give_up_requests, with_own_requests
-from fastpipe.packing.source.table_columns import Cells, cells
+from fastpipe.packing.source.table_columns import Cells
 from fastpipe.packing.source.tables import TableListing, needed_groups
 
 
@@ -75,7 +75,7 @@ def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, N
                 row = group.first_row
                 for batch in file.read(group, listing.columns.read()):
                     with file.reading(f"rows from {row:,} on"):
-                        found = cells(batch, listing.columns)
+                        found = Cells(batch, listing.columns)
                     if file.is_replaced():
                         raise changed(path)
                     for at, size_bytes in enumerate(found.sizes):

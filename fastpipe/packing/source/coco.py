@@ -12,7 +12,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
@@ -139,7 +139,7 @@ class _Annotated:
             path, problem = "", f"expected a file_name, got {path!r:.60}"
         elif size not in ((None, None), (0, 0)) and not all(type(side) is int and side > 0 for side in size):
             problem = f"expected a width and a height, got {size[0]!r:.40} and {size[1]!r:.40}"
-        if not _is_id(name):
+        if type(name) is not int:
             raise ValueError(f"expected a whole number as the id of an image, got {name!r:.60} ({where})")
         row = Row(where, {}, problem, path, size=size if size[0] and problem is None else None)
         other = self.images.setdefault(name, row)
@@ -151,7 +151,7 @@ class _Annotated:
 
     def _add_annotation(self, file: int, number: int, entry: Entry) -> None:
         image = entry.pop("image_id", None)
-        if not _is_id(image):
+        if type(image) is not int:
             self._lose(file, number, image)
             return
         if len(self.entries) < _MOST_ENTRIES:
@@ -201,8 +201,7 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
                 here.append(root)
     if len(here) == 1:
         return here[0]
-    names = ", ".join(readable(str(root)) for root in here or roots)
-    found = f"is in several: {names}" if here else f"is in none of {names}"
+    found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
     raise PackError(
         f"{readable(str(path))}: the first image, {first[:200]!r}, {found}. --image-root says where the images are"
     )
@@ -296,7 +295,3 @@ def _points(entry: Entry, points: int) -> list[list[float]]:
     if not isinstance(flat, list) or len(flat) != 3 * points:
         raise ImageError(f"expected 3 x {points} numbers as keypoints, got {flat!r:.60}")
     return [flat[at : at + 3] for at in range(0, len(flat), 3)]
-
-
-def _is_id(value: object) -> TypeGuard[int]:
-    return type(value) is int and -(2**63) <= value < 2**63

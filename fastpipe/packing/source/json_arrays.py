@@ -24,7 +24,19 @@ def entries(path: SourcePath) -> Iterator[tuple[str, int, Any]]:
     """
     try:
         with open_unchanged(path) as file:
-            yield from _Text(file).entries()
+            text = _Text(file)
+            for _ in text.each("{", "}"):
+                name = text.value()
+                if not isinstance(name, str):
+                    raise text.wrong("a name")
+                text.take(":")
+                if text.next() != "[":
+                    yield name, -1, text.value()
+                    continue
+                for number, _ in enumerate(text.each("[", "]")):
+                    yield name, number, text.value()
+            if text.next():
+                raise text.wrong("no more text")
     except (ValueError, RecursionError) as problem:
         raise PackError(
             f"{readable(str(path))} is damaged or no JSON object with lists, as COCO has them: {problem}"
@@ -43,36 +55,22 @@ class _Text:
         self._before = 0  # characters
         self._ended = False
 
-    def entries(self) -> Iterator[tuple[str, int, Any]]:
-        for _ in self._each("{", "}"):
-            name = self._value()
-            if not isinstance(name, str):
-                raise self._wrong("a name")
-            self._take(":")
-            if self._next() != "[":
-                yield name, -1, self._value()
-                continue
-            for number, _ in enumerate(self._each("[", "]")):
-                yield name, number, self._value()
-        if self._next():
-            raise self._wrong("no more text")
-
-    def _wrong(self, expected: str) -> ValueError:
+    def wrong(self, expected: str) -> ValueError:
         got = self._text[self._at : self._at + 1]
         return ValueError(f"expected {expected} at character {self._before + self._at:,}, got {got!r}")
 
-    def _each(self, start: str, end: str) -> Iterator[None]:
+    def each(self, start: str, end: str) -> Iterator[None]:
         """Stops before each entry of an object or list, whose reader takes it."""
-        self._take(start)
-        if self._next() == end:
+        self.take(start)
+        if self.next() == end:
             self._at += 1
             return
         found = ","
         while found != end:
             yield
-            found = self._take(",", end)
+            found = self.take(",", end)
 
-    def _next(self) -> str:
+    def next(self) -> str:
         """The next character that is no space, which is not taken; "" at the end."""
         while True:
             found = _SPACE.match(self._text, self._at)
@@ -80,15 +78,15 @@ class _Text:
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
-    def _take(self, *expected: str) -> str:
+    def take(self, *expected: str) -> str:
         """Takes the next character, which must be one of these."""
-        if (found := self._next()) not in expected:
-            raise self._wrong(" or ".join(map(repr, expected)))
+        if (found := self.next()) not in expected:
+            raise self.wrong(" or ".join(map(repr, expected)))
         self._at += 1
         return found
 
-    def _value(self) -> Any:
-        self._next()
+    def value(self) -> Any:
+        self.next()
         while True:
             try:
                 value, end = self._parse(self._text, self._at)

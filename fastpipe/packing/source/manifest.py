@@ -176,14 +176,14 @@ def json_rows(path: SourcePath) -> Iterator[Row]:
                 yield Row(where, problem=_TOO_LONG)
             elif line.strip():
                 try:
-                    # NaN is not JSON, but often written, and stands for a missing value.
-                    said = json.loads(line.decode(), parse_constant=lambda name: None if name == "NaN" else float(name))
-                    if not isinstance(said, dict):
-                        raise ValueError("it is none")
-                    row = Row(where, said)
-                except (ValueError, RecursionError) as problem:
+                    row = Row(where, {**json.loads(line.decode(), parse_constant=_constant)})
+                except (ValueError, TypeError, RecursionError) as problem:
                     row = Row(where, problem=f"expected an object in JSON ({problem}), got {line[:40]!r}")
                 yield row
+
+
+def _constant(name: str) -> float | None:
+    return None if name == "NaN" else float(name)  # NaN is not JSON, but often written, and stands for a missing value
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

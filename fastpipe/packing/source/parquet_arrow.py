@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
-from fastpipe.packing.source.files import SourcePath, changed
+from fastpipe.packing.source.files import SourcePath, changed, state_or_problem
 from fastpipe.packing.source.listing import Group
 from fastpipe.packing.source.table_columns import column_values
 
@@ -47,7 +46,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
         self._listed_as: FileState | None = None
         try:
             if isinstance(path, Path):
-                if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for who writes it
+                if not state_of(os.stat(path)).is_regular:  # opening a pipe would wait for who writes it
                     raise PackError(f"{readable(str(path))} is not a regular file (a pipe, socket or device)")
                 self._file: pa.NativeFile = pa.OSFile(os.fspath(path))
             else:
@@ -57,12 +56,8 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
         except OSError as problem:
             raise PackError(f"cannot read {readable(str(path))}: {problem.strerror or problem}") from problem
         self._first = self.state()
-        try:
-            with self.reading("its description"):
-                self._open()
-        except BaseException:
-            self._file.close()
-            raise
+        with self.reading("its description"):
+            self._open()
 
     @abstractmethod
     def _open(self) -> None: ...
@@ -97,31 +92,21 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
     def is_replaced(self) -> bool:
         """Whether there is another file at its path now. Of one behind a URL, each read finds that out."""
-        if not isinstance(self.path, Path):
-            return False
-        try:
-            return state_of(os.stat(self.path))[:2] != self._first[:2]
-        except FileNotFoundError:
-            return True
+        return isinstance(self.path, Path) and state_or_problem(self.path.parent, self.path.name)[:2] != self._first[:2]
 
     @contextlib.contextmanager
     def reading(self, part: str) -> Iterator[None]:
         """Names the file and the part of it that cannot be read, or contradicts itself."""
         try:
             yield
-        except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError) as problem:
+        except (pa.ArrowException, OSError, ValueError, EOFError, KeyError, IndexError, MemoryError) as problem:
             if self.state()[:2] != self._first[:2]:
                 raise changed(self.path) from problem
             said = readable(" ".join(str(problem).split())[:300])
-            raise PackError(
-                f"{readable(str(self.path))}, {part}: cannot be read as {self.kind}: {said}. The file is damaged or "
-                "incomplete: get it again, or leave it out. Finished shards are kept"
-            ) from problem
-        except MemoryError as problem:  # pyarrow's own is one, too
-            raise PackError(
-                f"{readable(str(self.path))}, {part}: not enough memory to read it. Finished shards are kept. Run the "
-                "same command again where there is more memory"
-            ) from problem
+            why = f"cannot be read as {self.kind}: {said}. It is damaged or incomplete: get it again, or leave it out"
+            if isinstance(problem, MemoryError):  # pyarrow's own is one, too
+                why = "not enough memory to read it. Run the same command again where there is more"
+            raise PackError(f"{readable(str(self.path))}, {part}: {why}. Finished shards are kept") from problem
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

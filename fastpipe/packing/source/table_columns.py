@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
 
 import pyarrow as pa
@@ -41,10 +40,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         return [name for name, type_name in held.items() if type_name == wanted]
 
     def kind_of(column: str) -> str:
-        kind = _kind(schema.field(column).type, features.get(column))
-        if kind is None:
-            raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
-        return kind
+        if (kind := _kind(schema.field(column).type, features.get(column))) is not None:
+            return kind
+        raise _wrong(schema, file, column, f"a type that a field can hold. {_CHOOSE}")
 
     def check(column: str, allowed: Collection[str], expected: str) -> None:
         if held[column] not in allowed:
@@ -138,10 +136,9 @@ def _is_json(kind: pa.DataType) -> bool:
 def _features(schema: pa.Schema) -> Mapping[str, Any]:
     """What Hugging Face's datasets says of the columns."""
     try:
-        found = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {**json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]}
     except (KeyError, ValueError, TypeError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_feature(feature: Any, name: str) -> bool:
@@ -160,42 +157,34 @@ def _items(feature: Any) -> Any:
     return feature.get("feature") if isinstance(feature, dict) else None
 
 
-@dataclass(frozen=True)
 class Cells:
-    """Rows that follow one another, as columns: sizes and bytes of images, 0 and null where there is none."""
+    """Rows that follow one another, as columns; `sizes` are the bytes of each image, 0 where there is none."""
 
-    sizes: Sequence[int]
-    images: pa.Array
-    paths: pa.Array | None
-    fields: tuple[pa.Array, ...]
+    def __init__(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        self._images, self._paths = _files(batch.column(columns.image))
+        self.sizes: list[int] = pc.fill_null(pc.binary_length(self._images), 0).to_pylist()
+        self._fields = [
+            _files(batch.column(each.column))[0] if each.kind in _PICTURES else _values(batch.column(each.column))
+            for each in columns.fields
+        ]
 
     def image(self, at: int) -> bytes | None:
-        return cast("bytes | None", self.images[at].as_py())
+        return cast("bytes | None", self._images[at].as_py())
 
     def image_start(self, at: int, size_bytes: int) -> bytes:
         """The first bytes of the image of a row, which has one; without a copy of the others."""
-        return bytes(self.images[at].as_buffer()[:size_bytes])
+        return bytes(self._images[at].as_buffer()[:size_bytes])
 
     def path(self, at: int) -> str | None:
         """What the table calls the image of a row; None: nothing."""
         try:
-            return None if self.paths is None else cast("str | None", self.paths[at].as_py())
+            return None if self._paths is None else cast("str | None", self._paths[at].as_py())
         except UnicodeDecodeError:
             return None
 
     def value(self, field: int, at: int) -> Any:
         """The value of a field in a row, as Python has it; ValueError: there is none, such as text that is no UTF-8."""
-        return self.fields[field][at].as_py()
-
-
-def cells(batch: pa.RecordBatch, columns: Columns) -> Cells:
-    """The cells of a batch."""
-    images, paths = _files(batch.column(columns.image))
-    fields = [
-        _files(batch.column(each.column))[0] if each.kind in _PICTURES else _values(batch.column(each.column))
-        for each in columns.fields
-    ]
-    return Cells(pc.fill_null(pc.binary_length(images), 0).to_pylist(), images, paths, tuple(fields))
+        return self._fields[field][at].as_py()
 
 
 def column_values(column: pa.Array) -> list[Any]:

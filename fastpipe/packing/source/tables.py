@@ -141,9 +141,8 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
 
 def needed_groups(table: Table, rows: Container[int]) -> Iterator[Group]:
     """The groups of a file that hold any of these rows."""
-    for group in table.groups:
-        if any(row in rows for row in range(group.first_row, group.first_row + group.rows)):
-            yield group
+    starts = ((group, group.first_row) for group in table.groups)
+    return (group for group, first in starts if any(row in rows for row in range(first, first + group.rows)))
 
 
 def metadata_rows(path: SourcePath, how: SourceOptions) -> Iterator[Row]:
@@ -229,11 +228,8 @@ def _is_name(name: object) -> bool:
 def _json(file: SourcePath) -> dict[str, Any]:
     try:
         with open_unchanged(file) as opened:
-            found = json.load(opened)
-        if not isinstance(found, dict):
-            raise ValueError("it is no object")
-    except (ValueError, RecursionError) as problem:
+            return {**json.load(opened)}
+    except (ValueError, TypeError, RecursionError) as problem:
         raise PackError(
             f"{readable(str(file))}: expected an object in JSON, as save_to_disk writes it ({problem})"
         ) from problem
-    return found

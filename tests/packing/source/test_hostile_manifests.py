@@ -58,7 +58,7 @@ def test_a_wrong_line_of_csv_is_listed(photos: Path, tmp_path: Path, line: bytes
     ("line", "reason"),
     [
         (b'{"path": "002.jpg"', "expected an object in JSON (Expecting"),
-        (b"[1]", "expected an object in JSON (it is none), got b'[1]"),
+        (b"[1]", "expected an object in JSON ('list' object is not a mapping), got b'[1]"),
         (b'{"path": "\xff"}', "expected an object in JSON ('utf-8' codec can't decode byte 0xff"),
         (b'{"path": "\0"}', "expected an object in JSON (Invalid control character"),
         (b"\0" * 9, "expected an object in JSON"),
