@@ -18,7 +18,7 @@ from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.layout import MOST_CLASSES
 from fastpipe.packing.source.column_kinds import xyxy
 from fastpipe.packing.source.field_names import named
-from fastpipe.packing.source.files import SourcePath
+from fastpipe.packing.source.files import SourcePath, state_or_problem
 from fastpipe.packing.source.json_arrays import entries
 from fastpipe.packing.source.listing import Listing, Notes, SourceField
 from fastpipe.packing.source.options import FieldColumn, SourceOptions
@@ -28,8 +28,8 @@ Entry: TypeAlias = dict[str, Any]
 
 _TASKS = ("instances", "person_keypoints", "captions")
 _OWN = {"bbox": ("boxes", "boxes"), "keypoints": ("keypoints", "keypoints"), "caption": ("captions", "json")}
-_BESIDE = ("iscrowd", "area")
-_ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *map(FieldColumn, _BESIDE, _BESIDE))
+_OTHERS = (FieldColumn("iscrowd", "iscrowd"), FieldColumn("area", "area"))
+_ALL = (*(FieldColumn(name, entry) for entry, (name, _) in _OWN.items()), *_OTHERS)
 _MADE_OF = {"instances": "segmentation"}
 _MOST_ENTRIES = 1000
 
@@ -195,10 +195,8 @@ def _image_root(annotated: _Annotated, split: str | None) -> SourcePath:
     roots = dict.fromkeys(root for top in tops for root in (top, top / "images", top / split, top / "images" / split))
     first = next((image.path for image in annotated.images.values() if image.path), "")
     here = []
-    for root in roots:
-        with contextlib.suppress(OSError, ValueError):
-            if first and (root / first).is_file():
-                here.append(root)
+    with contextlib.suppress(ValueError):  # no file can have such a name
+        here = [root for root in roots if first and not isinstance(state_or_problem(root, first), str)]
     if len(here) == 1:
         return here[0]
     found = f"is in {'several' if here else 'none'} of {', '.join(readable(str(root)) for root in here or roots)}"
@@ -268,8 +266,8 @@ def _value(annotated: _Annotated, field: SourceField, of_image: Sequence[tuple[s
         return [entry.get(field.column) for _, entry in objects]
     numbers = range(1, len(objects) + 1) if field.column == "instances" else _each(objects, annotated.category)
     shapes = [(number, entry) for number, (_, entry) in zip(numbers, objects, strict=True)]
-    shapes.sort(key=lambda shape: not shape[1].get("iscrowd"))  # crowds first: they cover no single object
-    return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in shapes]}
+    crowds_first = sorted(shapes, key=lambda shape: not shape[1].get("iscrowd"))  # they cover no single object
+    return {"shapes": [(number, entry.get("segmentation") or []) for number, entry in crowds_first]}
 
 
 def _is_object(entry: Entry) -> bool:

@@ -23,6 +23,7 @@ from fastpipe.packing.source.listing import SourceField
 _FLOAT = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")
 _WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0+")  # as pandas writes whole numbers if one of the column is missing
+NO_LABELS = ("", "-1", "-1.0")  # in a CSV file, without the spaces around them
 _CATEGORIES = ("categories", "category", "labels", "label")
 
 
@@ -126,16 +127,11 @@ def _look_of_text(text: str) -> Any:
 
 
 def _look_of_label(text: str, look: str) -> str:
-    if is_no_label(text):
+    if text in NO_LABELS:
         return "none"
     if _PADDED.fullmatch(text):
         return "padded"
     return "whole" if look == "float" and _WHOLE.fullmatch(text) else look
-
-
-def is_no_label(text: str) -> bool:
-    """Whether a label of a CSV file, without spaces around it, says that there is none."""
-    return text in ("", "-1", "-1.0")
 
 
 def _parsed(text: str) -> Any:

@@ -106,7 +106,6 @@ def choose_columns(
     how: SourceOptions,
     images: Collection[str],
     kind_of: Callable[[str], str],
-    expected: str,
     further: str = "",
 ) -> Columns:
     """Finds the columns that are asked for, or that are certain; PackError: it is for the user to choose.
@@ -116,7 +115,6 @@ def choose_columns(
         columns: that it has; `images`: those that may hold the images.
         how: what the user says.
         kind_of: tells the kind of field that holds the values of a column; asked only where the user says none.
-        expected: says what column holds images.
         further: an ending of columns with further images, which their fields' names do not have.
     """
     image, label = how.image_column, how.label_column
@@ -131,7 +129,11 @@ def choose_columns(
                 f"{table} has several columns that may hold the images: {named(images)}. --image-column picks one"
             )
     elif image is None:
-        raise PackError(f"{table}: expected a column {expected}; got {named(columns)}. --image-column names it")
+        such_as = FILE_NAME if further else "path, file_name or image"
+        raise PackError(
+            f"{table}: expected a column with images, or with their paths such as {such_as}; got {named(columns)}. "
+            "--image-column names it"
+        )
     if label is None and _LABEL in columns and _LABEL not in (image, *(each.column for each in how.fields or ())):
         label = _LABEL
     asked = how.fields

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +26,6 @@ METADATA = ("metadata.jsonl", "metadata.csv", "metadata.parquet")
 MOST_LINE_BYTES = 16 << 20
 MOST_COLUMNS = 640
 _TOO_LONG = f"expected at most {MOST_LINE_BYTES:,} bytes in a line"
-_BOM = b"\xef\xbb\xbf"
 _DAMAGE = re.compile("[\0\udc80-\udcff]")  # NUL, and bytes that are no UTF-8, as "surrogateescape" has them
 _FURTHER = f"_{FILE_NAME}"  # of images, in metadata
 
@@ -36,12 +37,8 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     file_name is the image, *_file_name are further ones, and files beside it that have no row are told.
     """
     name, typed = readable(str(path)), kind != "csv"
-    rows_in: Mapping[str, Callable[[SourcePath], Iterator[Row]]] = {
-        "csv": csv_rows,
-        "jsonl": json_rows,
-        "parquet": lambda path: metadata_rows(path, how),
-    }
-    seen = _seen(rows_in[kind](path), name, typed=typed)
+    rows = partial(metadata_rows, path, how) if kind == "parquet" else partial(json_rows if typed else csv_rows, path)
+    seen = _seen(rows(), name, typed=typed)
     asked = {each.column for each in how.fields or ()}
     further = [column for column in seen if metadata and column.endswith(_FURTHER)]
     images = named_as_image(seen, how)
@@ -53,7 +50,6 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
         how,
         images,
         lambda column: "image" if column in further else seen[column].kind,
-        f"with the paths of the images, such as {FILE_NAME if metadata else 'path, file_name or image'}",
         _FURTHER if metadata else "",
     )
     if how.fields is None and len(columns.fields) > MOST_FIELDS:
@@ -64,7 +60,7 @@ def list_manifest(path: SourcePath, kind: str, how: SourceOptions, *, metadata: 
     label = columns.label
     numbered = not typed and label is not None and seen[label].are_numbers(f"{name}, column {label}")
     root = how.root_of_images() or path.parent
-    listed = rows_of(rows_in[kind](path), columns, typed=typed, numbered=numbered)
+    listed = rows_of(rows(), columns, typed=typed, numbered=numbered)
     known = files_below(root) if metadata and (isinstance(root, Path) or root.objects.has_lists) else ()
     beside = (each for each in known if each.rpartition("/")[2] not in METADATA)
     return list_rows(root, listed, columns.fields, beside=beside)
@@ -191,7 +187,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
     first = True
     while line := file.readline(MOST_LINE_BYTES + 1):
         if first:
-            line, first = line.removeprefix(_BOM), False
+            line, first = line.removeprefix(codecs.BOM_UTF8), False
         too_long = len(line) > MOST_LINE_BYTES
         while too_long and line and not line.endswith(b"\n"):
             line = file.readline(MOST_LINE_BYTES)

@@ -79,12 +79,12 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
             if read != group.rows:
                 raise ValueError(f"it has {read:,} rows; expected {group.rows:,}")
 
-    def values(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[tuple[Any, ...]]:
-        """The cells of each row of a group, as `column_values` has them."""
+    def values(self, group: Group, columns: list[str], rows: int | None = None) -> Iterator[list[list[Any]]]:
+        """The same as `column_values` has them: lists of values, one a column."""
         for batch in self.read(group, columns, rows):
             with self.reading(f"{self.group} {group.number}"):
                 found = [column_values(batch.column(column)) for column in columns]
-            yield from zip(*found, strict=True)
+            yield found
 
     def state(self) -> FileState:
         """Of the open file, as it is now; behind a URL as it was listed: reading finds out whether it still is."""
@@ -113,11 +113,7 @@ class TableFile(contextlib.AbstractContextManager["TableFile"]):
 
 
 class ParquetTable(TableFile):
-    """See TableFile.
-
-    Files behind URLs are opened several times: to look at them, to list them, and to pack them. So their footers are
-    kept, as long as there is room.
-    """
+    """See TableFile. Files behind URLs are opened several times, so their footers are kept while there is room."""
 
     kind, group = "Parquet", "row group"
     _footers: ClassVar[dict[tuple[str, FileState], pq.FileMetaData]] = {}

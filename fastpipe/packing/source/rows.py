@@ -16,7 +16,7 @@ import xxhash
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
-from fastpipe.packing.source.column_kinds import field_value, is_no_label
+from fastpipe.packing.source.column_kinds import NO_LABELS, field_value
 from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, state_or_problem
 from fastpipe.packing.source.listing import Listing, Note, Notes, Source, SourceField
@@ -48,10 +48,7 @@ def row_name(file: str, number: int) -> str:
 
 
 def rows_of(rows: Iterable[Row], columns: Columns, *, typed: bool = True, numbered: bool = False) -> Iterator[Row]:
-    """Rows of a table with all its columns -> with path, label and fields.
-
-    Not `typed`: values are texts, as CSV has them, and so are labels, which may be `numbered`.
-    """
+    """Rows of a table -> with path, label and fields. Not `typed`: values are texts, and labels may be `numbered`."""
     for row in rows:
         path: Any = row.values.get(columns.image)
         problem = row.problem
@@ -64,7 +61,7 @@ def rows_of(rows: Iterable[Row], columns: Columns, *, typed: bool = True, number
         label = None if columns.label is None else row.values.get(columns.label)
         if isinstance(label, str):
             bare = label.strip()
-            if not bare or (not typed and is_no_label(bare)):
+            if not bare or (not typed and bare in NO_LABELS):
                 label = None
             elif not typed:
                 label = int(bare.partition(".")[0]) if numbered else bare
@@ -232,7 +229,7 @@ def _is_name(path: object) -> bool:
 class Labels:
     """The labels of rows, as they come -> numbers, and at the end the classes.
 
-    Where the source has no names of classes, labels are numbers as they are, or names, sorted as ImageFolder does.
+    Without `classes` labels are numbers as they are, or names, sorted as ImageFolder does.
     """
 
     def __init__(self, classes: Sequence[str] | None) -> None:

@@ -48,17 +48,9 @@ def columns_of_table(schema: pa.Schema, how: SourceOptions, file: str) -> Column
         if held[column] not in allowed:
             raise _wrong(schema, file, column, expected)
 
-    image, label, asked, *_ = choose_columns(
-        file,
-        schema.names,
-        how,
-        [name for name in held if _is_feature(features.get(name), "Image")]
-        or of_type("file")
-        or of_type("bytes")
-        or named_as_image(of_type("text"), how),
-        kind_of,
-        "with images, as bytes or as a struct of bytes and path, or with their paths",
-    )
+    images = [name for name in held if _is_feature(features.get(name), "Image")] or of_type("file") or of_type("bytes")
+    images = images or named_as_image(of_type("text"), how)
+    image, label, asked, *_ = choose_columns(file, schema.names, how, images, kind_of)
     has_paths = held[image] == "text"
     check(image, ("text", "bytes", "file"), "images, as bytes, a struct of bytes and path, or paths")
     if label is not None:
@@ -207,7 +199,6 @@ def _values(column: pa.Array) -> pa.Array:
         return _values(column.storage)
     if types.is_dictionary(column.type):
         return _values(column.dictionary_decode())
-    wide = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(column.type)
-    if wide is None and _held(column.type) == "time":
-        wide = pa.string()
+    views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+    wide = pa.string() if _held(column.type) == "time" else views.get(column.type)
     return column if wide is None else column.cast(wide)

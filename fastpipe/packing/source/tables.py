@@ -113,8 +113,10 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                wanted = [] if columns.label is None else [columns.label]
-                labels += chain.from_iterable(file.values(group, wanted, _SCAN_ROWS)) if wanted else [None] * group.rows
+                found = file.values(group, [columns.label], _SCAN_ROWS) if columns.label is not None else ()
+                labels += chain.from_iterable(values for (values,) in found)
+                if columns.label is None:
+                    labels += [None] * group.rows
             state = file.state()
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
@@ -124,8 +126,9 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
                 number = numbers.take(label, path)
             except ValueError as wrong:
                 problem = str(wrong)
-            times = state.mtime_ns, state.ctime_ns
-            sources.append(Source(path, number, 0, *times, problem, name, row, state.size_bytes))
+            sources.append(
+                Source(path, number, 0, state.mtime_ns, state.ctime_ns, problem, name, row, state.size_bytes)
+            )
     if columns.has_paths:
         rows = rows_of(_rows(kind, folder, names, [*columns.read(), *filter(None, [columns.label])]), columns)
         return list_rows(how.root_of_images() or folder, rows, columns.fields, classes=columns.classes)
@@ -158,8 +161,8 @@ def _rows(kind: str, folder: SourcePath, names: list[str], columns: list[str]) -
     """The rows of tables, with these columns. Times and decimals are texts; NaN is a missing value."""
     for name in names:
         with _open(kind, folder / name) as file:
-            rows = chain.from_iterable(file.values(group, columns) for group in file.groups())
-            for number, cells in enumerate(rows):
+            found = chain.from_iterable(file.values(group, columns) for group in file.groups())
+            for number, cells in enumerate(chain.from_iterable(zip(*values, strict=True) for values in found)):
                 values = (None if cell != cell else cell for cell in cells)
                 yield Row(row_name(name, number), dict(zip(columns, values, strict=True)))
 
@@ -211,10 +214,9 @@ def _split_of(name: str) -> str:
 def _saved(root: SourcePath, prefix: str) -> list[str]:
     """The files that state.json names, with the folder before them."""
     state = root / prefix / _STATE
-    listed = _json(state).get("_data_files")
-    entries = listed if isinstance(listed, list) else []
-    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries]
-    if not names or not all(map(_is_name, names)) or len(set(names)) != len(names):
+    listed: Any = _json(state).get("_data_files")
+    names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if not names or not all(map(_is_name, names)) or len({*names}) != len(listed):
         raise PackError(
             f"{readable(str(state))}: expected a list of files in the same folder, got {str(listed)[:100]!r}"
         )

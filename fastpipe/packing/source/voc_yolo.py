@@ -44,8 +44,7 @@ def list_voc(root: Path, split: str | None) -> Listing:
         if found.problem is not None:
             return found
         if "/" not in path and path not in by_stem[Path(path).stem]:
-            # Many tools write <filename> without its ending, or that of another file; VOC calls an image after its
-            # annotation.
+            # Many tools write it without its ending, or another file's; VOC calls an image after its annotation.
             called = (by_stem[stem] for stem in (path, name) if len(by_stem[stem]) == 1)
             path = next(called, [path or f"{name}.jpg"])[0]
         boxes = found.values["boxes"]
@@ -107,11 +106,10 @@ def list_yolo(root: Path, split: str | None) -> Listing:
     paths = sorted(files_below(images, hidden=False))
     beside = files_below(labels, hidden=False) if labels.is_dir() else []
     texts = {path for path in beside if path.endswith(".txt") and Path(path).name != "classes.txt"}
-    stray = sorted(texts - {str(Path(path).with_suffix(".txt")) for path in paths})
+    stray = texts - {str(Path(path).with_suffix(".txt")) for path in paths}
     fields = [SourceField("boxes", "boxes", names=_class_names(root))]
-    listing = list_rows(images, (_yolo_row(path, labels) for path in paths), fields, place="images")
-    listing.stray.extend(f"labels/{path}" for path in stray)
-    return listing
+    rows = (_yolo_row(path, labels) for path in paths)
+    return list_rows(images, rows, fields, beside=(f"labels/{path}" for path in stray), place="images")
 
 
 def _yolo_row(path: str, labels: Path) -> Row:
