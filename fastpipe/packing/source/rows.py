@@ -23,7 +23,6 @@ from fastpipe.packing.source.listing import Listing, Note, Notes, Source, Source
 from fastpipe.remote.urls import SCHEME
 
 _MOST_PATH_BYTES = 4096
-_RUN_ROWS = 512
 _FILES = ("mask", "image")  # kinds whose values may name files
 
 
@@ -103,7 +102,7 @@ def list_rows(
         raise PackError(f"{readable(str(image_root))} is no folder; expected {place}")
     found = _Sources(image_root, fields, Labels(classes), place)
     waiting = iter(rows)
-    ahead = 1 if isinstance(image_root, Path) else _RUN_ROWS  # rows hold their values
+    ahead = 1 if isinstance(image_root, Path) else 512  # rows hold their values
     while run := list(islice(waiting, ahead)):
         found.look_ahead(run)
         for row in run:

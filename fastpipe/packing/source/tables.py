@@ -113,10 +113,11 @@ def list_tables(root: SourcePath, how: SourceOptions) -> Listing:
             groups, labels = [], list[Any]()
             for group in file.groups():
                 groups.append(group)
-                found = file.values(group, [columns.label], _SCAN_ROWS) if columns.label is not None else ()
-                labels += chain.from_iterable(values for (values,) in found)
                 if columns.label is None:
                     labels += [None] * group.rows
+                else:
+                    for (values,) in file.values(group, [columns.label], _SCAN_ROWS):
+                        labels += values
             state = file.state()
         tables[name] = Table(state, tuple(groups))
         digits = max(_LEAST_DIGITS, len(str(len(labels) - 1)))
