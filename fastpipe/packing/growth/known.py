@@ -109,7 +109,7 @@ def relabelled(listing: Listing, classes: Sequence[str]) -> Listing:
         return listing
     numbers = {name: number for number, name in enumerate(names)}
     labels = [numbers[name] for name in listing.classes]
-    sources = [each if each.label == NO_LABEL else replace(each, label=labels[each.label]) for each in listing.sources]
+    sources = [each if each.label == NO_LABEL else each._replace(label=labels[each.label]) for each in listing.sources]
     return replace(listing, classes=names, sources=sources)
 
 

@@ -155,7 +155,7 @@ def _value(listing: Listing, source: Source, field: SourceField, part: Part | No
     offset, size = part
     if size > MOST_VALUE_BYTES:  # before it is read
         raise ImageError(f"expected at most {MOST_VALUE_BYTES:,} bytes, got {size:,}")
-    at = replace(source, offset_bytes=offset, size_bytes=size)
+    at = source._replace(offset_bytes=offset, size_bytes=size)
     if not field.in_note:
         data = read_source(listing.root, at)
         return take(field.kind, _parsed(data, field.kind)) if field.kind in ("text", "json") else data

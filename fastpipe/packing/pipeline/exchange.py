@@ -197,7 +197,7 @@ def exchanged(
             source = next(expected, None)
             if source is None or sample.place[1] != source.path:
                 raise _does_not_fit(spool, sample.place[1])
-            yield replace(source, size_bytes=sample.source_bytes), sample.outcome
+            yield source._replace(size_bytes=sample.source_bytes), sample.outcome
     if (missing_row := next(expected, None)) is not None:
         raise _does_not_fit(spool, missing_row.path)
 

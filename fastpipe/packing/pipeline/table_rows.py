@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterable
-from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -80,7 +79,7 @@ def _rows(listing: TableListing, sources: Iterable[Source]) -> Generator[_Row, N
                         raise changed(path)
                     for at, size_bytes in enumerate(found.sizes):
                         if (asked := wanted.get(row + at)) is not None:
-                            yield _Row(replace(asked, size_bytes=size_bytes), found, at)
+                            yield _Row(asked._replace(size_bytes=size_bytes), found, at)
                     row += batch.num_rows
 
 

@@ -96,8 +96,7 @@ class Group(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One file of the source: in a folder, or a member of a tar.
 
     Attributes:

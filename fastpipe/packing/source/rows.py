@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -275,5 +274,5 @@ class Labels:
         order = [place[name] for name in self._numbers]
         for at, source in enumerate(sources):  # in place: there may be millions
             if source.label != NO_LABEL and order[source.label] != source.label:
-                sources[at] = replace(source, label=order[source.label])
+                sources[at] = source._replace(label=order[source.label])
         return names

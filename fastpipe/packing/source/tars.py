@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +106,7 @@ def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) 
         if source.problem is None:
             if row is None or row[:2] != place:
                 continue
-            source = replace(source, origin_bytes=row[2])
+            source = source._replace(origin_bytes=row[2])
         sources[kept] = source
         kept += 1
     del sources[kept:]
@@ -151,7 +150,7 @@ def _listing(
     for at, source in enumerate(sources if fields else ()):  # in place: there may be millions
         if source.problem is None:
             places = gathered.members.pop(at, {})
-            sources[at] = replace(source, parts=tuple(places.get(field.column) for field in fields))
+            sources[at] = source._replace(parts=tuple(places.get(field.column) for field in fields))
     return Listing(root, classes, sources, stray, gathered.dropped, fields)
 
 
@@ -167,7 +166,7 @@ def _named_classes(gathered: Gathered) -> list[str]:
     for at, source in enumerate(gathered.sources):
         if source.problem is None and source.label != NO_LABEL:
             name = gathered.names[source.archive or ""][source.label]
-            gathered.sources[at] = replace(source, label=numbers[name])
+            gathered.sources[at] = source._replace(label=numbers[name])
     return classes
 
 
@@ -189,7 +188,7 @@ def _image_folder(root: SourcePath, tars: list[str], gathered: Gathered, stray: 
             if len(parts) < 2 or parts[0] not in labels:
                 stray.append(source.path)
                 continue
-            source = replace(source, path=prefix + "/".join(parts), label=labels[parts[0]])
+            source = source._replace(path=prefix + "/".join(parts), label=labels[parts[0]])
         sources[kept] = source
         kept += 1
     del sources[kept:]

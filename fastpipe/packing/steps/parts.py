@@ -190,11 +190,10 @@ def written_sources(listing: Listing, positions: Sequence[int]) -> bytes:
     notes = listing.notes
 
     def written(source: Source) -> list[Any]:
-        cells = [getattr(source, name) for name in Source.__slots__[:-3]]
-        note = source.note
+        *cells, note, identity, origin_bytes = source
         if note is not None and notes is not None:  # with its text, in place of where that stands
             note = [notes.read(note.offset_bytes, note.size_bytes).decode(), note.content, note.state]  # type: ignore[assignment]
-        return [*cells, note, source.identity, source.origin_bytes]
+        return [*cells, note, identity, origin_bytes]
 
     said = {"sources": [written(source) for source in some], "tables": tables, "notes": notes is not None}
     return json.dumps(said, separators=(",", ":")).encode()

@@ -6,7 +6,6 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -70,7 +69,7 @@ def source(tmp_path: Path) -> Path:
 def listed(source: Path) -> list[Source] | str:
     """The sources, without times, or the error."""
     try:
-        return [replace(each, mtime_ns=0, ctime_ns=0, archive_bytes=0) for each in list_sources(source, 0).sources]
+        return [each._replace(mtime_ns=0, ctime_ns=0, archive_bytes=0) for each in list_sources(source, 0).sources]
     except PackError as problem:
         return str(problem)
 
