@@ -34,8 +34,10 @@ def test_a_killed_worker_ends_the_epoch() -> None:
     """
     ended = run(script)
     assert ended.code == 1
-    # "worker (pid(s) 7) exited unexpectedly" may come on top of it: that depends on where the signal finds the parent
-    assert re.search(r"RuntimeError: DataLoader worker \(pid \d+\) is killed by signal: Killed\.", ended.complained)
+    # "worker (pid(s) 7) exited unexpectedly" may come on top of it: that depends on where the signal finds the parent.
+    # Where it is just receiving a batch from the worker, the lost connection is all that it says.
+    killed = r"RuntimeError: DataLoader worker \(pid \d+\) is killed by signal: Killed\."
+    assert re.search(rf"{killed}|ConnectionResetError: ", ended.complained)
 
 
 def test_a_worker_that_wants_too_much_memory_ends_the_epoch() -> None:

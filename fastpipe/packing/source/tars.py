@@ -86,8 +86,7 @@ def _sources_of(root: SourcePath, index: Index) -> NDArray[np.void]:
     data = (root / name).read_bytes()
     if xxhash.xxh3_64_hexdigest(data) != index.info["sources"]["file_xxh3_64"]:
         raise PackError(f"{root / name} has changed since it was written; find the damage with fastpipe verify first")
-    found: NDArray[np.void] = np.load(io.BytesIO(data))
-    return found
+    return np.lib.format.read_array(io.BytesIO(data))
 
 
 def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
