@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 from itertools import tee
@@ -17,7 +16,7 @@ from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL, SOURCES_FILE, version_folder
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL, SOURCES_DTYPE, SOURCES_FILE, version_folder
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
@@ -86,7 +85,7 @@ def _sources_of(root: SourcePath, index: Index) -> NDArray[np.void]:
     data = (root / name).read_bytes()
     if xxhash.xxh3_64_hexdigest(data) != index.info["sources"]["file_xxh3_64"]:
         raise PackError(f"{root / name} has changed since it was written; find the damage with fastpipe verify first")
-    return np.lib.format.read_array(io.BytesIO(data))
+    return np.frombuffer(data, SOURCES_DTYPE, offset=len(data) - len(index) * SOURCES_DTYPE.itemsize)
 
 
 def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
