@@ -36,7 +36,7 @@ def workers(log: Path) -> list[psutil.Process]:
 
 def test_killed_workers_and_drivers_cost_little(ray_nodes: Any, tmp_path: Path, tried: Tried) -> None:
     chance = random.Random(5)
-    images = times(40, 6000)
+    images = times(40, 9600)
     source = write_large_folder(tmp_path / "source", images=images)
     fastpipe.pack(source, tmp_path / "local", shard_size=SHARD_BYTES)
     log = tmp_path / "log"

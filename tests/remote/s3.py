@@ -60,10 +60,11 @@ class Bucket:
         """Name below a folder -> content, of every object."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=f"{key}/")
         names = [each["Key"] for page in pages for each in page.get("Contents", ())]
-        return {
-            name.removeprefix(f"{key}/"): self.client.get_object(Bucket=self.name, Key=name)["Body"].read()
-            for name in names
-        }
+        found = {}
+        for name in names:
+            with contextlib.suppress(self.client.exceptions.NoSuchKey):  # the last request of a program that was killed
+                found[name.removeprefix(f"{key}/")] = self.client.get_object(Bucket=self.name, Key=name)["Body"].read()
+        return found
 
     def hashes(self, key: str) -> dict[str, str]:
         """Name below a folder -> MD5 in hex, of every object of one part, all at one moment."""
