@@ -92,4 +92,5 @@ def test_a_pack_killed_at_random_moments_goes_on(
                     options = ways()[0]
         assert digests(packed) == whole
         shutil.rmtree(packed)
-    tried(f"pack in {how} of a source of the kind {kind} ended by SIGKILL at random", killed, "same bytes")
+    said = "pack of a folder, tar, list, COCO or Parquet, in threads or in steps, ended by SIGKILL at a random moment"
+    tried(said, killed, "more or fewer threads, or the same step again, go on; same bytes")
