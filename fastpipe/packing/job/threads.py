@@ -145,10 +145,16 @@ def planned(
     fitted: Fitted = lambda plan: plan,
     known: dict[str, Packed | str] | None = None,
 ) -> tuple[Plan, int, dict[str, Run]]:
-    """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry.
+    """The plan of a pack, the stride of `Making`, and the run of each shard by the name of its entry; see `plan_of`."""
+    plan = fitted(plan_of(listing, options, known))
+    stride = stride_of(listing, plan.step, shuffle=options.shuffle)
+    return plan, stride, runs_by_name(listing, options, plan, stride)
 
-    `known` gets what became of the first sources that are converted for the plan, by path.
-    """
+
+def plan_of(
+    listing: Listing, options: PackOptions, known: dict[str, Packed | str] | None = None, weight: int | None = None
+) -> Plan:
+    """The plan of a pack. `known` gets what became of the first sources that are converted for it, by path."""
     room = _KEPT_BYTES
 
     def convert(few: Sequence[Source]) -> Iterator[tuple[Source, Packed | str]]:
@@ -160,10 +166,7 @@ def planned(
                     room -= source.size_bytes
                 yield source, outcome
 
-    shuffle = options.shuffle
-    plan = fitted(plan_shards(listing, options.shard_size, convert, shuffle=shuffle))
-    stride = stride_of(listing, plan.step, shuffle=shuffle)
-    return plan, stride, runs_by_name(listing, options, plan, stride)
+    return plan_shards(listing, options.shard_size, convert, shuffle=options.shuffle, weight=weight)
 
 
 def runs_by_name(listing: Listing, options: PackOptions, plan: Plan, stride: int) -> dict[str, Run]:

@@ -14,7 +14,7 @@ import heapq
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from fastpipe.packing.job.threads import Fitted, planned, runs_by_name
-from fastpipe.packing.pipeline.exchange import few_outcomes, runs_of_rows, spool_of
-from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, plan_shards
+from fastpipe.packing.job.threads import Fitted, plan_of, planned, runs_by_name
+from fastpipe.packing.pipeline.exchange import runs_of_rows, spool_of
+from fastpipe.packing.shard.plan import FEW, HASHES, Plan, Run, stride_of
 from fastpipe.packing.source.facts import Facts
 from fastpipe.packing.source.kinds import class_folders, in_class_folders, list_sources, sources_at
 from fastpipe.packing.source.listing import Listing, Source, packing_order
@@ -80,9 +80,10 @@ def list_all(job: Job, everywhere: Everywhere = map) -> Listed:
         counted = each if counted is None else counted.with_more(each)
     assert counted is not None  # there are classes
     (plan,) = everywhere(partial(_plan, job), [counted])
+    few = counted.listing(job)
     listed = replace(
-        _listed(job, counted.listing(job), counted.facts, plan),
-        stride=HASHES // plan.step + 1,
+        _listed(job, few, counted.facts, plan),
+        stride=stride_of(few, plan.step, shuffle=True),
         ranges=-(-counted.facts.files // MOST_SOURCES),
     )
     for _ in everywhere(partial(_write_range, job, listed, counted.runs), range(listed.ranges)):
@@ -116,15 +117,13 @@ def _list_group(job: Job, groups: int, group: int) -> Counted:
     classes, stray = class_folders(root, job.options.source)
     sources = sources_at(root, in_class_folders(root, list(enumerate(classes))[group::groups]))
     found = Counted(Facts.of(Listing(root, classes, [], stray, taken_ns=taken_ns)), 0, [], ())
-    for number in itertools.count():
-        some = list(itertools.islice(sources, MOST_SOURCES))
-        if not some:
-            return found
+    runs = iter(lambda: list(itertools.islice(sources, MOST_SOURCES)), [])
+    for number, some in enumerate(runs):
         name, listing = f"listed-{group}-{number}", Listing(root, classes, some, stray, taken_ns=taken_ns)
         write_run(job, name, some)
         weight = sum(map(listing.weight, some))
         found = found.with_more(Counted(Facts.of(listing), weight, listing.samples(FEW), (name,)))
-    raise AssertionError  # there is an end
+    return found
 
 
 def write_run(job: Job, name: str, sources: list[Source]) -> None:
@@ -158,12 +157,7 @@ def read_range(job: Job, names: Sequence[str], start: int, stop: int) -> list[So
 
 
 def _plan(job: Job, counted: Counted) -> Plan:
-    listing, options = counted.listing(job), job.options
-
-    def convert(few: Sequence[Source]) -> Iterator[Any]:
-        return few_outcomes(listing, few, options, options.workers or 1)
-
-    return plan_shards(listing, options.shard_size, convert, shuffle=True, weight=counted.weight)
+    return plan_of(counted.listing(job), job.options, weight=counted.weight)
 
 
 def _write_range(job: Job, listed: Listed, names: Sequence[str], number: int) -> None:
