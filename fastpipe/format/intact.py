@@ -9,9 +9,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastpipe.errors import DatasetError
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE
+from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE
 
 _CHUNK_BYTES = 4 << 20
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # no waiting for the writer of a pipe
@@ -70,6 +73,19 @@ def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ende
         if got != expected:
             found.append(DatasetError(f"{file} {words}. Its values cannot be trusted: {restored_by}"))
             return
+
+
+def intact_sources(index: Index) -> NDArray[np.void]:
+    """(n,) of SOURCES_DTYPE: what is known of the sources of a packed dataset's samples, mapped into memory.
+
+    Raises:
+        DatasetError: sources.npy has changed.
+    """
+    file = index.files / SOURCES_FILE
+    if file_hash(file) != index.info["sources"]["file_xxh3_64"]:
+        raise DatasetError(f"{file} has changed since it was packed; find the damage with fastpipe verify first")
+    found: NDArray[np.void] = np.lib.format.open_memmap(file, mode="r")
+    return found
 
 
 def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:

@@ -94,9 +94,13 @@ class RemoteIndex(Index):
     def fetch_small(self) -> None:
         """Brings all files beside the shards."""
         self.fetch_columns(self.fields)
-        self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
+        self.fetch_sources()
         if self.counts["rejected"]:
             self._bring(self._at + REJECTED_FILE, None)
+
+    def fetch_sources(self) -> None:
+        """Brings sources.npy."""
+        self._bring(self._at + SOURCES_FILE, self.info["sources"]["file_xxh3_64"])
 
     def reader(self) -> Reader:
         """What brings its shards' bytes, in this process.

@@ -25,8 +25,8 @@ from fastpipe.errors import DatasetError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index, read_info
-from fastpipe.format.intact import Intact, file_hash
-from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE, shard_number
+from fastpipe.format.intact import Intact, intact_sources
+from fastpipe.format.layout import DATASET_FILE, shard_number
 from fastpipe.packing.fields.agreement import agreed_in
 from fastpipe.packing.fields.columns import LENGTHS, columns
 from fastpipe.packing.job.destination import opened
@@ -65,17 +65,16 @@ class Version:
     @cached_property
     def columns(self) -> dict[tuple[str, str], NDArray[Any]]:
         """By field and part, mapped into memory; SOURCES is one of them. DatasetError: a file has changed."""
-        index, sources = self.index, self.index.files / SOURCES_FILE
+        index = self.index
         intact = Intact(index, index.fields)
         intact.begin()
         intact.check(end=True)
-        if file_hash(sources) != self.index.info["sources"]["file_xxh3_64"]:
-            raise DatasetError(f"{sources} has changed since it was packed; find the damage with fastpipe verify first")
-        files = {SOURCES: sources}
+        found: dict[tuple[str, str], NDArray[Any]] = {SOURCES: intact_sources(index)}
         for field in index.fields.values():
             for name, column in zip(sidecars(field), columns(field), strict=True):
-                files[field.name, column.part] = index.files / FIELDS_FOLDER / name
-        return {of: np.lib.format.open_memmap(file, mode="r") for of, file in files.items()}
+                file = index.files / FIELDS_FOLDER / name
+                found[field.name, column.part] = np.lib.format.open_memmap(file, mode="r")
+        return found
 
     def check_newest(self) -> None:
         """Raises PackError if another program has made the next version."""

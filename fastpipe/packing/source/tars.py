@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
 from fastpipe.format.description import damage
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
-from fastpipe.format.layout import DATASET_FILE, NO_LABEL, SOURCES_DTYPE, SOURCES_FILE, version_folder
+from fastpipe.format.intact import intact_sources
+from fastpipe.format.layout import DATASET_FILE, NO_LABEL
 from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
@@ -63,7 +63,8 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
         from fastpipe.remote.dataset import RemoteIndex  # most sources are on this machine
         from fastpipe.remote.options import RemoteOptions
 
-        index = RemoteIndex(Url(root), remote or RemoteOptions())
+        index = behind = RemoteIndex(Url(root), remote or RemoteOptions())
+        behind.fetch_sources()
     checksum = read_self_checksum((root / DATASET_FILE).read_bytes())
     problem = damage(index, lambda name: state_at(root, name).size_bytes)
     if checksum is not None and checksum[0] != checksum[1]:
@@ -75,17 +76,8 @@ def list_dataset(root: SourcePath, remote: RemoteOptions | None = None) -> Listi
     _gathered(root, names, gathered)
     del gathered.endings[NOTE]  # the notes of samples are ours
     listing = _listing(root, index.classes, gathered, [], tuple(map(field_of_dataset, index.fields.values())))
-    _take_origins(listing.sources, index, _sources_of(root, index))
+    _take_origins(listing.sources, index, intact_sources(index))
     return listing
-
-
-def _sources_of(root: SourcePath, index: Index) -> NDArray[np.void]:
-    """(n,) of SOURCES_DTYPE: what is known of the samples' sources; raises PackError."""
-    name = f"{version_folder(index.version)}{SOURCES_FILE}"
-    data = (root / name).read_bytes()
-    if xxhash.xxh3_64_hexdigest(data) != index.info["sources"]["file_xxh3_64"]:
-        raise PackError(f"{root / name} has changed since it was written; find the damage with fastpipe verify first")
-    return np.frombuffer(data, SOURCES_DTYPE, offset=len(data) - len(index) * SOURCES_DTYPE.itemsize)
 
 
 def _take_origins(sources: list[Source], index: Index, known: NDArray[np.void]) -> None:
