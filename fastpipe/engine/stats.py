@@ -119,6 +119,12 @@ class Stats:
         """load_s divided by step_s: how much longer training takes because of its input. 0 before the second batch."""
         return self.load_s / self.step_s if self.step_s else 0.0
 
+    @property
+    def most_of_the_wait(self) -> str | None:
+        """The part of wait_s that is over half of it, "fetch_wait_s" or "prepare_wait_s"; None: neither."""
+        parts = {"fetch_wait_s": self.fetch_wait_s, "prepare_wait_s": self.prepare_wait_s}
+        return next((name for name, seconds in parts.items() if seconds > self.wait_s / 2), None)
+
     def since(self, before: Stats) -> Stats:
         """The increase of the counts and times since `before`; levels have their present values."""
         mine, theirs = asdict(self), asdict(before)

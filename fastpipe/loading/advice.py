@@ -84,17 +84,19 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
         settings: of the loader.
         ratio: seconds in the loader to seconds of training between them.
     """
-    spent = asdict(after.since(before))
+    between = after.since(before)
+    spent = asdict(between)
     slowest = max(_STAGES, key=spent.__getitem__)
     how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"
     text = f"the training loop waited for data {how_long} over {_BATCHES} batches"
     share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)
-    if slowest == "wait_s" and spent["fetch_wait_s"] > spent["wait_s"] / 2:
+    part = between.most_of_the_wait if slowest == "wait_s" else None
+    if part == "fetch_wait_s":
         fetched, cached = spent["fetched_bytes"], spent["cache_hit_bytes"]
         share = spent["fetch_wait_s"] / spent["wait_s"]
         whose = f"{share:.0%} of the wait; {cached / max(fetched + cached, 1):.0%} of the bytes were in the cache"
         return f"{text}; the bottleneck is the network ({whose}): {_for('fetch_wait_s', settings)}"
-    if slowest == "wait_s" and spent["prepare_wait_s"] > spent["wait_s"] / 2:
+    if part == "prepare_wait_s":
         each_ms = 1e3 * spent["prepare_s"] / max(spent["batches"], 1)
         share = spent["prepare_wait_s"] / spent["wait_s"]
         return (

@@ -133,7 +133,7 @@ class EpochWorks:
         room = self._ahead + 1 - len(self._works)
         if room > 0 and self._follow is not None:
             self._follow(room)
-        self._wait(job)
+        self._wait(job.wait, self._watchdog.look)
         shown = plan
         errors = job.errors()
         if errors:
@@ -162,15 +162,11 @@ class EpochWorks:
             return None if self._fields is None else self._fields.read(rows)
         if prepared is None:  # other samples have taken the place of bad ones
             return self._prepare.now(self._fields.read, rows, self._plan.epoch, self._taken)
-        started = time.perf_counter()
-        self._watchdog.begin()
-        while not wait([prepared], self._watchdog.patience_s(time.perf_counter() - started)).done:
-            self._engine.check_usable()
-            stuck = f"prepare= has not returned for batch {self._taken} of epoch {self._plan.epoch}"
-            self._watchdog.look_outside(time.perf_counter() - started, stuck)
-        waited_s = time.perf_counter() - started
-        self._stats.wait_s += waited_s
-        self._stats.prepare_wait_s += waited_s
+        stuck = f"prepare= has not returned for batch {self._taken} of epoch {self._plan.epoch}"
+        self._stats.prepare_wait_s += self._wait(
+            lambda timeout_s: bool(wait([prepared], timeout_s).done),
+            lambda waited_s: self._watchdog.look_outside(waited_s, stuck),
+        )
         self._engine.check_usable()  # a close in another thread takes it back
         return prepared.result()
 
@@ -224,13 +220,16 @@ class EpochWorks:
             jobs.append(self._engine.submit_field(plan, records[name], out, exact=exacts[0], rows=rows))
         return RowJobs(jobs, plan.rows_per_sample)
 
-    def _wait(self, job: RowJobs) -> None:
+    def _wait(self, ended: Callable[[float], bool], look: Callable[[float], None]) -> float:
+        """Waits until `ended`, which takes a timeout, says so; looks now and then. The seconds that it took."""
         started = time.perf_counter()
         self._watchdog.begin()
-        while not job.wait(self._watchdog.patience_s(time.perf_counter() - started)):
+        while not ended(self._watchdog.patience_s(time.perf_counter() - started)):
             self._engine.check_usable()
-            self._watchdog.look(time.perf_counter() - started)
-        self._stats.wait_s += time.perf_counter() - started
+            look(time.perf_counter() - started)
+        waited_s = time.perf_counter() - started
+        self._stats.wait_s += waited_s
+        return waited_s
 
     def _handle(
         self,
@@ -251,7 +250,7 @@ class EpochWorks:
         for attempt in range(attempts):
             others = self._plan.others(plan, rows, attempt)
             job = self._begin(others, images, beside, rows)
-            self._wait(job)
+            self._wait(job.wait, self._watchdog.look)
             self._engine.check_usable()
             shown = shown.replaced(rows, others)
             errors = job.errors()

@@ -37,7 +37,6 @@ from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 if TYPE_CHECKING:  # most programs load no fields
     from fastpipe.loading.fields import FieldReader
-    from fastpipe.loading.prepare import Prepare
 
 
 class Loader(Probed):
@@ -90,7 +89,12 @@ class Loader(Probed):
         self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
         watchdog = Watchdog(stall_timeout_s, index, engine.activities)
 
-        self._prepare = preparing = None if prepare is None else _prepare(prepare, stats)
+        preparing = None
+        if prepare is not None:
+            from fastpipe.loading.prepare import Prepare  # most programs prepare nothing
+
+            preparing = Prepare(prepare, stats)
+        self._prepare = preparing
         at_work: list[weakref.ref[EpochWorks]] = []
 
         # What follows knows nothing of the loader, so that dropping that ends the threads.
@@ -336,12 +340,6 @@ class Loader(Probed):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _prepare(function: Callable[[dict[str, Any]], Mapping[str, Any]], stats: Stats) -> Prepare:
-    from fastpipe.loading.prepare import Prepare  # most programs prepare nothing
-
-    return Prepare(function, stats)
 
 
 def _order(recipe: Recipe) -> dict[str, Any]:

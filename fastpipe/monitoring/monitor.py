@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _STAGES = {"wait_s": "decoding threads", "plan_s": "planning", "transfer_s": "copying", "augment_s": "augmenting"}
+_PARTS = {"fetch_wait_s": "the network", "prepare_wait_s": "prepare="}  # of wait_s
 _THREADS = {"read_s": "read", "decode_s": "decode", "resize_s": "resize"}
 
 
@@ -164,12 +165,8 @@ def _loop(done: Stats) -> str:
         else f"waited {ratio:,.1f} times as long as the steps took"
     )
     if done.load_ratio > 0.1 and spent[slowest] > 0:
-        stage = _STAGES[slowest]
-        if slowest == "wait_s" and done.fetch_wait_s > done.wait_s / 2:
-            stage = "the network"
-        elif slowest == "wait_s" and done.prepare_wait_s > done.wait_s / 2:
-            stage = "prepare="
-        text += f", most of it for {stage}"
+        part = done.most_of_the_wait if slowest == "wait_s" else None
+        text += f", most of it for {_PARTS[part] if part else _STAGES[slowest]}"
     if done.held_s > 0.1 * done.step_s:
         text += f"; {done.held_s / done.step_s:.0%} of it waiting for its device"
     return text
