@@ -73,7 +73,9 @@ def shuffle_table(report: ShuffleReport) -> RenderableType:
 
 def duplicates_table(found: Duplicates) -> RenderableType:
     """The first pictures that are there several times, with the paths of their sources."""
-    places = f"in both {found.index.path} and {found.other.path}" if found.other else "several times"
+    places = f"in both {found.index.path} and {found.other.path}" if found.other else "there several times"
+    if not found.groups:
+        return Text(readable(f"no picture is {places}"))
     title = f"{count(len(found.groups), 'picture')} {places}: {count(found.samples, 'sample')}"
     if found.contradictions:
         title += f"; {count(found.contradictions, 'picture')} with different classes"

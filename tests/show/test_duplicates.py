@@ -104,10 +104,13 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     data = tmp_path / "packed"
     fastpipe.pack(source, data)
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates")
-    assert "2 pictures several times: 5 samples; 1 picture with different classes" in " ".join(shown.split())
+    assert "2 pictures there several times: 5 samples; 1 picture with different classes" in " ".join(shown.split())
     assert "class-1/copy.jpg" in shown
     shown = succeeded("inspect", data, "--no-sheet", "--duplicates", "--against", source)
     assert f"12 pictures in both {data} and {source}: 15 samples" in " ".join(shown.split())
     said = json.loads(succeeded("inspect", data, "--no-sheet", "--duplicates", "--json"))["duplicates"]
     assert as_sets(said["keys"]) == [set(each) for each in EXPECTED]
+    fastpipe.pack(write_large_folder(tmp_path / "others", images=3), tmp_path / "single")
+    shown = " ".join(succeeded("inspect", tmp_path / "single", "--no-sheet", "--duplicates").split())
+    assert shown.endswith("no picture is there several times")
     assert "--against needs --duplicates" in failed(2, "inspect", data, "--no-sheet", "--against", source)
