@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -108,7 +108,7 @@ def test_a_real_loop_is_told(caplog: pytest.LogCaptureFixture, large: Path) -> N
 
 def test_a_ranks_share_of_the_cpus_is_what_it_is_told_to_use(monkeypatch: pytest.MonkeyPatch, flat: Path) -> None:
     """Of 64 CPUs, one of 8 ranks on the machine may have 8: told to take 64, they would get in each other's way."""
-    monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "granted_cpus", lambda: 64)
+    monkeypatch.setattr(importlib.import_module("fastpipe.loading.factory"), "granted_cpus", lambda: 64)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with fastpipe.loader(flat, 1, size=8, num_workers=1, rank=0, world_size=8) as loader:
         text = advice(Stats(), DECODING, loader._watch._settings, ratio=0.4)
