@@ -19,7 +19,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.rendering import Rendering
+from fastpipe.plan.crops import Rendering
 
 if TYPE_CHECKING:  # most programs read folders
     from fastpipe.remote.reader import Reader

@@ -11,7 +11,7 @@ from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.rendering import Rendering
+from fastpipe.plan.crops import Rendering
 
 
 class Slot(NamedTuple):

@@ -8,8 +8,7 @@ from typing import get_args
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.crop_base import MAX_OUTPUT_PIXELS
-from fastpipe.plan.crops import CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, CenterCrop, Crop, FiveCrop, RandomResizedCrop, shorter_side
 from fastpipe.plan.sizes import Sizes
 
 _KINDS: tuple[type[Crop], ...] = get_args(Crop)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crop_base import MAX_OUTPUT_PIXELS, PaddedCrop
+from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
 
 _AREA = 224 * 224
 _LONGEST = 2  # sides of the square of the same area: only pictures more elongated than 4:1 become smaller

@@ -17,13 +17,13 @@ from fastpipe.plan.crops import (
     Letterbox,
     RandomCrop,
     RandomResizedCrop,
+    Rendering,
     Resize,
     TenCrop,
     shorter_side,
 )
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.random_resized import random_resized
-from fastpipe.plan.rendering import Rendering
 
 _PLAIN = Rendering()
 

@@ -1,12 +1,116 @@
-"""The kinds of crops: how an image becomes its row of the batch, or its rows."""
+"""The kinds of crops: how an image becomes its row of the batch, or its rows, and how their pixels are made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Self
 
-from fastpipe.checks import flag, pair, whole
+from fastpipe.checks import choice, flag, pair, whole
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crop_base import MAX_OUTPUT_PIXELS, BaseCrop, PaddedCrop
+
+MAX_OUTPUT_PIXELS = 16384  # a side of the output
+INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
+PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """How the pixels of rows are made from those of pictures. The names and values are those of the engine's keywords.
+
+    Attributes:
+        antialias: where a picture shrinks, all pixels that one of the output covers have a part in it.
+        padding_mode: one of PADDING_MODES; "none": no crop reaches beyond its picture.
+        fill: of "constant": red, green, blue.
+        mask_fill: the id in masks where nothing of a picture's own mask is.
+    """
+
+    interpolation: str = "bilinear"
+    antialias: bool = True
+    padding_mode: str = "none"
+    fill: tuple[int, int, int] = (0, 0, 0)
+    mask_fill: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseCrop:
+    """A kind of crop. Its options are keywords: in torchvision the first argument is the size of the output."""
+
+    interpolation: str = "bilinear"
+    antialias: bool = True
+    mask_fill: int = 0
+
+    rows = 1  # that a picture becomes
+    is_random = False  # each epoch has other crops
+    may_be_reduced = False  # the picture may be decoded at a fraction of its size, where it is not to be exact
+
+    def __post_init__(self) -> None:
+        name = self.interpolation.name.lower() if isinstance(self.interpolation, Enum) else self.interpolation
+        object.__setattr__(self, "interpolation", choice("interpolation", name, INTERPOLATIONS))
+        if not flag("antialias", self.antialias) and name == "nearest":
+            raise ConfigError("antialias: nearest takes single pixels in any case; leave antialias out")
+        whole("mask_fill", self.mask_fill, least=0, most=255)
+
+    def __new__(cls, *size: object, **options: object) -> Self:
+        known = [f"{name}=" for kind in cls.__mro__[:-1] for name in inspect.get_annotations(kind)]  # its own first
+        expected = f"{', '.join(known[:-1])} and {known[-1]} by name"
+        if not size and "size" in options:
+            size = (options["size"],)
+        if got := [repr(each) for each in size] or [f"{name}=" for name in options if f"{name}=" not in known]:
+            hint = f". {cls._hint(size[0])}" if size else ""
+            raise ConfigError(f"{cls.__name__}: expected {expected}, got {', '.join(got)}{hint}")
+        return super().__new__(cls)
+
+    @property
+    def rendering(self) -> Rendering:
+        """How pixels are made."""
+        return Rendering(self.interpolation, self.antialias, mask_fill=self.mask_fill)
+
+    @classmethod
+    def _hint(cls, size: object) -> str:
+        """Where a size belongs, and what else it may have been meant for."""
+        return (
+            f"The size of the output belongs to the loader: fastpipe.loader(..., size={size!r}, "
+            f"crop=fastpipe.{cls.__name__}())"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaddedCrop(BaseCrop):
+    """A crop that may reach beyond its image."""
+
+    fill: int | tuple[int, int, int] = 0
+    padding_mode: str = "constant"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "fill", _colour(self.fill))
+        choice("padding_mode", self.padding_mode, PADDING_MODES)
+        if self.padding_mode != "constant" and self.fill != (0, 0, 0):
+            raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
+
+    @property
+    def pads(self) -> bool:
+        """Whether it ever reaches beyond."""
+        return True
+
+    @property
+    def rendering(self) -> Rendering:
+        plain = super().rendering
+        return replace(plain, padding_mode=self.padding_mode, fill=_colour(self.fill)) if self.pads else plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizedCrop(BaseCrop):
+    """A crop of the image whose shorter side was resized to `resize` pixels."""
+
+    resize: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resize is not None:
+            whole("resize", self.resize, least=1, most=MAX_OUTPUT_PIXELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,34 +131,22 @@ class RandomResizedCrop(BaseCrop):
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
+    is_random = may_be_reduced = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "scale", pair("scale", self.scale, most=1.0))
         object.__setattr__(self, "ratio", pair("ratio", self.ratio))
 
-    @property
-    def may_be_reduced(self) -> bool:
-        return True
-
-    @property
-    def is_random(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True, kw_only=True)
-class CenterCrop(BaseCrop):
+class CenterCrop(ResizedCrop):
     """The image resized so that its shorter side is `resize`, then its centre: torchvision's Resize and CenterCrop.
 
     Args:
         resize: length of the shorter side in pixels before the crop; None: size * 256 / 224, rounded.
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
-
-    resize: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_resize(self.resize)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +169,7 @@ class Resize(BaseCrop):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomCrop(PaddedCrop):
+class RandomCrop(PaddedCrop, ResizedCrop):
     """A part of the image at a random place, of the output's size: torchvision's RandomCrop, also after its Resize.
 
     An image that is smaller than the output, after resizing and padding, is a ConfigError without `pad_if_needed`: when
@@ -94,13 +186,13 @@ class RandomCrop(PaddedCrop):
         interpolation, antialias: of the resize; they and mask_fill: see RandomResizedCrop.
     """
 
-    resize: int | None = None
     padding: int | tuple[int, ...] = 0
     pad_if_needed: bool = False
 
+    is_random = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_resize(self.resize)
         object.__setattr__(self, "padding", _sides(self.padding))
         flag("pad_if_needed", self.pad_if_needed)
         if not self.pads and (self.fill, self.padding_mode) != ((0, 0, 0), "constant"):
@@ -121,10 +213,6 @@ class RandomCrop(PaddedCrop):
     @property
     def pads(self) -> bool:
         return self.pad_if_needed or any(self.sides)
-
-    @property
-    def is_random(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +236,7 @@ class Letterbox(PaddedCrop):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FiveCrop(BaseCrop):
+class FiveCrop(ResizedCrop):
     """For evaluation: the four corners and the centre of the image, as torchvision's Resize and FiveCrop give them.
 
     A batch has images of shape (N, 5, 3, height, width): top left, top right, bottom left, bottom right, centre.
@@ -158,15 +246,7 @@ class FiveCrop(BaseCrop):
         interpolation, antialias, mask_fill: see RandomResizedCrop.
     """
 
-    resize: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_resize(self.resize)
-
-    @property
-    def rows(self) -> int:
-        return 5
+    rows = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +259,7 @@ class TenCrop(FiveCrop):
         resize, interpolation, antialias, mask_fill: see FiveCrop.
     """
 
-    @property
-    def rows(self) -> int:
-        return 10
+    rows = 10
 
 
 Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCrop | TenCrop
@@ -190,11 +268,6 @@ Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCr
 def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
     """What an image's shorter side is resized to before crops of a (height, width) are cut out."""
     return round(max(size) * 256 / 224) if crop.resize is None else crop.resize
-
-
-def _check_resize(value: object) -> None:
-    if value is not None:
-        whole("resize", value, least=1, most=MAX_OUTPUT_PIXELS)
 
 
 def _sides(value: object) -> tuple[int, int, int, int]:
@@ -207,3 +280,11 @@ def _sides(value: object) -> tuple[int, int, int, int]:
         whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts * (4 // len(parts))
     )
     return left, top, right, bottom
+
+
+def _colour(value: object) -> tuple[int, int, int]:
+    parts = value if isinstance(value, (tuple, list)) else (value,) * 3
+    if len(parts) != 3:
+        raise ConfigError(f"fill: expected a number or (red, green, blue), got {value!r}")
+    red, green, blue = (whole("fill", part, least=0, most=255) for part in parts)
+    return red, green, blue

@@ -18,9 +18,8 @@ from PIL import Image
 from fastpipe import _engine
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_boxes import Crops, canvas_of, plan_crops
-from fastpipe.plan.crops import Crop, FiveCrop, Letterbox, RandomCrop, TenCrop
+from fastpipe.plan.crops import INTERPOLATIONS, PADDING_MODES, Crop, FiveCrop, Letterbox, RandomCrop, TenCrop
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
-from fastpipe.plan.rendering import INTERPOLATIONS, PADDING_MODES
 
 DRAWS = 100_000
 NOBODY = np.zeros(1, dtype=np.int64)
