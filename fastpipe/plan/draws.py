@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -77,6 +78,7 @@ def _mix_one(value: int) -> int:
     return value ^ (value >> 31)
 
 
+@functools.lru_cache(maxsize=1024)
 def key(seed: int, epoch: int, stream: int) -> int:
     """The 64-bit key of one stream of one epoch."""
     hashed = 0
@@ -98,6 +100,8 @@ def bits(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> ND
 
 def uniform(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     """For each number a float64 in [0, 1): the upper 53 bits."""
+    if isinstance(stream_key, int) and numbers.shape == (1,):
+        return np.array([uniform_one(stream_key, int(numbers[0]))])
     return (bits(stream_key, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

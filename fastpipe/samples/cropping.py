@@ -19,9 +19,9 @@ from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.crop_boxes import check_room
+from fastpipe.plan.crop_boxes import check_room, plan_crops
+from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.geometry import Geometry, geometry_of
-from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 
 _NO_EPOCH = -1
 _VALID = np.ones(1, dtype=np.bool_)
@@ -65,14 +65,13 @@ class Cropping:
                 named = torch.empty(len(samples), dtype=torch.int64, device="cpu").random_().numpy()
         sides = records["width"].astype(np.int64), records["height"].astype(np.int64)
         check_room(self._crop, self.size, *sides, lambda at: f"sample {samples[at]}")
-        sizes = zip(*(side.tolist() for side in sides), strict=True)
-        for at, ((width, height), name) in enumerate(zip(sizes, named.tolist(), strict=True)):
-            draws = {"seed": self._seed, "epoch": epoch, "sample": name}
-            crops = plan_one_crop(self._crop, self.size, width, height, **draws)
-            flips = crops.mirrored
-            if flips is None:
-                flips = np.full(self.rows, self.mirrors and is_mirrored(self._flip, **draws))
-            yield BatchPlan(samples[at : at + 1], records[at : at + 1], crops, flips, _VALID, named[at : at + 1])
+        drawn = uniform(key(self._seed, epoch, Stream.FLIP), named) < self._flip
+        for at in range(len(samples)):
+            one = slice(at, at + 1)
+            widths, heights = (side[one] for side in sides)
+            crops = plan_crops(self._crop, self.size, widths, heights, seed=self._seed, epoch=epoch, samples=named[one])
+            flips = np.repeat(drawn[one], self.rows) if crops.mirrored is None else crops.mirrored
+            yield BatchPlan(samples[one], records[one], crops, flips, _VALID, named[one])
 
     def geometry(self, plan: BatchPlan) -> Geometry:
         """Where boxes and points go, of one row a sample."""

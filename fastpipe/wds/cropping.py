@@ -27,7 +27,6 @@ from fastpipe.native import _engine
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 from fastpipe.wds.members import Opened, open_jpeg, open_other
 
 _Value = TypeVar("_Value")
@@ -167,10 +166,6 @@ class Cropping:
         return {int(rows[ours][number]): reason for number, reason in refused}
 
     def _plan(self, opened: list[Opened], epoch: int, numbers: NDArray[np.int64]) -> tuple[Crops, NDArray[np.bool_]]:
-        if len(opened) == 1:
-            (one,), named = opened, {"seed": self._seed, "epoch": epoch, "sample": int(numbers[0])}
-            crops = plan_one_crop(self._crop, self._size, one.width, one.height, **named)
-            return crops, np.array([is_mirrored(self._flip, **named)])
         crops = plan_crops(
             self._crop,
             self._size,

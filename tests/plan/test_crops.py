@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crop_boxes import Crops, plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
-from fastpipe.plan.one_crop import plan_one_crop
 from fastpipe.plan.random_resized import random_resized
 
 DRAWS = 3000
@@ -206,6 +205,6 @@ def test_crops_that_are_planned_together_are_those_of_each_alone() -> None:
     for (crop, seed), boxes in zip(crops, together, strict=True):
         alone = plan_crops(crop, (96, 96), *sizes.T, seed=seed, epoch=2, samples=samples)
         assert np.array_equal(boxes, alone.bounds)
-        one = plan_one_crop(crop, (96, 96), *sizes[7].tolist(), seed=seed, epoch=2, sample=int(samples[7]))
+        one = plan_crops(crop, (96, 96), *sizes[7:8].T, seed=seed, epoch=2, samples=samples[7:8])
         assert np.array_equal(boxes[7:8], one.bounds)
     assert not np.array_equal(together[1], together[2])

@@ -8,7 +8,6 @@ import pytest
 from fastpipe.plan.crop_boxes import plan_crops
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
 from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.one_crop import is_mirrored, plan_one_crop
 
 PICTURES = 1000
 NARROW = RandomResizedCrop(scale=(0.9, 1.0), ratio=(0.5, 0.6))  # often no try fits: the middle
@@ -21,15 +20,8 @@ def test_it_is_that_of_a_batch(crop: Crop) -> None:
     samples = rng.integers(-(2**63), 2**63, PICTURES)
     whole = plan_crops(crop, (32, 24), widths, heights, seed=2**64 - 1, epoch=3, samples=samples)
     for n in range(PICTURES):
-        one = plan_one_crop(
-            crop,
-            (32, 24),
-            int(widths[n]),
-            int(heights[n]),
-            seed=2**64 - 1,
-            epoch=3,
-            sample=int(samples[n]),
-        )
+        at = slice(n, n + 1)
+        one = plan_crops(crop, (32, 24), widths[at], heights[at], seed=2**64 - 1, epoch=3, samples=samples[at])
         assert (one.boxes.dtype, one.bounds.dtype) == (whole.boxes.dtype, whole.bounds.dtype)
         assert np.array_equal(one.boxes, whole.boxes[n : n + 1])
         assert np.array_equal(one.bounds, whole.bounds[n : n + 1])
@@ -38,5 +30,6 @@ def test_it_is_that_of_a_batch(crop: Crop) -> None:
 def test_mirroring_is_that_of_a_batch() -> None:
     samples = np.random.default_rng(1).integers(-(2**63), 2**63, PICTURES)
     mirrored = uniform(key(5, 2, Stream.FLIP), samples) < 0.3
-    assert [is_mirrored(0.3, seed=5, epoch=2, sample=int(sample)) for sample in samples] == mirrored.tolist()
+    stream = key(5, 2, Stream.FLIP)
+    assert [uniform(stream, samples[n : n + 1])[0] < 0.3 for n in range(PICTURES)] == mirrored.tolist()
     assert 0.2 < mirrored.mean() < 0.4
