@@ -36,7 +36,7 @@ def is_foreign(file: File) -> bool:
     try:
         data = file.read_bytes()
         return read_self_checksum(data) is None and json.loads(data).get("format") != DATASET_FORMAT
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (MemoryError, OSError, ValueError, AttributeError, RecursionError):
         return False
 
 

@@ -4,12 +4,52 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+
+class Texts:
+    """Many short texts in one piece of memory. As Python objects they take megabytes, most of which a process keeps
+    when the objects are gone; and every worker process of a DataLoader has those of a dataset.
+
+    Attributes:
+        data: all of them, in the file system's bytes.
+        bounds: (n + 1,) int64: where each begins, and the end of all.
+    """
+
+    def __init__(self, data: bytes, bounds: NDArray[np.int64]) -> None:
+        self.data = data
+        self.bounds = bounds
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes]) -> Texts:
+        """Gathers them."""
+        encoded = [os.fsencode(text) for text in texts]
+        return cls(b"".join(encoded), bounds_of(np.cumsum([len(text) for text in encoded], dtype=np.int64)))
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def bytes_at(self, number: int) -> bytes:
+        """One of them, as bytes."""
+        return self.data[self.bounds[number] : self.bounds[number + 1]]
+
+    def __getitem__(self, number: int) -> str:
+        return os.fsdecode(self.bytes_at(number))
+
+    def __iter__(self) -> Iterator[str]:
+        """Much quicker than one by one."""
+        return (os.fsdecode(self.data[start:stop]) for start, stop in pairwise(self.bounds.tolist()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Texts) and self.data == other.data and np.array_equal(self.bounds, other.bounds)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Shard(NamedTuple):
@@ -34,39 +74,29 @@ class Shard(NamedTuple):
 
 
 class ShardColumns:
-    """What is gathered of the shards while dataset.json is parsed.
-
-    A large dataset has thousands of shards, and every worker process of a DataLoader may open it. As Python objects
-    they take megabytes, most of which a process keeps when the objects are gone.
-    """
+    """Gathers the shards while dataset.json is parsed: a large dataset has thousands."""
 
     def __init__(self) -> None:
-        self.names = bytearray()
-        self.name_ends = array("q")
-        self.sample_ends = array("q")
-        self.sizes = array("Q")
+        self._names = bytearray()
+        self._name_ends = array("q")
+        self._sample_ends = array("q")
+        self._sizes = array("Q")
 
     def take(self, entry: dict[str, Any]) -> dict[str, Any] | None:
         """For json's object_hook: None for an entry that describes a shard, which is taken; others come back."""
         try:
             name, samples, size_bytes = _checked(entry)
-            self.sample_ends.append(samples + (self.sample_ends[-1] if self.sample_ends else 0))
+            self._sample_ends.append(samples + (self._sample_ends[-1] if self._sample_ends else 0))
         except (KeyError, TypeError, ValueError, OverflowError):
             return entry
-        self.names += name
-        self.name_ends.append(len(self.names))
-        self.sizes.append(size_bytes)
+        self._names += name
+        self._name_ends.append(len(self._names))
+        self._sizes.append(size_bytes)
         return None
 
     def of(self, folder: Path, entries: object) -> Shards:
-        """The shards.
-
-        Args:
-            folder: the dataset's.
-            entries: what `take` has left of the list.
-
-        Raises:
-            KeyError, TypeError, ValueError: an entry is impossible, or was somewhere else than in the list.
+        """The shards, from what `take` has left of the list. KeyError, TypeError, ValueError: an entry is impossible,
+        or was somewhere else than in the list.
         """
         if not isinstance(entries, list):
             raise TypeError(f"expected a list, got {entries!r}")
@@ -74,9 +104,10 @@ class ShardColumns:
             if entry is not None:
                 _checked(entry)
                 raise ValueError("the number of samples in all shards together is too large")
-        if len(entries) != len(self.sizes):
+        if len(entries) != len(self._sizes):
             raise ValueError("a shard is described outside the list 'shards'")
-        return Shards(folder, self)
+        names = Texts(bytes(self._names), bounds_of(self._name_ends))
+        return Shards(folder, names, bounds_of(self._sample_ends), np.array(self._sizes, dtype=np.uint64))
 
 
 class Shards(Sequence[Shard]):
@@ -88,14 +119,13 @@ class Shards(Sequence[Shard]):
         starts: (n,) int64: their first samples.
     """
 
-    def __init__(self, folder: Path, columns: ShardColumns) -> None:
+    def __init__(self, folder: Path, names: Texts, bounds: NDArray[np.int64], sizes: NDArray[np.uint64]) -> None:
         self._folder = folder
-        self._names = bytes(columns.names)
-        self._name_bounds = _bounds(columns.name_ends)
-        self._bounds = _bounds(columns.sample_ends)
-        self.starts = self._bounds[:-1]
-        self.samples = int(self._bounds[-1])
-        self.sizes = np.array(columns.sizes, dtype=np.uint64)
+        self._names = names
+        self._bounds = bounds
+        self.starts = bounds[:-1]
+        self.samples = int(bounds[-1])
+        self.sizes = sizes
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -108,20 +138,19 @@ class Shards(Sequence[Shard]):
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         place = range(len(self))[number]
-        start, stop = self._name_bounds[place : place + 2]
         first, end = self._bounds[place : place + 2].tolist()
-        return Shard(self._folder, os.fsdecode(self._names[start:stop]), end - first, int(self.sizes[place]))
+        return Shard(self._folder, self._names[place], end - first, int(self.sizes[place]))
 
     def __iter__(self) -> Iterator[Shard]:
         """Much quicker than one by one."""
-        starts, names = self._name_bounds.tolist(), self._names
-        counts, sizes = np.diff(self._bounds).tolist(), self.sizes.tolist()
-        for start, stop, samples, size_bytes in zip(starts, starts[1:], counts, sizes, strict=False):
-            yield Shard(self._folder, os.fsdecode(names[start:stop]), samples, size_bytes)
+        counts = np.diff(self._bounds).tolist()
+        for name, samples, size_bytes in zip(self._names, counts, self.sizes.tolist(), strict=True):
+            yield Shard(self._folder, name, samples, size_bytes)
 
 
-def _bounds(ends: array[int]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.frombuffer(ends, dtype=np.int64)])
+def bounds_of(ends: ArrayLike) -> NDArray[np.int64]:
+    """(n + 1,) where each of n things begins, and the end of all, from where each ends."""
+    return np.concatenate([[0], np.asarray(ends, dtype=np.int64)])
 
 
 def count(value: object) -> int:

@@ -11,20 +11,18 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
 from fastpipe.errors import readable
+from fastpipe.format.shard_list import Texts
 from fastpipe.machine.cache_folder import cache_folder
-from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns, Texts
+from fastpipe.scan.columns import PLAIN, UNKNOWN, Columns
 
 _LOG = logging.getLogger("fastpipe")
-_VERSION = 3  # of the file, and of what a scan finds out
-_DIGEST_BYTES = 16  # XXH3-128 of all that follows, at the beginning of the file
-_NUMBERS = ("labels", "sizes", "mtimes_ns", "shards", "offsets", "widths", "heights", "kinds", "identities")
+_VERSION = 4  # of the file, and of what a scan finds out
 _KEPT_S = 60 * 24 * 3600.0  # without being used
 _told: set[str] = set()
 
@@ -51,23 +49,23 @@ def kept_scans() -> list[KeptScan]:
     found = []
     for file in cache_folder().glob("scan-*.bin"):
         source, files = "", 0
-        with contextlib.suppress(Exception), open(file, "rb") as body:  # of another program, or half removed
-            body.seek(_DIGEST_BYTES)
-            source = json.loads(_next_array(body).tobytes())["source"]
-            _next_array(body)
-            files = len(_next_array(body))
+        with contextlib.suppress(Exception):  # of another program, or half removed
+            about, _ = _read(file)
+            source, files = readable(about["source"]), about["files"]
         with contextlib.suppress(FileNotFoundError):  # another process has removed it
             found.append(KeptScan(source, str(file), files, file.stat().st_blocks * 512))
     return sorted(found, key=lambda each: each.source)
 
 
 def cache_file(source: str) -> Path:
-    """Where the columns of a source are kept.
-
-    Args:
-        source: absolute path, or pattern.
-    """
+    """Where the columns of a source are kept: an .npz file, whose parts have a CRC-32 each."""
     return cache_folder() / f"scan-{xxhash.xxh3_64_hexdigest(os.fsencode(source))}.bin"
+
+
+def _read(file: Path, *names: str) -> tuple[dict[str, Any], list[Any]]:
+    """What is said about a scan, and some of its arrays."""
+    with open(file, "rb") as body, np.load(body, allow_pickle=False) as kept:
+        return json.loads(kept["about"].tobytes()), [kept[name] for name in names]
 
 
 def load(source: str) -> Columns | None:
@@ -75,33 +73,24 @@ def load(source: str) -> Columns | None:
     from fastpipe.packing.picture.jpeg import versions
 
     try:
-        data = cache_file(source).read_bytes()
+        about, (paths, bounds, files) = _read(cache_file(source), "paths", "bounds", "files")
         with contextlib.suppress(OSError):  # of another user
             os.utime(cache_file(source))  # it is in use
-        if xxhash.xxh3_128_digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
+        if (about["version"], about["source"]) != (_VERSION, source):
             return None
-        body = io.BytesIO(data[_DIGEST_BYTES:])
-        about = json.loads(_next_array(body).tobytes())
-        if about["version"] != _VERSION or about["source"] != readable(source):
-            return None
-        paths = Texts(_next_array(body).tobytes(), _next_array(body))
-        names = Texts(_next_array(body).tobytes(), _next_array(body))
-        numbers: dict[str, Any] = {name: _next_array(body) for name in _NUMBERS}
-        times = about["archive_times"]
         columns = Columns(
             source=source,
-            folder=Path(os.fsdecode(bytes.fromhex(about["folder"]))),
+            folder=Path(about["folder"]),
             classes=about["classes"],
-            archives=None if times is None else [(names[at], size, time) for at, (size, time) in enumerate(times)],
-            paths=paths,
+            archives=about["archives"] and [(name, size, time) for name, size, time in about["archives"]],
+            paths=Texts(paths.tobytes(), bounds),
+            files=files,
             reasons={int(number): reason for number, reason in about["reasons"].items()},
-            further=about["further"],
-            **numbers,
         )
     except Exception:  # numpy and json raise what they like of another program's file; scanning again mends it
         return None
     if about["versions"] != versions():  # another Pillow may read what this one did not
-        columns.kinds[columns.kinds != PLAIN] = UNKNOWN
+        files["kind"][files["kind"] != PLAIN] = UNKNOWN
         columns.reasons = {}
     return columns
 
@@ -110,35 +99,25 @@ def save(columns: Columns) -> None:
     """Keeps the columns, whole or not at all. If they cannot be kept, the log says so once."""
     from fastpipe.packing.picture.jpeg import versions
 
-    archives, source = columns.archives, columns.source
-    kinds = columns.kinds.copy()
-    kinds[list(columns.unread)] = UNKNOWN
-    names = Texts.of(name for name, _, _ in archives or [])
     about = {
         "version": _VERSION,
-        "source": readable(source),
-        "folder": os.fsencode(columns.folder).hex(),
+        "source": columns.source,  # JSON keeps the bytes of a name that are no UTF-8, which Python has as surrogates
+        "files": len(columns.files),
+        "folder": str(columns.folder),
         "classes": columns.classes,
-        "archive_times": None if archives is None else [times for _, *times in archives],
-        "reasons": {number: why for number, why in columns.reasons.items() if number not in columns.unread},
-        "further": columns.further,
+        "archives": columns.archives,
+        "reasons": columns.reasons,
         "versions": versions(),
     }
+    text, paths = (np.frombuffer(data, dtype=np.uint8) for data in (json.dumps(about).encode(), columns.paths.data))
     body = io.BytesIO()
-    for array in (
-        _as_bytes(json.dumps(about).encode()),
-        *(_as_bytes(columns.paths.data), columns.paths.ends),
-        *(_as_bytes(names.data), names.ends),
-        *(kinds if name == "kinds" else getattr(columns, name) for name in _NUMBERS),
-    ):
-        np.lib.format.write_array(body, array, allow_pickle=False)
-    file = cache_file(source)
+    np.savez(body, about=text, paths=paths, bounds=columns.paths.bounds, files=columns.files)
+    file = cache_file(columns.source)
     made = None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(prefix=file.stem, dir=file.parent)
         with os.fdopen(handle, "wb") as out:
-            out.write(xxhash.xxh3_128_digest(body.getbuffer()))
             out.write(body.getbuffer())
         os.replace(made, file)
         _remove_unused(file.parent)
@@ -150,7 +129,7 @@ def save(columns: Columns) -> None:
             _LOG.warning(
                 "the scan of %s cannot be kept in %s (%s), so each start scans again; set FASTPIPE_CACHE to a folder "
                 "that can be written",
-                readable(source),
+                readable(columns.source),
                 file.parent,
                 problem.strerror,
             )
@@ -163,12 +142,3 @@ def _remove_unused(folder: Path) -> None:
         with contextlib.suppress(OSError):  # of another user, or removed by another process
             if each.stat().st_mtime < oldest:
                 each.unlink()
-
-
-def _as_bytes(data: bytes) -> NDArray[np.uint8]:
-    return np.frombuffer(data, dtype=np.uint8)
-
-
-def _next_array(body: BinaryIO) -> NDArray[Any]:
-    array: NDArray[Any] = np.lib.format.read_array(body, allow_pickle=False)
-    return array

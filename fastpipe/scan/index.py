@@ -13,8 +13,8 @@ are read in chunks, as shards of ours are.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,17 @@ from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
-from fastpipe.format.read_at import read_at
 from fastpipe.format.records import Records
-from fastpipe.format.shard_list import ShardColumns, Shards
+from fastpipe.format.shard_list import Shards, Texts, bounds_of
+from fastpipe.packing.source.files import LocalFile
 from fastpipe.plan.order import permute
-from fastpipe.scan.cache import save
-from fastpipe.scan.columns import ODD, REJECTED, Columns
-from fastpipe.scan.headers import identities, read_files
+from fastpipe.scan.cache import load, save
+from fastpipe.scan.columns import ODD, Columns, columns_of
+from fastpipe.scan.headers import headers, identities, read_files
+from fastpipe.scan.source import Source
 
+_LOG = logging.getLogger("fastpipe")
+_told: set[str] = set()
 _PERMUTATION = 0x0F0E0D0C0B0A0908  # any: epochs permute again
 # Neighbours of one class, compared with how many there would be by chance, at which tars count as sorted.
 _SORTED = 0.5
@@ -48,92 +51,90 @@ _WORDS = {
 }
 
 
+def scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
+    """The index of an unpacked source; see `open_data`. Files that have not changed since the last scan are not read
+    again.
+    """
+    before = load(source.name)
+    if before is not None and fingerprint is not None and not len(before.unknown):
+        index = UnpackedIndex(path, before, max_pixels=max_pixels)
+        if index.fingerprint == fingerprint:
+            return index
+    archives = source.archives()
+    if before is not None and archives is not None and before.archives == archives and not len(before.unknown):
+        columns = before  # tars are walked only if one of them has changed
+    else:
+        columns = columns_of(source.name, source.listing(), archives)
+        if before is None or not columns.take_over(before):
+            read_files(columns, columns.unknown, headers)
+            save(columns)
+    index = UnpackedIndex(path, columns, max_pixels=max_pixels)
+    if index.counts["rejected"] and index.fingerprint not in _told:
+        _told.add(index.fingerprint)
+        _LOG.warning("%s%s", path, index.rejected())
+    return index
+
+
 class UnpackedIndex(Index):
     """The description of an unpacked source: an `Index` whose records are in memory, made by a scan.
 
-    See Note [unpacked sources]. A sample's key is the path of its file.
+    See Note [unpacked sources]. A sample's key is the path of its file. DatasetError: there is no picture.
 
     Args:
         path: what the user passed.
         columns: of the scan.
         max_pixels: as of `Index`.
-
-    Raises:
-        DatasetError: there is no picture.
     """
 
     packed = False
     version = 0
+    storage = JPEG_STORAGE
+    least_label = NO_LABEL
+    mtimes_ns: NDArray[np.int64]
 
     def __init__(self, path: Path, columns: Columns, *, max_pixels: int | None = None) -> None:
         self.path = path
         self._max_pixels = max_pixels
         self._columns = columns
         self.folder = columns.folder
-        self._limit = max(max_pixels or 0, MAX_PIXELS)
-        large = (columns.kinds != REJECTED) & (columns.widths.astype(np.int64) * columns.heights > self._limit)
-        too_large = {number: self._too_large(number) for number in np.flatnonzero(large).tolist()}
-        self._reasons = {**columns.reasons, **too_large}
-        kept = np.flatnonzero((columns.kinds != REJECTED) & ~large)
-        self._numbers = kept  # of the samples, among the files
-        if not len(kept):
-            raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
         self.classes = columns.classes
         self.fields = {}
-        self.least_label = NO_LABEL
-        self.odd = columns.kinds[kept] == ODD if (columns.kinds == ODD).any() else None
-        self.records = self._records(kept)
-        self.storage = JPEG_STORAGE
-        self.jpeg_bytes = self.stored_bytes = int(self.records["size"].sum(dtype=np.int64))
-        labels = self.records["label"]
-        self.class_counts = np.bincount(labels[labels >= 0], minlength=len(self.classes)).tolist()
-        self.counts = {
-            "rejected": len(columns) - len(kept),
-            "converted": 0 if self.odd is None else int(self.odd.sum()),
+        self._limit = max(max_pixels or 0, MAX_PIXELS)
+        files = columns.files
+        good = files["kind"] <= ODD
+        large = good & (files["width"].astype(np.int64) * files["height"] > self._limit)
+        self._reasons = columns.reasons | {
+            number: f"{files['width'][number]} x {files['height'][number]} is over the limit of {self._limit:,} "
+            "pixels; if you trust the image, pass a larger max_pixels"
+            for number in np.flatnonzero(large).tolist()
         }
-        self.shards, self.mtimes_ns = self._shards()
-        self.shard_sizes, self.shard_starts = self.shards.sizes, self.shards.starts
-        self.fingerprint = self.content = self._fingerprint(kept)
-
-    def _too_large(self, number: int) -> str:
-        size = f"{self._columns.widths[number]} x {self._columns.heights[number]}"
-        return f"{size} is over the limit of {self._limit:,} pixels; if you trust the image, pass a larger max_pixels"
-
-    def _records(self, kept: NDArray[np.int64]) -> Any:
-        columns = self._columns
-        records = np.zeros(len(kept), dtype=INDEX_DTYPE)
-        # A file that lies by itself is the shard of its sample's number.
-        records["shard"] = np.arange(len(kept)) if columns.archives is None else columns.shards[kept]
-        for name, column in (
-            ("offset", columns.offsets),
-            ("size", columns.sizes),
-            ("width", columns.widths),
-            ("height", columns.heights),
-            ("label", columns.labels),
-        ):
-            records[name] = column[kept]
-        records.flags.writeable = False
-        return records
-
-    def _shards(self) -> tuple[Shards, NDArray[np.int64]]:
-        columns, made = self._columns, ShardColumns()
-        if columns.archives is None:
-            numbers = self._numbers
-            names = [columns.paths.bytes_at(number) for number in numbers.tolist()]
-            sizes, mtimes = columns.sizes[numbers].tolist(), columns.mtimes_ns[numbers]
-            counts = [1] * len(names)
+        self._numbers = np.flatnonzero(good & ~large)  # of the samples, among the files
+        kept = files[self._numbers]
+        if not len(kept):
+            raise DatasetError(f"{path} is not a packed dataset, and has no image that can be loaded{self.rejected()}")
+        odd = kept["kind"] == ODD
+        self.odd = odd if odd.any() else None
+        self.counts = {"rejected": len(files) - len(kept), "converted": int(odd.sum())}
+        self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
+        self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
+        self.records: Any = np.zeros(len(kept), dtype=INDEX_DTYPE)
+        for name in ("shard", "offset", "size", "width", "height", "label"):
+            self.records[name] = kept[name]
+        if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
+            self.records["shard"] = np.arange(len(kept))
+            names = Texts.of(map(columns.paths.bytes_at, self._numbers.tolist()))
+            self.shard_sizes, self.mtimes_ns = kept["size"].copy(), kept["mtime_ns"].copy()
         else:
-            names = [os.fsencode(name) for name, _, _ in columns.archives]
-            sizes = [size for _, size, _ in columns.archives]
-            mtimes = np.array([mtime for _, _, mtime in columns.archives], dtype=np.int64)
-            counts = np.bincount(self.records["shard"], minlength=len(names)).tolist()
-        made.names = bytearray(b"".join(names))
-        made.name_ends.extend(np.cumsum([len(name) for name in names]).tolist())
-        made.sample_ends.extend(np.cumsum(counts).tolist())
-        made.sizes.extend(sizes)
-        return Shards(self.folder, made), mtimes
+            names = Texts.of(name for name, _, _ in columns.archives)
+            self.shard_sizes = np.array([size for _, size, _ in columns.archives], dtype=np.uint64)
+            self.mtimes_ns = np.array([mtime_ns for _, _, mtime_ns in columns.archives], dtype=np.int64)
+        self.records.flags.writeable = False
+        ends = np.cumsum(np.bincount(self.records["shard"], minlength=len(names)))
+        self.shards = Shards(self.folder, names, bounds_of(ends), self.shard_sizes)
+        self.shard_starts = self.shards.starts
+        self.fingerprint = self.content = self._fingerprint()
 
-    def _fingerprint(self, kept: NDArray[np.int64]) -> str:
+    def _fingerprint(self) -> str:
         """Of classes, paths, sizes, labels, and the places in tars, which decide the order of reading: a copy elsewhere
         has the same.
         """
@@ -141,15 +142,13 @@ class UnpackedIndex(Index):
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
         columns = self._columns
-        for part in (
-            np.frombuffer(columns.paths.data, np.uint8),
-            columns.paths.ends,
-            columns.sizes,
-            columns.labels,
-            kept,
-            *(() if columns.archives is None else (columns.shards, columns.offsets)),
-        ):
-            digest.update(part.tobytes())
+        digest.update(columns.paths.data)
+        digest.update(columns.paths.bounds[1:].tobytes())
+        for name in ("size", "label"):
+            digest.update(columns.files[name].tobytes())
+        digest.update(self._numbers.tobytes())
+        for name in ("shard", "offset") if columns.archives is not None else ():
+            digest.update(columns.files[name].tobytes())
         return f"unpacked-{digest.hexdigest()}"
 
     @cached_property
@@ -163,11 +162,6 @@ class UnpackedIndex(Index):
             "counts": self.counts,
             "fingerprint": self.fingerprint,
         }
-
-    @property
-    def further(self) -> list[str]:
-        """Fields that packing would keep, such as captions in tars."""
-        return list(self._columns.further)
 
     def rejected(self, most: int = 3) -> str:
         """How many files are no samples, and why; "" if there are none."""
@@ -183,31 +177,25 @@ class UnpackedIndex(Index):
         """The records are in memory."""
 
     def read(self, samples: NDArray[np.int64], records: Records | None = None) -> NDArray[np.void]:
-        """Copies the records of some samples.
-
-        Raises:
-            DatasetError: a picture has too many pixels.
-        """
+        """See Index. DatasetError: a picture has too many pixels."""
         found = self.records_of(samples)
         self.check_pixels(samples, found)
         return found
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """Copies the records of some samples."""
+        """See Index."""
         found: NDArray[np.void] = self.records[samples]
         return found
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """See Note [unpacked sources]."""
-        found: NDArray[np.int64] = self._reading_order[places]
-        return found
+        return self._reading_order[places]
 
     @cached_property
     def _reading_order(self) -> NDArray[np.int64]:
         """A fixed permutation, so that any part of it is a fair mix of classes; or as the samples lie in tars."""
-        if self.scattered:
-            return permute(np.arange(len(self), dtype=np.int64), len(self), _PERMUTATION)
-        return self._as_they_lie()
+        numbers = np.arange(len(self), dtype=np.int64)
+        return permute(numbers, len(self), _PERMUTATION) if self.scattered else self._as_they_lie()
 
     def _as_they_lie(self) -> NDArray[np.int64]:
         return np.lexsort((self.records["offset"], self.records["shard"]))
@@ -232,17 +220,14 @@ class UnpackedIndex(Index):
 
     def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
         """See Index. The first time all files are read, in part, which takes about as long as the first scan.
-
-        Raises:
-            DatasetError: one cannot be read.
+        DatasetError: one cannot be read.
         """
-        known = self._columns.identities
+        known = self._columns.files["identity"]
         unknown = self._numbers[known[self._numbers] == 0]
         if len(unknown):
             read_files(self._columns, unknown, identities)
             save(self._columns)
-        found: NDArray[np.uint64] = known[self._numbers[samples]]
-        return found
+        return known[self._numbers[samples]]
 
     def key_hashes(self, samples: NDArray[np.int64]) -> NDArray[np.uint64]:
         """See Index."""
@@ -263,14 +248,13 @@ class UnpackedIndex(Index):
         shard, key, offset = self.where(sample)
         for ours, theirs in _WORDS.items():
             reason = reason.replace(ours, theirs)
-        advice = (
-            "on_error='replace' found no other sample for its place: remove the damaged files"
-            if replace
-            else "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
-        )
-        advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
         if "has changed since" in reason:
             advice = "make the loader again: it scans files that have changed. Change no file while a loader uses it"
+        else:
+            advice = "to train without it: fastpipe.loader(..., on_error='replace'), or remove the file"
+            if replace:
+                advice = "on_error='replace' found no other sample for its place: remove the damaged files"
+            advice += ". `fastpipe pack` reads every file once, and leaves out and lists the damaged ones"
         message = (
             f"sample {sample} ({key}) cannot be decoded: {reason}\n  at byte {offset} of {readable(shard)}\n  {advice}"
         )
@@ -282,36 +266,21 @@ class UnpackedIndex(Index):
             f"{len(self.classes)} {'class' if len(self.classes) == 1 else 'classes'}>"
         )
 
-    @property
-    def convert(self) -> Callable[[int], bytes]:  # type: ignore[override]
-        """Makes the JPEG of a sample that `fastpipe pack` would store."""
-        return self._convert
-
-    def _convert(self, sample: int) -> bytes:
+    def convert(self, sample: int) -> bytes:
+        """Makes the JPEG of a sample that `fastpipe pack` would store. The file must be as it was scanned."""
         from fastpipe.packing.picture.convert import EncodeOptions, convert
 
-        packed = convert(self._bytes_of(sample), EncodeOptions(max_pixels=self._limit))
         record = self.records[sample]
+        number, size = int(record["shard"]), int(record["size"])
+        with LocalFile(self.shards[number].path) as file:
+            if file.state[:2] != (self.shard_sizes[number], self.mtimes_ns[number]):
+                raise ImageError("the file has changed since it was scanned")
+            data = file.read_at(size, int(record["offset"]))
+        if len(data) != size:
+            raise ImageError(f"the file has changed since it was scanned: needs {size:,} bytes, found {len(data):,}")
+        packed = convert(data, EncodeOptions(max_pixels=self._limit))
         if (packed.width, packed.height) != (record["width"], record["height"]):
             raise ImageError(
                 f"{packed.width} x {packed.height} pixels; its header said {record['width']} x {record['height']}"
             )
         return packed.jpeg
-
-    def _bytes_of(self, sample: int) -> bytes:
-        """The file or member, which must be as it was scanned."""
-        record = self.records[sample]
-        number, size = int(record["shard"]), int(record["size"])
-        shard = self.shards[number]
-        assert self.mtimes_ns is not None  # of every unpacked source
-        handle = os.open(shard.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            status = os.fstat(handle)
-            if (status.st_size, status.st_mtime_ns) != (shard.size_bytes, self.mtimes_ns[number]):
-                raise ImageError("the file has changed since it was scanned")
-            data = read_at(handle, size, int(record["offset"]))
-        finally:
-            os.close(handle)
-        if len(data) != size:
-            raise ImageError(f"the file has changed since it was scanned: needs {size:,} bytes, found {len(data):,}")
-        return data

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastpipe.checks import whole
-from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.errors import ConfigError, DatasetError, PackError, readable
+from fastpipe.format.description import is_foreign
 from fastpipe.format.folder import Url, dataset_folder
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE
@@ -17,10 +16,6 @@ from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:
     from fastpipe.remote.options import RemoteOptions
-    from fastpipe.scan.source import Source
-
-_LOG = logging.getLogger("fastpipe")
-_told: set[str] = set()
 
 
 def open(
@@ -62,7 +57,7 @@ def open_data(
     fields: object = None,
     version: int | None = None,
 ) -> Index:
-    """The index of a dataset, packed or not, in a folder of this machine or behind a URL.
+    """The index of a dataset, packed or not, in a folder of this machine or behind a URL; raises as `open`.
 
     Args:
         data: as of `open`; or the Index that `open` gave: then the same version.
@@ -72,10 +67,6 @@ def open_data(
         remote: how a URL is read; None: as by default.
         fields: as of fastpipe.loader: of which a remote dataset's columns are needed; unknown ones are left to others.
         version: as of `open`.
-
-    Raises:
-        ConfigError: it is no path, or a URL of an unknown scheme.
-        DatasetError: as `open`.
     """
     if isinstance(data, Index):
         remote, version = getattr(data, "options", None), data.version or None
@@ -96,48 +87,19 @@ def open_data(
         try:
             return Index(path, version=version, max_pixels=max_pixels)
         except DatasetError:
-            if not _another_programs(path / DATASET_FILE):
+            if not is_foreign(path / DATASET_FILE):
                 raise
+    from fastpipe.scan.index import scanned
     from fastpipe.scan.source import unpacked_source
 
-    source = unpacked_source(path)
-    if source is None:
-        return Index(path, max_pixels=max_pixels)
-    if version is not None:
-        raise ConfigError(f"version={version}: {path} is not packed, so it has no versions; leave it out")
-    return _scanned(path, source, max_pixels, fingerprint)
-
-
-def _another_programs(file: Path) -> bool:
     try:
-        from fastpipe.format.description import is_foreign  # a loader of a packed dataset needs no xxhash
-
-        return is_foreign(file)
-    except (MemoryError, OSError, ImportError):  # too little memory, or no more open files: so it was not opened
-        return False
-
-
-def _scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> Index:
-    from fastpipe.scan import cache
-    from fastpipe.scan.columns import columns_of
-    from fastpipe.scan.headers import headers, read_files
-    from fastpipe.scan.index import UnpackedIndex
-
-    before = cache.load(source.name)
-    if before is not None and fingerprint is not None and not len(before.unknown):
-        index = UnpackedIndex(path, before, max_pixels=max_pixels)
-        if index.fingerprint == fingerprint:
-            return index
-    archives = source.archives()
-    if before is not None and archives is not None and before.archives == archives and not len(before.unknown):
-        columns = before  # tars are walked only if one of them has changed
-    else:
-        columns = columns_of(source.name, source.listing(), archives)
-        if before is None or not columns.take_over(before):
-            read_files(columns, columns.unknown, headers)
-            cache.save(columns)
-    index = UnpackedIndex(path, columns, max_pixels=max_pixels)
-    if index.counts["rejected"] and index.fingerprint not in _told:
-        _told.add(index.fingerprint)
-        _LOG.warning("%s%s", path, index.rejected())
-    return index
+        source = unpacked_source(path)
+        if source is None:
+            return Index(path, max_pixels=max_pixels)
+        if version is not None:
+            raise ConfigError(f"version={version}: {path} is not packed, so it has no versions; leave it out")
+        return scanned(path, source, max_pixels, fingerprint)
+    except PackError as problem:  # of the listing, which packing makes, too
+        raise DatasetError(str(problem)) from problem
+    except OSError as problem:
+        raise DatasetError(f"{readable(str(problem.filename or path))} cannot be read: {problem.strerror}") from problem

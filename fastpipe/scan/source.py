@@ -33,54 +33,43 @@ class Source:
         name: what the user passed, absolute: a path or a pattern.
         root: the folder or tar; of a pattern, the folder that all its tars are in.
         tars: paths of the tars below the root; [""] for the root itself; None: there are none, so files lie there.
-        pattern: the tars are those of a pattern.
     """
 
     name: str
     root: Path
     tars: list[str] | None
-    pattern: bool = False
 
     def archives(self) -> list[Archive] | None:
-        """Path, size and time of each tar now.
-
-        Raises:
-            DatasetError: one cannot be looked at.
-        """
+        """Path, size and time of each tar now. OSError: one cannot be looked at."""
         if self.tars is None:
             return None
-        found = []
-        for tar in self.tars:
-            path = self.root / tar if tar else self.root
-            try:
-                status = os.stat(path)
-            except OSError as problem:
-                raise DatasetError(f"{readable(str(path))} cannot be read: {problem.strerror}") from problem
-            found.append((tar or self.root.name, status.st_size, status.st_mtime_ns))
-        return found
+        states = [(tar, os.stat(self.root / tar)) for tar in self.tars]
+        return [(tar or self.root.name, state.st_size, state.st_mtime_ns) for tar, state in states]
 
     def listing(self) -> Listing:
-        """All that is in it, in the order of `fastpipe pack --no-shuffle`.
-
-        Raises:
-            DatasetError: it cannot be listed, or holds nothing of that kind.
+        """All that is in it, in the order of `fastpipe pack --no-shuffle`. PackError, DatasetError: it cannot be
+        listed, holds nothing of that kind, or packing would need an option to know what it is.
         """
-        try:
-            if not self.pattern:
-                _refuse_others(self.root, _form(self.root))
-                return list_sources(self.root, seed=0, shuffle=False)
+        if str(self.root) != self.name:
             listing = list_archives(self.root, self.tars or [])
+            listing.sources.sort(key=packing_order(0, shuffle=False))
+            return listing
+        try:
+            form = recognise(self.root, SourceOptions()).format
         except PackError as problem:
-            raise DatasetError(str(problem)) from problem
-        listing.sources.sort(key=packing_order(0, shuffle=False))
-        return listing
+            if isinstance(problem.__cause__, OSError):
+                raise
+            raise DatasetError(
+                f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of "
+                "images and tars: pack the source, or move what is none of these to another folder"
+            ) from problem
+        _refuse_others(self.root, form)
+        return list_sources(self.root, seed=0, shuffle=False)
 
 
 def unpacked_source(path: Path) -> Source | None:
     """What a path or pattern that a user passed stands for; None: a packed dataset without its dataset.json.
-
-    Raises:
-        DatasetError: there is nothing.
+    DatasetError: there is nothing. PackError, OSError: it cannot be listed.
     """
     name = os.path.abspath(path)
     if path.is_dir():
@@ -97,24 +86,6 @@ def unpacked_source(path: Path) -> Source | None:
     raise DatasetError(why_no_dataset(path))
 
 
-def _form(root: Path) -> str:
-    """What a folder or tar is.
-
-    Raises:
-        DatasetError: packing would need an option to know it.
-        PackError: it cannot be listed.
-    """
-    try:
-        return recognise(root, SourceOptions()).format
-    except PackError as problem:
-        if isinstance(problem.__cause__, OSError):
-            raise
-        raise DatasetError(
-            f"{problem}. These are options of `fastpipe pack`. Without packing, a loader reads only folders of images "
-            "and tars: pack the source, or move what is none of these to another folder"
-        ) from problem
-
-
 def _refuse_others(path: Path, form: str) -> None:
     """Raises DatasetError for what only packing reads."""
     if form not in ("imagefolder", "webdataset"):
@@ -126,13 +97,8 @@ def _refuse_others(path: Path, form: str) -> None:
 
 
 def _folder(path: Path) -> Source:
-    try:
-        there = names_in(path)
-        packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
-    except PackError as problem:
-        raise DatasetError(str(problem)) from problem
-    except OSError as problem:
-        raise DatasetError(f"{readable(str(path))} cannot be read: {problem.strerror}") from problem
+    there = names_in(path)
+    packed = [name for name in there.folders if is_dataset(path / name / DATASET_FILE)]
     if packed:
         raise DatasetError(
             f"{path} is not a packed dataset, but holds some: {', '.join(packed[:5])}. Pass one of them: "
@@ -156,13 +122,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _pattern(name: str, folder: str, rest: str) -> Source:
-    """The tars of a pattern.
-
-    Args:
-        name: what the user passed, absolute.
-        folder: the part of it that is no pattern.
-        rest: the pattern.
-    """
+    """The tars of a pattern: `rest`, in a folder; `name` is both."""
     found = set()
     for pattern in _expanded(rest):
         there = glob.glob(os.path.join(glob.escape(folder), pattern))
@@ -176,7 +136,7 @@ def _pattern(name: str, folder: str, rest: str) -> Source:
         other = f"; it matches {min(found)}, which is no tar" if found else ""
         raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
-    return Source(name, Path(root), [os.path.relpath(tar, root) for tar in tars], pattern=True)
+    return Source(name, Path(root), [os.path.relpath(tar, root) for tar in tars])
 
 
 def _expanded(name: str) -> Iterable[str]:

@@ -101,14 +101,14 @@ def test_batches_with_masks_are_counted_once(tmp_path: Path) -> None:
 
 def test_rows_that_wait_for_a_conversion_are_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
-    real = UnpackedIndex._convert
+    real = UnpackedIndex.convert
 
     def slow(self: UnpackedIndex, sample: int) -> bytes:
         if sample >= 2:
             go_on.wait(60)
         return real(self, sample)
 
-    monkeypatch.setattr(UnpackedIndex, "_convert", slow)
+    monkeypatch.setattr(UnpackedIndex, "convert", slow)
     (tmp_path / "photos").mkdir()
     for number in range(8):
         (tmp_path / "photos" / f"{number}.png").write_bytes(saved("PNG"))

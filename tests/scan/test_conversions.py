@@ -87,14 +87,14 @@ def test_rows_that_nobody_wants_any_more_are_not_converted(
 ) -> None:
     """Else the next iteration, or the end of the program, would wait for all batches that were to follow."""
     begun: list[int] = []
-    real = UnpackedIndex._convert
+    real = UnpackedIndex.convert
 
     def slow(self: UnpackedIndex, sample: int) -> bytes:
         begun.append(sample)
         time.sleep(0.05)
         return real(self, sample)
 
-    monkeypatch.setattr(UnpackedIndex, "_convert", slow)
+    monkeypatch.setattr(UnpackedIndex, "convert", slow)
     loader = fastpipe.loader(pictures, 4, size=8, num_workers=1, prefetch_factor=4)
     batches = iter(loader)
     next(batches)
@@ -117,14 +117,14 @@ def test_a_conversion_that_hangs_is_named(
     pictures: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = threading.Event()
-    real = UnpackedIndex._convert
+    real = UnpackedIndex.convert
 
     def slow(self: UnpackedIndex, sample: int) -> bytes:
         if sample == 3:
             go_on.wait(60)
         return real(self, sample)
 
-    monkeypatch.setattr(UnpackedIndex, "_convert", slow)
+    monkeypatch.setattr(UnpackedIndex, "convert", slow)
     monkeypatch.setattr("fastpipe.engine.conversions._PATIENCE_S", 0.2)  # the error would wait 10 s for the row
     with fastpipe.loader(pictures, 20, train=False, size=8, num_workers=2, stall_timeout=0.2) as loader:
         with pytest.raises(
@@ -139,7 +139,7 @@ def test_too_little_memory_is_no_fault_of_the_picture(pictures: Path, monkeypatc
     def none(self: UnpackedIndex, sample: int) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(UnpackedIndex, "_convert", none)
+    monkeypatch.setattr(UnpackedIndex, "convert", none)
     with (
         fastpipe.loader(pictures, 4, size=8, on_error="replace") as loader,
         pytest.raises(EngineError, match=r"not enough memory: to convert an image of \d+ x 50"),

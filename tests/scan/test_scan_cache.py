@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import xxhash
 from numpy.typing import NDArray
 from pack_sources import jpeg_bytes, saved, write_folder
 from PIL import Image
@@ -22,7 +21,8 @@ from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures,
 
 import fastpipe
 from fastpipe.errors import DatasetError
-from fastpipe.scan import cache, headers
+from fastpipe.packing.source.files import LocalFile
+from fastpipe.scan import cache, headers, index
 from fastpipe.scan.columns import Archive, Columns
 from fastpipe.scan.source import Source
 
@@ -34,13 +34,13 @@ _SAMPLE = {"jpg": jpeg_bytes(), "cls": b"1"}
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Reads:
     """The paths whose headers were read, a list a scan; with a cache folder of the test's own."""
     seen: Reads = []
-    real = headers.read_files
+    real = index.read_files
 
     def noted(columns: Columns, numbers: NDArray[np.int64], find: Callable[..., object]) -> None:
         seen.append([columns.paths[number] for number in numbers.tolist()])
         real(columns, numbers, find)
 
-    monkeypatch.setattr(headers, "read_files", noted)
+    monkeypatch.setattr(index, "read_files", noted)
     monkeypatch.setenv("FASTPIPE_CACHE", str(tmp_path / "cache"))
     return seen
 
@@ -144,15 +144,15 @@ def test_only_the_start_of_a_file_is_read(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(files[name]) > 500_000
     files["d.png"] = files["b.png"][:-9]
     files["e.png"] = files["b.png"] + b"behind"  # as packing takes it
-    real = headers.read_at
+    real = LocalFile.read_at
 
-    def counted(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
-        data = real(descriptor, size_bytes, offset_bytes)
+    def counted(file: LocalFile, size_bytes: int, offset_bytes: int) -> bytes:
+        data = real(file, size_bytes, offset_bytes)
         sizes.append(len(data))
         return data
 
     sizes: list[int] = []
-    monkeypatch.setattr(headers, "read_at", counted)
+    monkeypatch.setattr(LocalFile, "read_at", counted)
     if in_tar:
         source = write_tar(tmp_path / "t.tar", {name: files[name] for name in ("a.jpg", "b.png", "c.bmp")})
     else:
@@ -230,15 +230,19 @@ def test_scans_that_nobody_uses_are_removed(tmp_path: Path, reads: Reads) -> Non
     assert len(reads) == 3
 
 
-@pytest.mark.parametrize("damage", ["cut", "other", "empty", "garbage"])
+@pytest.mark.parametrize("damage", ["cut", "other", "bit", "empty", "garbage"])
 def test_a_damaged_cache_is_made_again(tmp_path: Path, reads: Reads, damage: str) -> None:
     root = write_folder(tmp_path / "photos")
     before = fastpipe.open(root)
     file = cache.cache_file(str(root))
     data = file.read_bytes()
-    file.write_bytes({"cut": data[: len(data) // 2], "other": data[:200] + bytes(300) + data[500:]}.get(damage, b""))
+    other = data[:200] + bytes(300) + data[500:]
+    at = data.index(b"ant/00.jpg")
+    bit = data[:at] + b"b" + data[at + 1 :]
+    file.write_bytes({"cut": data[: len(data) // 2], "other": other, "bit": bit}.get(damage, b""))
     if damage == "garbage":
-        file.write_bytes(xxhash.xxh3_128_digest(data) + data)  # an array of bytes that is none
+        with file.open("wb") as out:
+            np.savez(out, about=np.frombuffer(data, dtype=np.uint8))  # whole, and no scan
     assert fastpipe.open(root).records.tobytes() == before.records.tobytes()
     assert len(reads) == 2
     fastpipe.open(root)

@@ -61,7 +61,7 @@ def state_or_problem(root: SourcePath, path: str, absent: str | None = None) -> 
 class LocalFile(io.FileIO):
     """An open file of this machine, read by ranges; see `RemoteFile` for one behind a URL."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | bytes) -> None:
         # Without waiting for the writer of a pipe.
         super().__init__(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
