@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Resize,
         TenCrop,
     )
+    from fastpipe.plan.placed import Boxes, Points
     from fastpipe.samples.dataset import Dataset
     from fastpipe.scan.opening import open
     from fastpipe.show.duplicates import duplicates
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Augment",
+    "Boxes",
     "Buckets",
     "CenterCrop",
     "ClusterError",
@@ -72,6 +74,7 @@ __all__ = [
     "Letterbox",
     "Loader",
     "PackError",
+    "Points",
     "RandomCrop",
     "RandomResizedCrop",
     "Resize",
@@ -97,6 +100,7 @@ __all__ = [
 # Public names -> the modules that define them.
 _MODULES = {
     "Augment": "augment",
+    "Boxes": "plan.placed",
     "Buckets": "plan.buckets",
     "CenterCrop": "plan.crops",
     "Dataset": "samples.dataset",
@@ -104,6 +108,7 @@ _MODULES = {
     "Index": "format.index",
     "Letterbox": "plan.crops",
     "Loader": "loading.loader",
+    "Points": "plan.placed",
     "RandomCrop": "plan.crops",
     "RandomResizedCrop": "plan.crops",
     "Resize": "plan.crops",

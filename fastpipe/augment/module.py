@@ -30,7 +30,7 @@ from fastpipe.augment.simclr import Blur, ColourJitter, Grayscale
 from fastpipe.checks import flag, whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.draws import Stream, key
-from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 PRESETS = ("imagenet", "simclr", "randaugment", "trivial_augment")  # constructors of Augment
 
@@ -176,8 +176,8 @@ class Augment(torch.nn.Module):
     @torch.no_grad()
     @unaffected(torch.device("cpu"))
     def move_places(
-        self, plan: AugmentPlan, boxes: Mapping[str, Boxes], points: Mapping[str, Points]
-    ) -> tuple[Mapping[str, Boxes], Mapping[str, Points]]:
+        self, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+    ) -> tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]:
         """Moves the boxes and points of a batch as `carry_out` moves its images; on the host.
 
         Args:

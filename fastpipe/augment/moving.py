@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from fastpipe.augment.chain import Chain
 from fastpipe.augment.plan import AugmentPlan
 from fastpipe.plan.geometry import swap_pairs
-from fastpipe.plan.placed import Boxes, Points, places_in_row
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
 
 Float32s = NDArray[np.float32]
 _CORNERS = [[0, 1], [2, 1], [2, 3], [0, 3]]  # of x0, y0, x1, y1, around the box
 
 
 def moved(
-    chain: Chain, plan: AugmentPlan, boxes: Mapping[str, Boxes], points: Mapping[str, Points]
-) -> tuple[dict[str, Boxes], dict[str, Points]]:
+    chain: Chain, plan: AugmentPlan, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints]
+) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
     """Moves boxes and points as the chain moves the images of a batch.
 
     Returns:
@@ -51,11 +51,13 @@ def moved(
     new_boxes, new_points = {}, {}
     for name, corners in zip(boxes, made, strict=False):
         edges = _upright(boxes[name].edges, around[name], corners, chain.size_after(plan.size))
-        new_boxes[name] = Boxes(edges, boxes[name].rows, boxes[name].labels)
+        new_boxes[name] = PlacedBoxes(edges, boxes[name].rows, boxes[name].labels)
     for name, xy in zip(points, made[len(boxes) :], strict=True):
         old = points[name]
         values = np.concatenate([xy, old.values[..., 2:]], axis=2)
-        new_points[name] = Points(swap_pairs(values, mirrored[old.rows], old.flip_pairs), old.rows, old.flip_pairs)
+        new_points[name] = PlacedPoints(
+            swap_pairs(values, mirrored[old.rows], old.flip_pairs), old.rows, old.flip_pairs
+        )
     return new_boxes, new_points
 
 

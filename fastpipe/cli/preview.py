@@ -49,6 +49,7 @@ def preview(
     Fields are drawn on the photo and on the crops. fastpipe.preview(loader) draws the same for your own loader.
     """
     from fastpipe.loading.factory import loader
+    from fastpipe.plan.placed import Points
     from fastpipe.scan.opening import open_data
     from fastpipe.show.preview import MOST_ROWS, VARIANTS
     from fastpipe.show.preview import preview as draw
@@ -61,9 +62,11 @@ def preview(
         made: Any = _augmentation(augment)
         index = open_data(data)
         names, left_out = _fields(index, fields, made)
-        more: dict[str, Any] = {"fields": ("image", "label", *names)} if names else {}
-        if any(index.fields[name].kind == "keypoints" for name in names):
-            more["flip_pairs"] = []  # a point keeps its colour
+        chosen = [
+            Points(name, flip_pairs=[]) if index.fields[name].kind == "keypoints" else name  # a point keeps its colour
+            for name in names
+        ]
+        more: dict[str, Any] = {"fields": ["image", "label", *chosen]} if names else {}
         with loader(data, min(rows, len(index)), size=size, seed=seed, exact=True, augment=made, **more) as photos:
             shown = draw(photos, out_file, rows=rows, overwrite=True).photos
         out.print(f"{count(shown, 'photo')} drawn to {out_file}, each with {VARIANTS} variants")

@@ -10,24 +10,26 @@ from numpy.typing import NDArray
 
 from fastpipe.device.host_batch import HostFields
 from fastpipe.plan.geometry import large_enough
-from fastpipe.plan.placed import Boxes, Points, places_in_row
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints, places_in_row
 
 
-def lay_out(fields: HostFields, boxes: Mapping[str, Boxes], points: Mapping[str, Points], count: int) -> None:
+def lay_out(
+    fields: HostFields, boxes: Mapping[str, PlacedBoxes], points: Mapping[str, PlacedPoints], count: int
+) -> None:
     """Adds the boxes and points of `count` rows to `fields.arrays`, and to `fields.counts`."""
     for name, each in points.items():
         fields.arrays[name] = each.values
         fields.counts[name] = np.bincount(each.rows, minlength=count).tolist()
-    layout = fields.layout
     for name, all_of_them in boxes.items():
-        kept = all_of_them.take(large_enough(all_of_them.edges, layout.min_box_size, layout.min_box_area))
+        options = fields.options[name]
+        kept = all_of_them.take(large_enough(all_of_them.edges, options.min_size, options.min_area))
         counts = np.bincount(kept.rows, minlength=count)
         arrays: dict[str, NDArray[Any]] = {name: kept.edges}
         if kept.labels is not None:
             arrays[f"{name}_labels"] = kept.labels
-        if layout.boxes == "list":
+        if options.form == "list":
             fields.counts.update(dict.fromkeys(arrays, counts.tolist()))
-        elif layout.boxes == "flat":
+        elif options.form == "flat":
             arrays[f"{name}_offsets"] = np.concatenate([[0], np.cumsum(counts)])
         else:
             arrays = {key: _padded(array, kept.rows, counts) for key, array in arrays.items()}

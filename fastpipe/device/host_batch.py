@@ -10,22 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.plan.placed import Boxes, Points
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How boxes are handed out.
-
-    Attributes:
-        boxes: "list", one tensor a sample; "flat", one tensor and offsets; "pad", one tensor and counts.
-        min_box_size: boxes of less width or height in the row are dropped.
-        min_box_area: boxes of a smaller area are dropped.
-    """
-
-    boxes: str = "list"
-    min_box_size: float = 1.0
-    min_box_area: float = 0.0
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints
 
 
 @dataclass(frozen=True)
@@ -36,7 +21,7 @@ class HostFields:
         names: the keys of the batch, in order, and the name of what each has: "image" is that of images.
         pictures: of the arrays' keys, those of (n, height, width, 3) that become (n, 3, height, width), as images do.
         masks: of the arrays' keys, those of (n, height, width) ids.
-        layout: of boxes.
+        options: of boxes, by name of the field.
         boxes, points: by name of the field; they become arrays when nothing moves them any more.
         arrays: what goes to the device, by key.
         counts: of the keys that become one tensor a sample: how many rows each sample has.
@@ -46,9 +31,9 @@ class HostFields:
     names: Mapping[str, str]
     pictures: tuple[str, ...] = ()
     masks: tuple[str, ...] = ()
-    layout: Layout = field(default_factory=Layout)
-    boxes: dict[str, Boxes] = field(default_factory=dict)
-    points: dict[str, Points] = field(default_factory=dict)
+    options: Mapping[str, Boxes] = field(default_factory=dict)
+    boxes: dict[str, PlacedBoxes] = field(default_factory=dict)
+    points: dict[str, PlacedPoints] = field(default_factory=dict)
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, list[int]] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)

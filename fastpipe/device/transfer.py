@@ -23,11 +23,11 @@ from fastpipe.device.streams import Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
-Places = tuple[Mapping[str, Boxes], Mapping[str, Points]]
+Places = tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]
 HostMemory = tuple[NDArray[np.uint8], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.

@@ -22,7 +22,7 @@ from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.loading.choice import Choice
-from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader, layout_of
+from fastpipe.loading.field_options import check_buckets, check_crops_alone, check_labelled, field_reader
 from fastpipe.loading.loader import Loader
 from fastpipe.loading.options import batch_sizes, buckets_of, checked_crop, flip_probability
 from fastpipe.loading.ranks import Recipes, World, in_nodes, ranks_per_node
@@ -33,6 +33,7 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL
 from fastpipe.plan.crops import Crop
 from fastpipe.plan.partition import ALONE, Ranks
+from fastpipe.plan.placed import Boxes, Points
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 from fastpipe.remote.options import remote_options
 from fastpipe.scan.opening import open_data
@@ -72,11 +73,7 @@ def loader(
     exact: bool = False,
     on_error: str = "raise",
     verify: bool = False,
-    fields: Sequence[str] | Mapping[str, str] | None = None,
-    boxes: str = "list",
-    min_box_size: float = 1.0,
-    min_box_area: float = 0.0,
-    flip_pairs: Sequence[tuple[int, int]] | Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    fields: Sequence[str | Boxes | Points] | Mapping[str, str | Boxes | Points] | None = None,
     prepare: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None,
     max_pixels: int = MAX_PIXELS,
     rank: int | None = None,
@@ -163,16 +160,9 @@ def loader(
         fields: what a batch contains: it is a dict with these keys, in this order. "image", "label", "id" (the sample's
             number in this packing), "key" (the path of its source), "valid" (rows that count), "epoch", with
             size="bucket" also "image_size" and "pixel_mask", and names of the dataset's fields. Boxes and points are
-            cropped, resized and mirrored with the image, as in torchvision's v2. Or a dict, for keys with other names:
-            {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
-        boxes: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and
-            NAME_offsets; "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
-        min_box_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in
-            pixels. With 0, and min_box_area=0, no box is dropped: a box outside the crop has no area.
-        min_box_area: boxes are dropped if their area in the output is smaller, in pixels.
-        flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
-            right eye with the numbers 1 and 2; []: there are none. Or a dict: name of a field -> its pairs. Mirrored
-            points need it. None, or not in the dict: those that the field has itself, if it has any.
+            cropped, resized and mirrored with the image, as in torchvision's v2; fastpipe.Boxes("boxes", form="pad")
+            and fastpipe.Points("joints", flip_pairs=[(1, 2)]) in place of a name say how. Or a dict, for keys with
+            other names: {"pixel_values": "image", "labels": "label"}. None: a batch is (images, labels).
         prepare: a function of the entries of a batch of `fields` that are on the host: labels, ids, keys, texts and
             numbers (numpy arrays and lists), boxes and points (lists of arrays, before the augmentation moves them and
             small boxes are dropped). It returns a dict of entries to add or to replace, such as tokens. Tensors and
@@ -250,7 +240,6 @@ def loader(
     flag("verify", verify)
     choice("on_error", on_error, ("raise", "replace"))
     patience_s = positive("stall_timeout", stall_timeout)
-    layout = layout_of(boxes, min_box_size, min_box_area)
     mixture = data if isinstance(data, Mapping) else None
     if mixture is not None:
         from fastpipe.loading.mixing import mixed_index, mixed_recipe, weights_of  # most programs read one dataset
@@ -290,7 +279,7 @@ def loader(
             if fields is not None
             else 'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
         )
-    reader = field_reader(index, recipe, augmentation, fields, layout, flip_pairs=flip_pairs)
+    reader = field_reader(index, recipe, augmentation, fields)
     return Loader(
         index,
         recipes,

@@ -1,71 +1,54 @@
-"""The arguments of fastpipe.loader() for fields -> names and a Layout, or an error that says what to pass instead."""
+"""The arguments of fastpipe.loader() for fields -> what reads them, or an error that says what to pass instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fastpipe.augment import Augment
 from fastpipe.augment.annotations import Moving, mixes, mixing_ids, moving_parts
-from fastpipe.checks import choice, real_number, whole
-from fastpipe.device.host_batch import Layout
 from fastpipe.errors import ConfigError
-from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import Content
+from fastpipe.plan.placed import Points
 from fastpipe.plan.recipe import Recipe
 
 if TYPE_CHECKING:
-    from fastpipe.loading.fields import FieldReader, FlipPairs
+    from fastpipe.loading.fields import FieldReader
 
 _AT_ONCE = 1 << 20  # records
-LAYOUTS = ("list", "flat", "pad")
 
 
-def layout_of(boxes: object, min_box_size: object, min_box_area: object) -> Layout:
-    """Checks the arguments that say how boxes come."""
-    return Layout(
-        choice("boxes", boxes, LAYOUTS), _least("min_box_size", min_box_size), _least("min_box_area", min_box_area)
-    )
-
-
-def field_reader(
-    index: Index, recipe: Recipe, augment: Augment | None, fields: object, layout: Layout, *, flip_pairs: object
-) -> FieldReader | None:
+def field_reader(index: Index, recipe: Recipe, augment: Augment | None, fields: object) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none.
 
     Raises:
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
-    from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_names, own_names
+    from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_fields, name_of, own_names
 
-    own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
-    names = {} if fields is None else chosen_names(index, fields, layout.boxes, own=own)
-    kinds = {name: index.fields[name].kind for name in names.values() if name not in own}
-    if layout != Layout() and "boxes" not in kinds.values():
-        raise ConfigError(
-            "boxes, min_box_size and min_box_area work only with a field of boxes; name one in fields=, or leave them "
-            "out"
-        )
-    pairs = _flip_pairs(flip_pairs, {name: index.fields[name] for name in kinds if kinds[name] == "keypoints"})
     if fields is None:
         return None
-    if "image" not in names.values():
+    own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
+    chosen = chosen_fields(index, fields, own=own)
+    if "image" not in chosen.values():
         raise ConfigError(
             f'fields: expected "image" among them, got {fields!r}; for samples without their images: '
             "fastpipe.Dataset(data, fields=...)"
         )
+    kinds = {name: index.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
     mirroring = [] if augment is None else [part.name for part in moving_parts(augment) if part.mirrors]
     mirroring += ["hflip"] if recipe.flip > 0 else []
-    for name, kind in kinds.items():
-        if kind == "keypoints" and name not in pairs and mirroring:
+    for asked in chosen.values():
+        if isinstance(asked, Points) and asked.flip_pairs is None and mirroring:
             raise ConfigError(
-                f"fields: {name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a right "
-                "eye. Pass flip_pairs=[(1, 2), ...], the numbers of the points that change places; flip_pairs=[] if "
-                f"there are none; or {'hflip=False' if recipe.flip > 0 else f'leave {mirroring[-1]} out'}"
+                f"fields: {asked.name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a "
+                f"right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points "
+                "that change places; flip_pairs=[] if there are none; or "
+                f"{'hflip=False' if recipe.flip > 0 else f'leave {mirroring[-1]} out'}"
             )
     if recipe.crop.rows > 1 and (spatial := [name for name, kind in kinds.items() if kind in SPATIAL]):
         raise ConfigError(
@@ -79,7 +62,7 @@ def field_reader(
         )
     if augment is not None:
         _check_augment(augment, kinds, recipe.size)
-    return FieldReader(index, recipe, names, layout, pairs)
+    return FieldReader(index, recipe, chosen)
 
 
 def check_labelled(index: Index, content: Content, augment: Augment) -> None:
@@ -170,43 +153,3 @@ def _way(part: Moving, left: Mapping[str, str]) -> str:
         "Pass an augmentation that changes colours only, such as Augment.simclr(), or call the module in the training "
         "loop with the fields"
     )
-
-
-def _least(name: str, value: object) -> float:
-    number = real_number(value)
-    if number is None or not 0 <= number < float("inf"):
-        raise ConfigError(f"{name}: expected a number of pixels, 0 or more, got {value!r}")
-    return number
-
-
-def _flip_pairs(value: Any, fields: Mapping[str, Field]) -> dict[str, FlipPairs]:
-    """The pairs of each field of points for which there are some: those that the user gives, else its own."""
-    own = {name: field.flip_pairs for name, field in fields.items() if field.flip_pairs}
-    if value is None:
-        return own
-    if not fields:
-        raise ConfigError("flip_pairs works only with a field of keypoints; name one in fields=, or leave it out")
-    if not isinstance(value, Mapping):
-        return dict.fromkeys(fields, _pairs(value, min(field.points for field in fields.values())))
-    if strange := [name for name in value if name not in fields]:
-        raise ConfigError(
-            f"flip_pairs: expected names of the fields of keypoints, {', '.join(fields)}; got {strange[0]!r}"
-        )
-    return {**own, **{name: _pairs(pairs, fields[name].points) for name, pairs in value.items()}}
-
-
-def _pairs(value: Any, points: int) -> FlipPairs:
-    """Checks pairs of the numbers of so many points."""
-    hint = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise ConfigError(f"flip_pairs: got {value!r}; {hint}")
-    pairs = []
-    for pair in value:
-        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise ConfigError(f"flip_pairs: got {pair!r} as a pair; {hint}")
-        one, other = (whole("flip_pairs", point, least=0, most=points - 1, hint=hint) for point in pair)
-        pairs.append((one, other))
-    flat = [point for pair in pairs for point in pair]
-    if len(set(flat)) < len(flat):
-        raise ConfigError(f"flip_pairs: got {value!r}, in which a point is there twice; {hint}")
-    return tuple(pairs)

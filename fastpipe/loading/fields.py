@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.device.host_batch import HostFields, Layout
+from fastpipe.device.host_batch import HostFields
 from fastpipe.errors import ConfigError
 from fastpipe.format.columns import BytesColumn, Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import Field
@@ -18,13 +19,13 @@ from fastpipe.format.source_paths import SourcePaths
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
-from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
 from fastpipe.plan.recipe import Recipe
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
 SPATIAL = ("boxes", "keypoints", "mask", "image")  # kinds that are moved as the pictures are
-FlipPairs = tuple[tuple[int, int], ...]
+Asked = str | Boxes | Points  # the name of a field, or its options
 
 
 class FieldReader:
@@ -33,9 +34,7 @@ class FieldReader:
     Args:
         index: of the dataset.
         recipe: of the loader.
-        names: the keys of a batch, checked, in order, and the field of each.
-        layout: of boxes.
-        flip_pairs: of each field, the points that change places in mirrored pictures.
+        chosen: as of chosen_fields.
 
     Attributes:
         names: of the fields.
@@ -44,26 +43,19 @@ class FieldReader:
         DatasetError: a field's files are missing or damaged.
     """
 
-    def __init__(
-        self,
-        index: Index,
-        recipe: Recipe,
-        names: Mapping[str, str],
-        layout: Layout,
-        flip_pairs: Mapping[str, FlipPairs],
-    ) -> None:
+    def __init__(self, index: Index, recipe: Recipe, chosen: Mapping[str, Asked]) -> None:
         self._recipe = recipe
-        self._layout = layout
-        self._flip_pairs = flip_pairs
-        self.names = tuple(dict.fromkeys(names.values()))
+        self._options = {name_of(asked): asked for asked in chosen.values()}
+        self._boxes = {name: each for name, each in self._options.items() if isinstance(each, Boxes)}
+        self.names = tuple(self._options)
         self._stored: dict[str, StoredImages] = {}
-        self._moved: dict[str, tuple[str, RaggedColumn]] = {}  # kinds and columns of boxes and points
+        self._moved: dict[str, RaggedColumn] = {}  # boxes and points
         self._own = own_names(index, bucketed=isinstance(recipe.crop, Buckets))
         self._parts = [part for name in self.names if (part := self._part(index, name))]
         self._keys = {
-            key + own.removeprefix(name): own
-            for key, name in names.items()
-            for own in keys_of(name, index.fields.get(name), layout.boxes)
+            key + own.removeprefix(name_of(asked)): own
+            for key, asked in chosen.items()
+            for own in keys_of(name_of(asked), asked, index)
         }
 
     def read(self, rows: BatchPlan) -> HostFields:
@@ -74,19 +66,20 @@ class FieldReader:
         """
         pictures = tuple(name for name, each in self._stored.items() if each.picture)
         masks = tuple(name for name, each in self._stored.items() if not each.picture)
-        values = HostFields(self._keys, pictures, masks, self._layout)
+        values = HostFields(self._keys, pictures, masks, self._boxes)
         for part in self._parts:
             part(values, rows)
         if self._moved:
             widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
             geometry = geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
-        for name, (kind, column) in self._moved.items():
+        for name, column in self._moved.items():
             given = column.take(rows.samples)
-            of, pairs = rows_of(given), self._flip_pairs.get(name, ())
-            if kind == "boxes":
-                values.boxes[name] = Boxes(move_boxes(given.values, of, geometry), of, given.labels)
+            of, options = rows_of(given), self._options[name]
+            if isinstance(options, Points):
+                pairs = options.flip_pairs or ()
+                values.points[name] = PlacedPoints(move_points(given.values, of, geometry, pairs), of, pairs)
             else:
-                values.points[name] = Points(move_points(given.values, of, geometry, pairs), of, pairs)
+                values.boxes[name] = PlacedBoxes(move_boxes(given.values, of, geometry), of, given.labels)
         return values
 
     def slots(self, count: int, size: tuple[int, int]) -> dict[str, NDArray[Any]]:
@@ -121,7 +114,7 @@ class FieldReader:
         if field.kind == "classes":
             many = field.classes
             return lambda values, rows: values.arrays.update({name: multi_hot(column.take(rows.samples), many)})
-        self._moved[name] = field.kind, column
+        self._moved[name] = column
         return None
 
 
@@ -134,23 +127,28 @@ def own_names(index: Index, *, bucketed: bool) -> tuple[str, ...]:
     return (*OWN, *more)
 
 
-def keys_of(key: str, field: Field | None, layout: str) -> Iterable[str]:
+def name_of(asked: Asked) -> str:
+    """The name of a field that was asked for."""
+    return asked if isinstance(asked, str) else asked.name
+
+
+def keys_of(key: str, asked: Asked, index: Index) -> Iterable[str]:
     """The keys of a batch that a field fills: its key, and behind it those that boxes come with."""
     yield key
-    if field is not None and field.kind == "boxes":
-        if field.labelled:
+    if isinstance(asked, Boxes):
+        if index.fields[asked.name].labelled:
             yield f"{key}_labels"
-        if layout != "list":
-            yield f"{key}_offsets" if layout == "flat" else f"{key}_counts"
+        if asked.form != "list":
+            yield f"{key}_offsets" if asked.form == "flat" else f"{key}_counts"
 
 
-def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, ...]) -> dict[str, str]:
-    """Checks the names of fields; returns the keys of a batch, in order, and the field of each.
+def chosen_fields(index: Index, fields: object, *, own: tuple[str, ...]) -> dict[str, Asked]:
+    """Checks what a user asks for; returns the keys of a batch, in order, and the field of each: as Boxes where these
+    are boxes, as Points, with the pairs of the field itself where the user gives none, and else its name.
 
     Args:
         index: of the dataset.
         fields: as a user gave them.
-        layout: of boxes, since their companions are names, too.
         own: names that are no fields of the dataset.
 
     Raises:
@@ -158,15 +156,17 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
     """
     known = (*own, *index.fields)
     if isinstance(fields, (tuple, list)):
-        names = [(name, name) for name in fields]
+        given = [(each if isinstance(each, str) else getattr(each, "name", each), each) for each in fields]
     else:
-        names = [*fields.items()] if isinstance(fields, Mapping) else []
-    if not names:
+        given = [*fields.items()] if isinstance(fields, Mapping) else []
+    if not given:
         example = f"{known[:2]!r}, or keys and names, {{'pixel_values': 'image', 'labels': 'label'}}"
         raise ConfigError(f"fields: expected names, for example {example}; got {fields!r}")
-    for key, name in names:
+    chosen: dict[str, Asked] = {}
+    for key, each in given:
         if not isinstance(key, str):
             raise ConfigError(f"fields: expected texts as the keys of a batch, got {key!r} in {fields!r}")
+        name = each.name if isinstance(each, (Boxes, Points)) else each
         if name not in known:
             more = (
                 "" if index.packed else ". It is not packed: `fastpipe pack` keeps captions and other members of tars"
@@ -174,11 +174,31 @@ def chosen_names(index: Index, fields: object, layout: str, *, own: tuple[str, .
             if isinstance(index, MixedIndex):
                 more = ". A mixture has no fields of its datasets: these work with one dataset only"
             raise ConfigError(f"fields: {index.path} has {', '.join(known)}; got {name!r}{more}")
-    keys = [each for key, name in names for each in keys_of(key, index.fields.get(name), layout)]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise ConfigError(f"fields: {key!r} would be twice in a batch; got {fields!r}")
-    return dict(names)
+        asked = _resolved(each, index.fields.get(name))
+        if any(name_of(other) == name and other != asked for other in chosen.values()):
+            raise ConfigError(f"fields: {name!r} is there twice, with other options; got {fields!r}")
+        for one in keys_of(key, asked, index):
+            if one in (companion for at, other in chosen.items() for companion in keys_of(at, other, index)):
+                raise ConfigError(f"fields: {one!r} would be twice in a batch; got {fields!r}")
+        chosen[key] = asked
+    return chosen
+
+
+def _resolved(asked: Any, field: Field | None) -> Asked:
+    """A field as Boxes or Points where it is of these kinds, else its name."""
+    kinds = {"boxes": Boxes, "keypoints": Points}
+    wanted = kinds.get(field.kind) if field is not None else None
+    if isinstance(asked, str):
+        asked = asked if wanted is None else wanted(asked)
+    elif wanted is None or not isinstance(asked, wanted):
+        kind = f"a field of {field.kind}" if field is not None else "no field of the dataset"
+        raise ConfigError(f"fields: got {asked!r}, but {asked.name!r} is {kind}; pass its name alone")
+    if isinstance(asked, Points) and field is not None:
+        pairs = field.flip_pairs or None if asked.flip_pairs is None else asked.flip_pairs
+        for point in (point for pair in pairs or () for point in pair):
+            check_point(point, field.points)
+        asked = replace(asked, flip_pairs=pairs)
+    return asked  # type: ignore[no-any-return]
 
 
 def multi_hot(tags: Ragged, classes: int) -> NDArray[np.float32]:

@@ -34,6 +34,9 @@ _SAME = {
     "mean std dtype normalize": "pass augment=fastpipe.Augment.imagenet(), which takes mean=, std= and dtype=",
     "image_size img_size resolution": "pass size=",
     "threads": "pass num_workers=; workers are C++ threads",
+    "boxes min_box_size min_box_area": "it is an option of a field: "
+    'fields=["image", fastpipe.Boxes("boxes", form="pad", min_size=1.0, min_area=0.0)]',
+    "flip_pairs": 'it is an option of a field: fields=["image", fastpipe.Points("joints", flip_pairs=[(0, 1)])]',
     "mask_fill": "pass it to the crop: crop=fastpipe.RandomResizedCrop(mask_fill=255)",
     "mirror horizontal_flip": "pass hflip=",
 }

@@ -1,15 +1,92 @@
-"""Boxes and points of a batch, each with the row that it is on."""
+"""What a user says of fields of boxes and points; and their values in a batch, each with the row that it is on."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpipe.checks import choice, real_number, whole
+from fastpipe.errors import ConfigError
+
+_MOST_POINTS = 2**31
+FORMS = ("list", "flat", "pad")
+_PAIRS_HINT = "pass pairs of points' numbers, counted from 0: flip_pairs=[(1, 2), (3, 4)]"
+
 
 @dataclass(frozen=True)
 class Boxes:
+    """A field of boxes, in `fields=` of fastpipe.loader or fastpipe.Dataset. Its name alone means these defaults.
+
+    Args:
+        name: of the field.
+        form: how boxes come: "list", one tensor (M, 4) for each sample; "flat", one tensor (all, 4), and NAME_offsets;
+            "pad", one tensor (N, most, 4), and NAME_counts. Labels of boxes come as NAME_labels.
+        min_size: boxes are dropped, with their labels, if their width or height in the output is smaller, in pixels.
+            With 0, and min_area=0, no box is dropped: a box outside the crop has no area.
+        min_area: boxes are dropped if their area in the output is smaller, in pixels.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    name: str
+    _: KW_ONLY
+    form: str = "list"
+    min_size: float = 1.0
+    min_area: float = 0.0
+
+    def __post_init__(self) -> None:
+        choice("Boxes(form=)", self.form, FORMS)
+        for option in ("min_size", "min_area"):
+            number = real_number(given := getattr(self, option))
+            if number is None or not 0 <= number < float("inf"):
+                raise ConfigError(f"Boxes({option}=): expected a number of pixels, 0 or more, got {given!r}")
+
+
+@dataclass(frozen=True)
+class Points:
+    """A field of points, in `fields=` of fastpipe.loader or fastpipe.Dataset.
+
+    Args:
+        name: of the field.
+        flip_pairs: the points of an object that change places in a mirrored image, in pairs: [(1, 2)] for a left and a
+            right eye with the numbers 1 and 2; []: there are none. Mirrored points need it. None: the pairs that the
+            field has itself, as a dataset packed from COCO has.
+
+    Raises:
+        ConfigError: an argument is wrong.
+    """
+
+    name: str
+    _: KW_ONLY
+    flip_pairs: Sequence[tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        given = self.flip_pairs
+        if given is None:
+            return
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise ConfigError(f"Points(flip_pairs=): got {given!r}; {_PAIRS_HINT}")
+        pairs = tuple(given)
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise ConfigError(f"Points(flip_pairs=): got {pair!r} as a pair; {_PAIRS_HINT}")
+        flat = [check_point(point, _MOST_POINTS) for pair in pairs for point in pair]
+        if len(set(flat)) < len(flat):
+            raise ConfigError(f"Points(flip_pairs=): got {given!r}, in which a point is there twice; {_PAIRS_HINT}")
+        object.__setattr__(self, "flip_pairs", tuple(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def check_point(number: object, points: int) -> int:
+    """Checks the number of a point, of an object of so many."""
+    return whole("Points(flip_pairs=)", number, least=0, most=points - 1, hint=_PAIRS_HINT)
+
+
+@dataclass(frozen=True)
+class PlacedBoxes:
     """Boxes on the rows of a batch.
 
     Attributes:
@@ -22,13 +99,14 @@ class Boxes:
     rows: NDArray[np.int64]
     labels: NDArray[np.int64] | None = None
 
-    def take(self, chosen: NDArray[np.bool_]) -> Boxes:
+    def take(self, chosen: NDArray[np.bool_]) -> PlacedBoxes:
         """Some of them, with their labels."""
-        return Boxes(self.edges[chosen], self.rows[chosen], None if self.labels is None else self.labels[chosen])
+        labels = None if self.labels is None else self.labels[chosen]
+        return PlacedBoxes(self.edges[chosen], self.rows[chosen], labels)
 
 
 @dataclass(frozen=True)
-class Points:
+class PlacedPoints:
     """Objects of K points each on the rows of a batch.
 
     Attributes:
@@ -39,7 +117,7 @@ class Points:
 
     values: NDArray[np.float32]
     rows: NDArray[np.int64]
-    flip_pairs: tuple[tuple[int, int], ...] = ()
+    flip_pairs: Sequence[tuple[int, int]] = ()
 
 
 def places_in_row(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -28,6 +28,7 @@ from fastpipe.scan.opening import open_data
 if TYPE_CHECKING:  # most programs load whole images without fields
     from fastpipe.plan.batch import BatchPlan
     from fastpipe.plan.crops import Crop
+    from fastpipe.plan.placed import Boxes, Points
     from fastpipe.samples.fields import FieldValues
 
 
@@ -66,9 +67,10 @@ class Dataset(torch.utils.data.Dataset[Any]):
         hflip: mirror crops left to right: True (half of them), False, or a probability.
         seed: seed of crops and mirroring after `set_epoch`.
         exact: True: always decode at full size. See fastpipe.loader.
-        fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields; see
-            fastpipe.loader. Labels of boxes come as NAME_labels; points as (M, K, 2), and NAME_visibility (M, K).
-            Without "image" nothing is decoded. Or a dict: {"pixel_values": "image"}. None: a sample is (image, label).
+        fields: keys of a sample, in this order: "image", "label", "id", "key", and names of the dataset's fields, or
+            fastpipe.Boxes (with form="list") and fastpipe.Points; see fastpipe.loader. Labels of boxes come as
+            NAME_labels; points as (M, K, 2), and NAME_visibility (M, K). Without "image" nothing is decoded. Or a
+            dict: {"pixel_values": "image"}. None: a sample is (image, label).
         max_pixels: an image with more pixels is a DatasetError before memory is allocated for it. A dataset that was
             packed with a larger --max-pixels needs the same value here.
         cache_dir, cache_limit, storage_options, read_timeout: for a URL; see fastpipe.loader. Samples are fetched when
@@ -89,7 +91,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         hflip: bool | float = False,
         seed: int = 0,
         exact: bool = False,
-        fields: Sequence[str] | Mapping[str, str] | None = None,
+        fields: Sequence[str | Boxes | Points] | Mapping[str, str | Boxes | Points] | None = None,
         max_pixels: int = MAX_PIXELS,
         cache_dir: str | os.PathLike[str] | None = None,
         cache_limit: int | str = "200GB",
@@ -109,9 +111,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
             raise ConfigError(f"{path} has no samples; pack a source that contains images")
         names = None
         if fields is not None:
-            from fastpipe.loading.fields import chosen_names
+            from fastpipe.samples.fields import sample_fields
 
-            names = chosen_names(index, fields, "list", own=("image", "label", "id", "key"))
+            names = sample_fields(index, fields)
         cropping = None
         if crop is not None:
             from fastpipe.samples.cropping import Cropping

@@ -14,18 +14,19 @@ from numpy.typing import NDArray
 from fastpipe.engine.pictures import Pictures
 from fastpipe.errors import ConfigError
 from fastpipe.format.columns import Ragged, RaggedColumn, RowColumn, open_column
-from fastpipe.format.fields import NO_IMAGE, Field
+from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
-from fastpipe.loading.fields import OWN, SPATIAL, multi_hot
+from fastpipe.loading.fields import OWN, SPATIAL, Asked, chosen_fields, multi_hot, name_of
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.geometry import large_enough, move_boxes, move_points
+from fastpipe.plan.placed import Boxes, Points
 
 if TYPE_CHECKING:
     from fastpipe.samples.cropping import Cropping
 
 Values = dict[str, Any]
-_LEAST_BOX = 1.0  # pixels of a side in a crop, as fastpipe.loader's min_box_size
+_OWN = ("image", "label", "id", "key")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class FieldValues:
 
     Args:
         index: of the dataset.
-        names: the keys of a sample, checked, in order, and the field of each.
+        chosen: the keys of a sample, in order, and the field of each, as of sample_fields.
         pictures: reads masks and second pictures.
         cropping: of the pictures; None: none.
 
@@ -61,11 +62,12 @@ class FieldValues:
     """
 
     def __init__(
-        self, index: Index, names: Mapping[str, str], pictures: Pictures, cropping: Cropping | None = None
+        self, index: Index, chosen: Mapping[str, Asked], pictures: Pictures, cropping: Cropping | None = None
     ) -> None:
         self._readers = [
-            (key, name, self._own(index, name) if name in OWN else _of(index, index.fields[name], pictures, cropping))
-            for key, name in names.items()
+            (key, name, self._own(index, name) if name in OWN else _of(index, asked, pictures, cropping))
+            for key, asked in chosen.items()
+            for name in [name_of(asked)]
         ]
 
     def of(
@@ -111,24 +113,34 @@ def as_image(image: torch.Tensor) -> torch.Tensor:
     return image if kinds is None else kinds.Image(image, device=image.device)
 
 
-def check_croppable(index: Index, names: Iterable[str], cropping: Cropping) -> None:
+def sample_fields(index: Index, fields: object) -> dict[str, Asked]:
+    """What a user asks for, as of chosen_fields."""
+    chosen = chosen_fields(index, fields, own=_OWN)
+    for asked in chosen.values():
+        if isinstance(asked, Boxes) and asked.form != "list":
+            raise ConfigError(f"fields: a single sample has its boxes as one tensor, got {asked!r}; leave form out")
+    return chosen
+
+
+def check_croppable(index: Index, chosen: Iterable[Asked], cropping: Cropping) -> None:
     """Raises ConfigError where a field does not go with the crop."""
-    kinds = {name: index.fields[name].kind for name in names if name not in OWN}
+    kinds = {name: index.fields[name].kind for name in map(name_of, chosen) if name not in OWN}
     spatial = [name for name, kind in kinds.items() if kind in SPATIAL]
     if cropping.rows > 1 and spatial:
         raise ConfigError(
             f"fields: there are {cropping.rows} crops of each image, but {', '.join(spatial)} can be on one only; "
             "leave them out, or pass crop=fastpipe.CenterCrop()"
         )
-    for name, kind in kinds.items():
-        if kind == "keypoints" and cropping.mirrors and not index.fields[name].flip_pairs:
+    for asked in chosen:
+        if isinstance(asked, Points) and cropping.mirrors and asked.flip_pairs is None:
             raise ConfigError(
-                f"fields: {name!r} has points, and hflip mirrors images: a left eye would become a right eye. Pack the "
-                "field with its flip_pairs, or pass hflip=False"
+                f"fields: {asked.name!r} has points, and hflip mirrors images: a left eye would become a right eye. "
+                f"Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), or hflip=False"
             )
 
 
-def _of(index: Index, field: Field, pictures: Pictures, cropping: Cropping | None) -> _Reader:
+def _of(index: Index, asked: Asked, pictures: Pictures, cropping: Cropping | None) -> _Reader:
+    field = index.fields[name_of(asked)]
     column, name = open_column(index, field), field.name
     if isinstance(column, RowColumn):
         if field.kind in ("mask", "image"):
@@ -143,8 +155,10 @@ def _of(index: Index, field: Field, pictures: Pictures, cropping: Cropping | Non
         return lambda rows: (
             {name: row} for row in torch.from_numpy(multi_hot(column.take(rows.samples), field.classes))
         )
-    split = _boxes if field.kind == "boxes" else _points
-    return lambda rows: split(field, column.take(rows.samples), rows, cropping)
+    if isinstance(asked, Boxes):
+        return lambda rows: _boxes(asked, column.take(rows.samples), rows, cropping)
+    assert isinstance(asked, Points)
+    return lambda rows: _points(asked, column.take(rows.samples), rows, cropping)
 
 
 @dataclass(frozen=True)
@@ -180,15 +194,15 @@ class _Images:
         return pixels
 
 
-def _boxes(field: Field, boxes: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
-    name, kinds = field.name, _tv_tensors()
+def _boxes(asked: Boxes, boxes: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
+    name, kinds = asked.name, _tv_tensors()
     for place, (part, canvas) in enumerate(_parts(boxes, rows.records)):
         values = boxes.values[part]
         labels = None if boxes.labels is None else boxes.labels[part]
         if cropping is not None and rows.plans is not None:
             none = np.zeros(len(values), dtype=np.int64)
             values = move_boxes(values, none, cropping.geometry(rows.plans[place]))
-            kept = large_enough(values, _LEAST_BOX, 0.0)
+            kept = large_enough(values, asked.min_size, asked.min_area)
             values, labels, canvas = values[kept], None if labels is None else labels[kept], cropping.size
         value = torch.from_numpy(values)
         if kinds is not None:
@@ -199,13 +213,13 @@ def _boxes(field: Field, boxes: Ragged, rows: _Rows, cropping: Cropping | None) 
         yield sample
 
 
-def _points(field: Field, points: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
-    name, kinds = field.name, _tv_tensors()
+def _points(asked: Points, points: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
+    name, kinds = asked.name, _tv_tensors()
     for place, (part, canvas) in enumerate(_parts(points, rows.records)):
         values = points.values[part]
         if cropping is not None and rows.plans is not None:
             none = np.zeros(len(values), dtype=np.int64)
-            values = move_points(values, none, cropping.geometry(rows.plans[place]), field.flip_pairs or ())
+            values = move_points(values, none, cropping.geometry(rows.plans[place]), asked.flip_pairs or ())
             canvas = cropping.size
         value = torch.from_numpy(values)
         places = value[..., :2]

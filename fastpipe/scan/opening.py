@@ -80,7 +80,8 @@ def open_data(
 
         index = RemoteIndex(place, remote or RemoteOptions(), max_pixels=max_pixels, version=version)
         names = fields.values() if isinstance(fields, Mapping) else fields
-        index.fetch_columns(names if isinstance(names, Iterable) else ())
+        wanted: list[Any] = [getattr(each, "name", each) for each in (names if isinstance(names, Iterable) else ())]
+        index.fetch_columns(wanted)
         return index
     path = dataset_folder(place)
     if (path / DATASET_FILE).exists():  # the usual case needs nothing of the scan's modules

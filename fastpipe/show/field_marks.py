@@ -14,7 +14,7 @@ from fastpipe.engine.pictures import Pictures
 from fastpipe.format.fields import Field
 from fastpipe.format.index import Index
 from fastpipe.plan.batch import BatchPlan
-from fastpipe.samples.fields import FieldValues
+from fastpipe.samples.fields import FieldValues, sample_fields
 from fastpipe.show.marks import Marks
 
 _DRAWN = ("boxes", "mask", "keypoints")
@@ -31,7 +31,7 @@ def visible(index: Index, names: tuple[str, ...]) -> dict[str, Field]:
 
 
 def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field], size: tuple[int, int]) -> Marks:
-    """What a training loop gets for a row, whatever the loader's boxes= is.
+    """What a training loop gets for a row, whatever the form of boxes is.
 
     Args:
         batch: the values by key.
@@ -53,7 +53,8 @@ def marks_of_row(batch: Mapping[str, Any], row: int, fields: Mapping[str, Field]
 
 def of_samples(index: Index, plan: BatchPlan, fields: Mapping[str, Field]) -> Iterator[tuple[Marks, list[str]]]:
     """The marks on each whole picture of a plan, and the lines that say its texts and numbers."""
-    values = FieldValues(index, {name: name for name in fields}, Pictures(index))
+    chosen = sample_fields(index, list(fields)) if fields else {}
+    values = FieldValues(index, chosen, Pictures(index))
     samples = values.of(plan.samples, plan.records, lambda _: None)
     for sample, record in zip(samples, plan.records, strict=True):
         marks, lines = Marks((int(record["width"]), int(record["height"]))), []

@@ -6,20 +6,20 @@ import numpy as np
 from kornia_cases import k
 
 from fastpipe import Augment
-from fastpipe.plan.placed import Boxes, Points
+from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 SIZE = (40, 50)
 
 
-def made(count: int) -> tuple[dict[str, Boxes], dict[str, Points]]:
+def made(count: int) -> tuple[dict[str, PlacedBoxes], dict[str, PlacedPoints]]:
     """Many boxes and points that lie close to the left and upper border, where rounding shows."""
     rng = np.random.default_rng(3)
     rows = np.sort(rng.integers(0, count, 200))
     low = rng.random((200, 2)) ** 8
     edges = np.concatenate([low, low + rng.random((200, 2)) * 30], axis=1).astype(np.float32)
     points = rng.random((200, 3, 3)).astype(np.float32) ** 8
-    return {"all": Boxes(edges, rows, np.arange(200)), "few": Boxes(edges[:2], np.array([1, 1]))}, {
-        "joints": Points(points, rows, ((0, 1),))
+    return {"all": PlacedBoxes(edges, rows, np.arange(200)), "few": PlacedBoxes(edges[:2], np.array([1, 1]))}, {
+        "joints": PlacedPoints(points, rows, ((0, 1),))
     }
 
 
@@ -53,8 +53,8 @@ def test_a_batch_without_boxes_and_without_points() -> None:
     augment = Augment(k.AugmentationSequential(k.RandomPerspective(p=1.0), data_keys=None))
     plan = augment.plan(np.arange(2), SIZE, seed=0, epoch=0, batch=0)
     rows = np.zeros(0, dtype=np.int64)
-    boxes = {"none": Boxes(np.zeros((0, 4), dtype=np.float32), rows)}
-    points = {"none": Points(np.zeros((0, 2, 3), dtype=np.float32), rows, ((0, 1),))}
+    boxes = {"none": PlacedBoxes(np.zeros((0, 4), dtype=np.float32), rows)}
+    points = {"none": PlacedPoints(np.zeros((0, 2, 3), dtype=np.float32), rows, ((0, 1),))}
     after, joints = augment.move_places(plan, boxes, points)
     assert after["none"].edges.shape == (0, 4)
     assert joints["none"].values.shape == (0, 2, 3)

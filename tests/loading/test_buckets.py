@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from asked_fields import asked
 from conftest import damage, smooth_noise
 from fake_stream import FakeStream
 from numpy.typing import NDArray
@@ -110,7 +111,7 @@ def test_boxes_masks_and_points_move_with_the_image(shapes: Path, torchvision: A
     names = ("image", "boxes", "points", "mask", "id", "image_size", "pixel_mask")
     dataset = fastpipe.Dataset(shapes, fields=("image", "boxes", "points", "mask"))
     buckets = fastpipe.Buckets(area=40 * 40, mask_fill=255)
-    with opened(shapes, size=buckets, fields=names, hflip=hflip, flip_pairs=[], drop_last=False) as loader:
+    with opened(shapes, size=buckets, fields=asked(names, {"flip_pairs": []}), hflip=hflip, drop_last=False) as loader:
         for batch in loader:
             assert list(batch) == ["image", "boxes", "boxes_labels", "points", "mask", "id", "image_size", "pixel_mask"]
             size = tuple(batch["image"].shape[2:])

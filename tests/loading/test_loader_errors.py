@@ -86,9 +86,8 @@ def test_a_batch_larger_than_the_dataset(flat: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"boxes": "nested"}, "boxes: expected 'list' or 'flat' or 'pad', got 'nested'"),
-        ({"min_box_size": -1}, "min_box_size: expected a number of pixels"),
-        ({"min_box_area": "small"}, "min_box_area: expected a number of pixels"),
+        ({"hflip": 2}, "hflip: expected True, False or a probability"),
+        ({"on_error": "ignore"}, "on_error: expected 'raise' or 'replace', got 'ignore'"),
         ({"size": "bucket", "crop": fastpipe.Resize()}, "buckets show whole images"),
     ],
 )

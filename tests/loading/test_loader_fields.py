@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from asked_fields import asked
 from conftest import FLAT_IMAGES, damage, flat_number
 from field_columns import add_fields, remove_labels
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ import fastpipe
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.fields import FIELDS_FOLDER, Field
 from fastpipe.format.index import Index
-from fastpipe.loading.field_options import _flip_pairs
+from fastpipe.loading.fields import _resolved
 from fastpipe.loading.loader import Loader
 from fastpipe.plan.crops import RandomResizedCrop
 from fastpipe.plan.epoch import EpochPlan
@@ -34,7 +35,7 @@ Copy = Callable[[Path], Path]
 
 def loader_of(data: Path, fields: Any = None, **options: Any) -> Loader:
     options = {"size": SIZE, "num_workers": 2, "seed": 5, **options}
-    return fastpipe.loader(data, 8, fields=fields, **options)
+    return fastpipe.loader(data, 8, fields=asked(fields, options), **options)
 
 
 def moved_by_torchvision(
@@ -86,7 +87,7 @@ def test_every_kind_has_the_values_of_its_sample(fielded: Path, values: dict[str
 def test_keys_can_have_other_names(fielded: Path, tmp_path: Path, layout: str) -> None:
     keys = {"pixel_values": "image", "labels": "label", "at": "boxes", "number": "id", "text": "caption", "hot": "tags"}
     keys |= {"pose": "joints", "path": "key", "counted": "valid", "again": "label"}
-    options: dict[str, Any] = {"boxes": layout, "flip_pairs": {"joints": PAIRS}}
+    options: dict[str, Any] = {"form": layout, "flip_pairs": PAIRS}
     behind = {"list": [], "flat": ["_offsets"], "pad": ["_counts"]}[layout]
     with loader_of(fielded, tuple(dict.fromkeys(keys.values())), **options) as plain:
         expected = list(plain)
@@ -115,7 +116,7 @@ def test_boxes_and_points_move_with_their_pictures(
     index = Index(fielded)
     recipe = Recipe(8, SIZE, RandomResizedCrop(), 0.5, True, True, 5)
     flipped = dropped = 0
-    with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_box_size=2) as loader:
+    with loader_of(fielded, ("image", "boxes", "joints", "id"), flip_pairs=PAIRS, min_size=2) as loader:
         for epoch in range(2):
             for batch in loader:
                 samples = batch["id"].numpy()
@@ -179,7 +180,7 @@ def test_a_box_frames_the_same_pixels_in_the_row(tmp_path: Path) -> None:
 def test_the_layouts_of_boxes_hold_the_same(fielded: Path, name: str) -> None:
     made = {}
     for layout in ("list", "flat", "pad"):
-        with loader_of(fielded, ("image", name), boxes=layout) as loader:
+        with loader_of(fielded, ("image", name), form=layout) as loader:
             made[layout] = list(loader)
     for listed, flat, padded in zip(*made.values(), strict=True):
         counts = [len(each) for each in listed[name]]
@@ -203,13 +204,13 @@ def test_the_layouts_of_boxes_hold_the_same(fielded: Path, name: str) -> None:
 
 
 def test_all_boxes_stay_if_nothing_is_asked_of_them(fielded: Path, values: dict[str, list[Any]]) -> None:
-    with loader_of(fielded, ("image", "plain", "boxes", "id"), min_box_size=0) as loader:
+    with loader_of(fielded, ("image", "plain", "boxes", "id"), min_size=0) as loader:
         for batch in loader:
             for row, sample in enumerate(batch["id"].tolist()):
                 assert len(batch["plain"][row]) == len(values["plain"][sample])
     counts = []
     for area in (0.0, 40.0, 1e6):
-        with loader_of(fielded, ("image", "plain"), min_box_area=area) as loader:
+        with loader_of(fielded, ("image", "plain"), min_area=area) as loader:
             counts.append(sum(len(each) for batch in loader for each in batch["plain"]))
     assert counts[0] > counts[1] > counts[2] == 0
 
@@ -305,28 +306,44 @@ def test_a_replaced_sample_brings_its_own_fields(
         ({"fields": ("image", "id", "id")}, "'id' would be twice"),
         ({"fields": ("label", "caption")}, 'expected "image" among them.*fastpipe.Dataset'),
         ({"fields": ("image", "joints")}, r"'joints' has points, and hflip mirrors .*flip_pairs=\[\(1, 2\)"),
-        ({"fields": ("image", "joints"), "flip_pairs": [(0, 4)]}, "flip_pairs: expected 0 to 3, got 4"),
+        ({"fields": ("image", "joints"), "flip_pairs": [(0, 4)]}, r"flip_pairs=\): expected 0 to 3, got 4"),
         ({"fields": ("image", "joints"), "flip_pairs": [(0, 1), (1, 2)]}, "a point is there twice"),
         ({"fields": ("image", "joints"), "flip_pairs": [0, 1]}, "got 0 as a pair"),
-        ({"fields": ("image", "joints"), "flip_pairs": 7}, "flip_pairs: got 7; pass pairs"),
+        ({"fields": ("image", "joints"), "flip_pairs": [(-1, 0)]}, r"flip_pairs=\): expected 0 to .*, got -1"),
+        ({"fields": ("image", "joints"), "flip_pairs": 7}, r"flip_pairs=\): got 7; pass pairs"),
+        ({"fields": ("image", fastpipe.Points("boxes"))}, "'boxes' is a field of boxes; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("joints"))}, "'joints' is a field of keypoints; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("caption"))}, "'caption' is a field of text; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("label"))}, "'label' is no field of the dataset; pass its name alone"),
+        ({"fields": ("image", fastpipe.Boxes("nothing"))}, "has image, label, .*; got 'nothing'"),
+        ({"fields": {"image": "image", "a": "boxes", "b": fastpipe.Boxes("boxes", form="pad")}}, "with other options"),
+        ({"fields": ("image", "boxes"), "form": "nested"}, r"Boxes\(form=\): expected 'list' or 'flat' or 'pad'"),
+        ({"fields": ("image", "boxes"), "min_size": -1}, r"Boxes\(min_size=\): expected a number of pixels, 0 or more"),
         (
-            {"fields": ("image", "joints"), "flip_pairs": {"boxes": []}},
-            "names of the fields of keypoints, joints; got 'bo",
+            {"fields": ("image", "boxes"), "min_area": "9"},
+            r"Boxes\(min_area=\): expected a number of pixels, 0 or more",
         ),
-        ({"fields": ("image", "joints"), "flip_pairs": {"joints": [(0, 9)]}}, "flip_pairs: expected 0 to 3, got 9"),
-        ({"fields": ("image", "joints"), "flip_pairs": {}}, "'joints' has points, and hflip mirrors"),
-        ({"fields": ("image",), "flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
-        ({"flip_pairs": []}, "flip_pairs works only with a field of keypoints"),
-        ({"fields": ("image", "boxes"), "boxes": "nested"}, "boxes: expected 'list' or 'flat' or 'pad'"),
-        ({"fields": ("image", "caption"), "boxes": "flat"}, "work only with a field of boxes"),
-        ({"min_box_size": 3}, "work only with a field of boxes"),
-        ({"fields": ("image", "boxes"), "min_box_size": -1}, "min_box_size: expected a number of pixels, 0 or more"),
-        ({"fields": ("image", "boxes"), "min_box_area": "9"}, "min_box_area: expected a number of pixels, 0 or more"),
+        ({"boxes": "pad"}, r'no argument boxes: it is an option of a field: .*fastpipe.Boxes\("boxes", form="pad"'),
+        ({"min_box_size": 3}, "no argument min_box_size: it is an option of a field"),
+        ({"min_box_area": 3}, "no argument min_box_area: it is an option of a field"),
     ],
 )
 def test_wrong_options(fielded: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(fielded, **options)
+
+
+def test_the_old_argument_of_points_says_the_new_one(fielded: Path) -> None:
+    with pytest.raises(ConfigError, match=r'no argument flip_pairs: .*fastpipe.Points\("joints", flip_pairs='):
+        fastpipe.loader(fielded, fields=("image", "joints"), flip_pairs=[(0, 1)])
+
+
+def test_a_field_twice_comes_from_the_same_values(fielded: Path) -> None:
+    boxes = fastpipe.Boxes("boxes", form="pad")
+    with loader_of(fielded, {"image": "image", "a": boxes, "b": boxes}) as loader:
+        batch = next(iter(loader))
+    assert list(batch) == ["image", "a", "a_labels", "a_counts", "b", "b_labels", "b_counts"]
+    assert torch.equal(batch["a"], batch["b"])
 
 
 def test_each_field_of_points_has_pairs_of_its_own(tmp_path: Path) -> None:
@@ -337,8 +354,10 @@ def test_each_field_of_points_has_pairs_of_its_own(tmp_path: Path) -> None:
     pairs = {"face": [(0, 1)], "hand": [(1, 2)]}
     places = {}
     for given in (pairs, [(0, 1)], [(1, 2)]):
-        options: dict[str, Any] = {"hflip": 1.0, "crop": fastpipe.Resize(), "flip_pairs": given}
-        with loader_of(tmp_path / "packed", ("image", "face", "hand"), **options) as loader:
+        options: dict[str, Any] = {"hflip": 1.0, "crop": fastpipe.Resize()}
+        each = given if isinstance(given, dict) else dict.fromkeys(pairs, given)
+        fields = ["image", *(fastpipe.Points(name, flip_pairs=some) for name, some in each.items())]
+        with loader_of(tmp_path / "packed", fields, **options) as loader:
             places[str(given)] = next(iter(loader))
     for row in range(8):
         found = places[str(pairs)]
@@ -353,10 +372,12 @@ def test_pairs_that_fields_have_themselves_may_differ() -> None:
         "hand": Field("hand", "keypoints", points=3, flip_pairs=((1, 2),)),
         "foot": Field("foot", "keypoints", points=3),
     }
-    own = {"face": ((0, 1),), "hand": ((1, 2),)}
-    assert _flip_pairs(None, fields) == own
-    assert _flip_pairs({"foot": [], "hand": [(0, 2)]}, fields) == {**own, "foot": (), "hand": ((0, 2),)}
-    assert _flip_pairs([(0, 2)], fields) == dict.fromkeys(fields, ((0, 2),))
+    own = {"face": ((0, 1),), "hand": ((1, 2),), "foot": None}
+    for name, field in fields.items():
+        assert _resolved(name, field) == _resolved(fastpipe.Points(name), field)
+        assert _resolved(name, field) == fastpipe.Points(name, flip_pairs=own[name])
+        for given in ((), ((0, 2),)):
+            assert _resolved(fastpipe.Points(name, flip_pairs=given), field).flip_pairs == given
 
 
 def test_points_need_no_pairs_if_nothing_is_mirrored(fielded: Path) -> None:
@@ -393,7 +414,7 @@ def test_augmentations_that_would_falsify_fields(
     fielded: Path, augment: Any, fields: tuple[str, ...], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        loader_of(fielded, fields, augment=augment, flip_pairs=[] if "joints" in fields else None)
+        loader_of(fielded, fields, augment=augment, flip_pairs=[])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from asked_fields import asked
 from fake_stream import FakeStream
 
 import fastpipe
@@ -27,7 +28,8 @@ class CountingStream(FakeStream):
 
 
 def batches_of(data: Path, fields: tuple[str, ...], **options: Any) -> list[dict[str, Any]]:
-    with fastpipe.loader(data, 8, size=16, num_workers=2, fields=fields, flip_pairs=[(0, 1)], **options) as loader:
+    names = asked(fields, options := {"flip_pairs": [(0, 1)], **options})
+    with fastpipe.loader(data, 8, size=16, num_workers=2, fields=names, **options) as loader:
         return list(loader)
 
 
@@ -44,11 +46,11 @@ def test_one_copy_and_the_same_values(
     fielded: Path, monkeypatch: pytest.MonkeyPatch, layout: str, augmented: bool
 ) -> None:
     augment = fastpipe.Augment.simclr() if augmented else None
-    expected = batches_of(fielded, FIELDS, boxes=layout, augment=augment)
+    expected = batches_of(fielded, FIELDS, form=layout, augment=augment)
     stream = CountingStream()
     stream.copied = []
     monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
-    got = batches_of(fielded, FIELDS, boxes=layout, augment=augment)
+    got = batches_of(fielded, FIELDS, form=layout, augment=augment)
     assert len(got) == len(expected) > 2
     assert len(stream.copied) == 2 * len(got), "one of the images, one of all the rest"
     places = {tensor.untyped_storage().data_ptr() for tensor in stream.copied}
@@ -70,7 +72,7 @@ def test_a_batch_without_any_box_or_point(fielded: Path, monkeypatch: pytest.Mon
     stream = FakeStream()
     monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: stream)
     for layout, shape in (("list", None), ("flat", (0, 4)), ("pad", (8, 0, 4))):
-        for batch in batches_of(fielded, ("image", "boxes", "joints"), boxes=layout, min_box_area=1e9):
+        for batch in batches_of(fielded, ("image", "boxes", "joints"), form=layout, min_area=1e9):
             if shape is None:
                 assert [each.shape for each in batch["boxes"]] == [(0, 4)] * 8
                 assert [each.shape for each in batch["boxes_labels"]] == [(0,)] * 8

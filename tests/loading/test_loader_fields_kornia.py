@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from asked_fields import asked
 from kornia.augmentation.container.params import ParamItem
 from kornia.constants import DataKey
 from kornia_cases import CASES, k
@@ -59,10 +60,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader_of(data: Path, augment: Any = None, fields: tuple[str, ...] = FIELDS, **options: Any) -> Loader:
-    options = {"size": SIZE, "num_workers": 2, "seed": 3, "drop_last": False, **options}
-    if "joints" in fields:
-        options = {"flip_pairs": [], **options}
-    return fastpipe.loader(data, BATCH, fields=fields, augment=augment, **options)
+    options = {"size": SIZE, "num_workers": 2, "seed": 3, "drop_last": False, "flip_pairs": [], **options}
+    return fastpipe.loader(data, BATCH, fields=asked(fields, options), augment=augment, **options)
 
 
 def container(*modules: Any, **options: Any) -> Any:
@@ -102,7 +101,7 @@ def test_fields_are_those_of_kornia_called_by_hand(data: Path, name: str) -> Non
     by_hand = container(*modules)
     names = [name for name, _ in by_hand.named_children()]
     moved_boxes = 0
-    with loader_of(data, min_box_size=0) as plain, loader_of(data, augment, min_box_size=0) as loader:
+    with loader_of(data, min_size=0) as plain, loader_of(data, augment, min_size=0) as loader:
         for number, (before, after) in enumerate(zip(plain, loader, strict=True)):
             assert torch.equal(before["id"], after["id"])
             plan = augment.plan(before["id"].numpy(), SIZE, seed=3, epoch=0, batch=number)
@@ -230,7 +229,9 @@ def test_the_same_for_any_threads_batches_ranks_and_when_resumed(data: Path) -> 
         with loader_of(data, container(*SOME), rank=rank, world_size=2) as part:
             ranks += [told(batch) for batch in part]
     alone = []
-    with fastpipe.loader(data, 1, fields=FIELDS, augment=augment, size=SIZE, seed=3, flip_pairs=[]) as single:
+    with fastpipe.loader(
+        data, 1, fields=asked(FIELDS, {"flip_pairs": []}), augment=augment, size=SIZE, seed=3
+    ) as single:
         alone = [told(batch) for batch in single]
     for batch in resumed + ranks + alone:
         for sample, values in batch.items():
@@ -242,14 +243,14 @@ def test_the_same_for_any_threads_batches_ranks_and_when_resumed(data: Path) -> 
 def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> None:
     shrink = plain_pixels(k.RandomAffine(0.0, scale=(0.3, 0.3), p=1.0))
     counts = []
-    for options in ({}, {"min_box_size": 2.5}, {"min_box_area": 10.0}, {"min_box_size": 0.0}):
+    for options in ({}, {"min_size": 2.5}, {"min_area": 10.0}, {"min_size": 0.0}):
         with loader_of(data, shrink, hflip=False, crop=fastpipe.Resize(), **options) as loader:
             counts.append(0)
             for batch in loader:
                 for boxes, labels in zip(batch["boxes"], batch["boxes_labels"], strict=True):
                     sides = boxes[:, 2:] - boxes[:, :2]
-                    assert (sides >= options.get("min_box_size", 1.0)).all()
-                    assert (sides.prod(dim=1) >= options.get("min_box_area", 0.0)).all()
+                    assert (sides >= options.get("min_size", 1.0)).all()
+                    assert (sides.prod(dim=1) >= options.get("min_area", 0.0)).all()
                     assert len(boxes) == len(labels)
                     counts[-1] += len(boxes)
     assert 0 < counts[1] < counts[0] < counts[3] == sum(number % 4 for number in range(COUNT))
@@ -258,7 +259,7 @@ def test_boxes_that_became_small_are_dropped_with_their_labels(data: Path) -> No
 
 def test_a_box_outside_the_crop_does_not_come_back(data: Path) -> None:
     turn = plain_pixels(k.RandomRotation(45.0, p=1.0))
-    with loader_of(data, min_box_size=0) as plain, loader_of(data, turn, min_box_size=0) as loader:
+    with loader_of(data, min_size=0) as plain, loader_of(data, turn, min_size=0) as loader:
         lost = 0
         for before, after in zip(plain, loader, strict=True):
             for one, other in zip(before["boxes"], after["boxes"], strict=True):
@@ -272,7 +273,7 @@ def test_a_box_outside_the_crop_does_not_come_back(data: Path) -> None:
 def test_layouts_hold_the_same_boxes(data: Path, layout: str) -> None:
     with (
         loader_of(data, container(*SOME)) as listed,
-        loader_of(data, container(*SOME), boxes=layout) as loader,
+        loader_of(data, container(*SOME), form=layout) as loader,
     ):
         for expected, batch in zip(listed, loader, strict=True):
             for row, boxes in enumerate(expected["boxes"]):
@@ -379,9 +380,7 @@ def test_data_keys_without_fields_change_nothing(data: Path) -> None:
 )
 def test_what_would_make_fields_wrong_is_refused(data: Path, augment: Any, fields: tuple[str, ...], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        loader_of(
-            data, augment, fields, hflip=False, flip_pairs=None if "mirrors" in words or "joints" not in fields else []
-        )
+        loader_of(data, augment, fields, hflip=False, flip_pairs=None if "mirrors" in words else [])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from asked_fields import asked
 from conftest import damage
 from fake_stream import FakeStream
 from patience import in_time
@@ -26,6 +27,7 @@ FIELDS = ("image", "label", "id", "key", "caption", "boxes", "joints", "gaze", "
 
 def loader_of(data: Path, prepare: Callable[[dict[str, Any]], Mapping[str, Any]], **options: Any) -> Loader:
     options = {"size": 16, "num_workers": 2, "fields": FIELDS, "flip_pairs": [(0, 1)], "seed": 3, **options}
+    options["fields"] = asked(options["fields"], options)
     return fastpipe.loader(data, 8, prepare=prepare, **options)
 
 
@@ -42,7 +44,7 @@ def tokens(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_entries_are_added_and_replaced(fielded: Path) -> None:
-    whole = {"min_box_size": 0}
+    whole = {"min_size": 0}
     with loader_of(fielded, lambda batch: {}, **whole) as plain, loader_of(fielded, tokens, **whole) as loader:
         for _ in range(2):
             batches = list(loader)

@@ -10,6 +10,7 @@ import kornia.augmentation as k
 import numpy as np
 import pytest
 import torch
+from asked_fields import asked
 from PIL import Image
 
 import fastpipe
@@ -88,8 +89,7 @@ def batches(two: list[Path], options: dict[str, Any]) -> list[Any]:
     data: Any = dict.fromkeys(two, 1.0) if options.pop("both", False) else two[0]
     if "augment" in options:
         options["augment"] = options["augment"]()
-    if "points" in options.get("fields", ()):
-        options["flip_pairs"] = []
+    options["fields"] = asked(options.get("fields"), {"flip_pairs": []})
     with fastpipe.loader(data, 4, num_workers=1, **options) as loader:
         return [leaf for _ in range(2) for batch in loader for leaf in leaves(batch)]
 

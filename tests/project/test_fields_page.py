@@ -96,7 +96,8 @@ def test_targets_of_a_detector(fielded: Path, tmp_path: Path) -> None:
 
 def test_kornia_moves_boxes_and_points(fielded: Path, tmp_path: Path) -> None:
     names = run(2, fielded, tmp_path)
-    with fastpipe.loader("data/train", 8, size=32, fields=("image", "boxes", "joints"), flip_pairs=[(0, 1)]) as plain:
+    fields = ["image", "boxes", fastpipe.Points("joints", flip_pairs=[(0, 1)])]
+    with fastpipe.loader("data/train", 8, size=32, fields=fields) as plain:
         for batch, other in zip(names["loader"], plain, strict=True):
             assert list(batch) == ["image", "boxes", "boxes_labels", "joints"]
             assert not torch.equal(torch.cat(batch["joints"]), torch.cat(other["joints"]))
@@ -113,6 +114,6 @@ def test_torchvisions_transforms(fielded: Path, tmp_path: Path, torchvision: Mod
 def test_the_tables_name_all_options() -> None:
     for name in ("image", "label", "id", "key", "valid", "epoch"):
         assert f"| `{name}` |" in PAGE
-    assert fastpipe.loader.__kwdefaults__["min_box_size"] == 1.0
-    for text in ("`min_box_size=1.0`", "`min_box_area=0.0`", "`flip_pairs=[]`", '`"list"` (default)'):
+    assert fastpipe.Boxes("boxes") == fastpipe.Boxes("boxes", form="list", min_size=1.0, min_area=0.0)
+    for text in ("`min_size=1.0`", "`min_area=0.0`", "`flip_pairs=[]`", '`"list"` (default)'):
         assert text in PAGE

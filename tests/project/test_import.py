@@ -18,6 +18,7 @@ import fastpipe
 # Adding, renaming or removing a name here changes the public interface: say so in CHANGELOG.md.
 PUBLIC = {
     "Augment",
+    "Boxes",
     "Buckets",
     "CenterCrop",
     "ClusterError",
@@ -32,6 +33,7 @@ PUBLIC = {
     "Letterbox",
     "Loader",
     "PackError",
+    "Points",
     "RandomCrop",
     "RandomResizedCrop",
     "Resize",

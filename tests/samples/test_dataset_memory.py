@@ -96,7 +96,8 @@ def test_captions_and_boxes_cost_a_loader_nothing_of_the_size_of_the_dataset(dat
         import fastpipe
 
         left = 60
-        options = {"size": 16, "num_workers": 2, "fields": ("image", "caption", "boxes", "id"), "min_box_size": 0}
+        boxes = fastpipe.Boxes("boxes", min_size=0)
+        options = {"size": 16, "num_workers": 2, "fields": ("image", "caption", boxes, "id")}
         with fastpipe.loader(sys.argv[1], 5, **options) as loader:
             while left:
                 for batch in loader:

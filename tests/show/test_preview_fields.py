@@ -128,7 +128,7 @@ def test_points_are_drawn_where_they_are(data: Path, tmp_path: Path) -> None:
 
 def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None:
     with fastpipe.loader(
-        data, COUNT, size=SIZE, fields=("image", "corners"), flip_pairs=[(0, 1)], exact=True
+        data, COUNT, size=SIZE, fields=("image", fastpipe.Points("corners", flip_pairs=[(0, 1)])), exact=True
     ) as loader:
         fastpipe.preview(loader, tmp_path / "a.png", rows=COUNT)
         seen = loader.look.at(np.arange(COUNT), 3)
@@ -145,9 +145,10 @@ def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("layout", ["flat", "pad"])
 def test_the_layout_of_boxes_does_not_matter(data: Path, tmp_path: Path, layout: str) -> None:
-    for boxes in ("list", layout):
-        with fastpipe.loader(data, COUNT, size=SIZE, fields=("image", "boxes"), boxes=boxes) as loader:
-            fastpipe.preview(loader, tmp_path / f"{boxes}.png", rows=COUNT)
+    for form in ("list", layout):
+        fields = ("image", fastpipe.Boxes("boxes", form=form))
+        with fastpipe.loader(data, COUNT, size=SIZE, fields=fields) as loader:
+            fastpipe.preview(loader, tmp_path / f"{form}.png", rows=COUNT)
     assert (tmp_path / f"{layout}.png").read_bytes() == (tmp_path / "list.png").read_bytes()
 
 

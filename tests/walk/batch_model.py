@@ -26,7 +26,7 @@ class BatchModel(Model):
                 for key in batch.values
                 if not key.endswith(("_offsets", "_counts")) and not (key.endswith("_labels"))
             ]
-            expect(keys == list(fields), "keys", list(batch.values), "for fields", fields)
+            expect(keys == self.names, "keys", list(batch.values), "for fields", fields)
         augment = self._augment()
         for view, images in enumerate(batch.images):
             crop, wanted = self.view(view, size)
@@ -161,9 +161,9 @@ class BatchModel(Model):
                 )
                 sides = boxes[:, 2:] - boxes[:, :2]
                 expect(
-                    bool((sides >= float(self["min_box_size"]) - 1e-3).all()),
+                    bool((sides >= float(self.boxes.min_size) - 1e-3).all()),
                     "boxes smaller than",
-                    self["min_box_size"],
+                    self.boxes.min_size,
                     boxes,
                 )
-                expect(bool((sides.prod(1) >= float(self["min_box_area"]) - 1e-2).all()), "boxes of less area", boxes)
+                expect(bool((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all()), "boxes of less area", boxes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from walk.model import RANDOM, expect
+from walk.model import RANDOM, expect, names_of
 from walk.taking import Taken, epochs_of
 
 import fastpipe
@@ -26,8 +26,8 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
         return
     size = walk.size_now(number) or walk.options.get("size", 224)
     kinds = draw.parts[0].fields
-    wanted = [n for n in walk.options.get("fields") or () if n in ("image", "label", "key") or n in kinds]
-    placed = float(model["min_box_size"]) == 1 and float(model["min_box_area"]) == 0
+    wanted = [n for n in names_of(walk.options.get("fields")) if n in ("image", "label", "key") or n in kinds]
+    placed = float(model.boxes.min_size) == 1 and float(model.boxes.min_area) == 0
     skipped = ("boxes", "keypoints") if not placed else ("keypoints",)
     wanted = [n for n in wanted if kinds.get(n) not in skipped]
     dataset = fastpipe.Dataset(
@@ -97,7 +97,7 @@ def compare_augmented(walk: Walk, epoch: list[Taken], number: int) -> None:
     many = epoch[0].images[0].ndim == 5
     if many or augment.soft or augment.moves:
         return
-    with walk.open(augment=None, flip_pairs=[] if "pose" in str(walk.options.get("fields")) else None) as loader:
+    with walk.open(augment=None) as loader:
         loader.set_epoch(number)
         plain = epochs_of(loader, 1)[0]
     for place, (raw, batch) in enumerate(zip(plain, epoch, strict=True)):

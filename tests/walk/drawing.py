@@ -271,14 +271,15 @@ class _Options:
         if self.often(0.8):
             some += [name for name in ("id", "valid", "epoch") if name not in some]
         some.insert(self.rng.randint(0, len(some)), "image")
-        options["fields"] = str(tuple(some))
-        if "boxes" in some or self.often(0.05):
-            options["boxes"] = self.one("'list'", "'flat'", "'pad'")
-            options["min_box_size"] = self.one("0", "0.0", "1.0", "4")
-            if self.often(0.3):
-                options["min_box_area"] = self.one("0", "10.0")
+        texts = {name: repr(name) for name in some}
+        if "boxes" in some and self.often(0.8):
+            area = f", min_area={self.one('0', '10.0')}" if self.often(0.3) else ""
+            form, least = self.one("'list'", "'flat'", "'pad'"), self.one("0", "0.0", "1.0", "4")
+            texts["boxes"] = f"fastpipe.Boxes('boxes', form={form}, min_size={least}{area})"
         if "pose" in some and self.often(0.85):
-            options["flip_pairs"] = self.one("[]", "[(1, 2)]", "{'pose': [(0, 1), (2, 3)]}", "((3, 4),)")
+            pairs = self.one("[]", "[(1, 2)]", "[(0, 1), (2, 3)]", "((3, 4),)")
+            texts["pose"] = f"fastpipe.Points('pose', flip_pairs={pairs})"
+        options["fields"] = f"[{', '.join(texts[name] for name in some)}]"
 
     def _others(self, train: bool) -> None:
         options = self.made.options

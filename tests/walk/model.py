@@ -14,8 +14,8 @@ from walk.drawing import Draw
 import fastpipe
 
 DEFAULTS: dict[str, Any] = {
-    "size": 224, "train": True, "seed": 0, "replacement": True, "repeats": 1, "on_error": "raise", "boxes": "list",
-    "min_box_size": 1.0, "min_box_area": 0.0, "max_pixels": 178956970, "world_size": 1, "partition": "sample",
+    "size": 224, "train": True, "seed": 0, "replacement": True, "repeats": 1, "on_error": "raise",
+    "max_pixels": 178956970, "world_size": 1, "partition": "sample",
 }  # fmt: skip
 RANDOM = (fastpipe.RandomResizedCrop, fastpipe.RandomCrop)
 PLACED = ("boxes", "keypoints", "mask", "image")
@@ -28,6 +28,11 @@ class Wrong(AssertionError):  # noqa: N818 (no mistake of the program)
 def expect(holds: object, *words: object) -> None:
     if not holds:
         raise Wrong(" ".join(str(word) for word in words))
+
+
+def names_of(fields: Any) -> list[Any]:
+    """Of fields with and without options."""
+    return [getattr(each, "name", each) for each in fields or ()]
 
 
 class Model:
@@ -51,12 +56,19 @@ class Model:
         self.hflip = float(self.train if self["hflip"] is None else self["hflip"])
         self.hflip = 0.5 if self["hflip"] is True or (self["hflip"] is None and self.train) else self.hflip
         self.batch = int(self["batch_size"])
+        given = [each for each in self["fields"] or () if isinstance(each, fastpipe.Boxes)]
+        self.boxes = given[0] if given else fastpipe.Boxes("boxes")
         self.rows = self.batch * world_size
         self.repeats = int(self["repeats"])
         self.buckets = self["size"] == "bucket" or isinstance(self["size"], fastpipe.Buckets)
         self.offsets = [0, *itertools.accumulate(len(part) for part in draw.parts)]
         self.chosen = [self._chosen(place) for place in range(len(draw.parts))]
         self.weights = self._weights()
+
+    @property
+    def names(self) -> list[Any]:
+        """Of the fields that are asked for."""
+        return names_of(self["fields"])
 
     def __getitem__(self, name: str) -> Any:
         return self.options.get(name, DEFAULTS.get(name))

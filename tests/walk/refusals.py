@@ -13,7 +13,7 @@ def refusals(model: Model) -> set[str]:
     """Of each rule that is broken, words of which the message has one; empty: a loader takes the draw."""
     draw, options = model.draw, model.options
     own = {} if draw.mixed else draw.parts[0].fields
-    fields = [name for name in options.get("fields") or () if isinstance(name, str)]
+    fields = [name for name in model.names if isinstance(name, str)]
     kinds = {own[name] for name in fields if name in own}
     views = options.get("views") is not None
     sized = isinstance(options.get("views"), (list, tuple)) and any(view.size is not None for view in options["views"])
@@ -23,7 +23,7 @@ def refusals(model: Model) -> set[str]:
     text = draw.options.get("augment", "")
     unlabelled = any(part.labels[n] < 0 for part, c in zip(draw.parts, model.chosen, strict=True) for n in c)
     nameless = [part for part in draw.parts if not part.names]
-    how_boxes = model["boxes"], model["min_box_size"], model["min_box_area"]
+    paired = "flip_pairs" in draw.options.get("fields", "")
     labels, classes = options.get("labels"), options.get("classes")
     without = options.get("replacement") is False
     due = sum(weight > 0 for weight in (model.weights or {}).values())
@@ -51,12 +51,11 @@ def refusals(model: Model) -> set[str]:
         (many and kinds & set(PLACED), "Crop", "crop"),
         (many and model.hflip, "Crop", "hflip"),
         (many and soft, "Crop"),
-        ("keypoints" in kinds and "flip_pairs" not in options and (model.hflip > 0 or "Flip" in text), "flip_pairs"),
+        ("keypoints" in kinds and not paired and (model.hflip > 0 or "Flip" in text), "flip_pairs"),
         (soft and unlabelled, "label"),
         (soft and not _smoothing_only(text) and set(fields) - _ALWAYS, "augment", "mix", "field"),
         (_moves(text) and kinds & set(PLACED), "augment", "data_keys"),
         ("RandomAffine" in text and "image" in kinds, "augment"),
-        ("boxes" not in kinds and how_boxes != ("list", 1, 0), "boxes"),
         (without and model.weights is None, "replacement"),
         (without and options.get("epoch_size") is None, "replacement"),
         (labels is not None and not draw.mixed and classes is None, "labels"),

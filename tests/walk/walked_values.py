@@ -110,11 +110,14 @@ augment: 'randaugment' ; [1] ; torch.nn.ReLU ; 1 ; lambda images: images ; fastp
 exact: 1 ; 'yes' ; None
 on_error: 'ignore' ; None ; True
 verify: 1 ; 'yes' ; None
-fields: [] ; 'image' ; ('image', 'nothing') ; ('image', 'image') ; (1,) ; ('label',) ; 5
-boxes: 'nested' ; None ; 1
-min_box_size: -1 ; 'x' ; float('nan') ; None
-min_box_area: -1.5 ; 'small' ; float('inf')
-flip_pairs: 5 ; [(1,)] ; 'x' ; [(-1, 2)] ; [(1, 1)] ; {'nothing': [(0, 1)]} ; [(0, 99)] ; [(0.5, 1)]
+fields: [] ; 'image' ; ('image', fastpipe.Boxes('boxes', form='nested')) ;
+    ('image', fastpipe.Boxes('boxes', min_size=float('nan'))) ;
+    ('image', fastpipe.Points('pose', flip_pairs=[(1, 1)])) ; ('image', fastpipe.Points('pose', flip_pairs=[(0, 99)])) ;
+    ('image', fastpipe.Boxes('label')) ; ('image', 'nothing') ; ('image', 'image') ; (1,) ; ('label',) ; 5
+boxes: 'list' ; None
+min_box_size: 1 ; 'x'
+min_box_area: 0
+flip_pairs: [] ; [(1, 2)]
 max_pixels: 0 ; -1 ; 'x' ; 1.5 ; None ; True
 rank: -1 ; '0' ; 1.0 ; 99
 world_size: 0 ; '1' ; 1.5
@@ -136,7 +139,6 @@ kfold: [5, 0] ; (np.int64(3), np.int64(1)) ; (100, 1)
 repeats: np.int64(2) ; 100
 epoch_size: np.int64(9)
 num_workers: np.int32(2) ; 64
-min_box_size: True ; np.float64(2.0)
 stall_timeout: float('inf') ; 1e9 ; 5
 read_timeout: float('inf') ; 5
 views: (fastpipe.View(9), fastpipe.View(8)) ; np.int64(2) ; 40
