@@ -1,4 +1,4 @@
-"""Epoch after epoch, set_epoch and states -> the next batches, and the position of a loader."""
+"""Epoch after epoch, set_epoch and states -> the next epoch, begun early, and the position of a loader."""
 
 from __future__ import annotations
 
@@ -6,51 +6,48 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
+from fastpipe.device.transfer import Transfer
+from fastpipe.errors import FastpipeError
+from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
-from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position
-from fastpipe.loading.upcoming import Upcoming
-from fastpipe.plan.recipe import Recipe
+from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 _LOG = logging.getLogger("fastpipe")
 
 
 class Course:
-    """Keeps count of a loader's epochs. It knows nothing of the loader, so that dropping that ends the threads.
-
-    Args:
-        upcoming: makes epochs.
-        recipes: tells the recipe of an epoch that begins now.
-        batches_of: a recipe -> batches an epoch.
+    """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader.
 
     Attributes:
+        maker, transfer: make the batches of all epochs.
         position: where the loader stands.
         next: where the next iteration begins.
         lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
-    def __init__(self, upcoming: Upcoming, recipes: Recipes, batches_of: Callable[[Recipe], int]) -> None:
-        self._upcoming = upcoming
+    def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes) -> None:
+        self.maker = maker
+        self.transfer = transfer
         self._recipes = recipes
-        self._batches_of = batches_of
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
-        self.next = Position()
-        self._begun = 0
-        self.position = Position()
+        self.position, self.next = Position(), Position()
         self.lock = threading.RLock()
+        self._begun = 0
+        self._last: Position | None = None  # in the epoch that was begun last
+        self._early: Epoch | None = None
 
     @property
     def left(self) -> int:
         """Batches that the next iteration will give."""
-        return self._batches_of(self._at_hand if self._check else self._recipes.now()) - self.next.batches
+        return self._batches(self._at_hand if self._check else self._recipes.now()) - self.next.batches
 
     @property
     def remaining(self) -> int:
         """Batches that the epoch at hand, or the next one if none is, has not handed out."""
-        return self._batches_of(self.recipe) - self.position.batches
+        return self._batches(self.recipe) - self.position.batches
 
     @property
     def recipe(self) -> Recipe:
@@ -62,24 +59,50 @@ class Course:
         """Of the images of the epoch at hand, or of the next one if none is or nothing is left of it."""
         return (self.recipe if self.remaining else self._recipes.now()).size
 
-    def begin(self) -> tuple[StagedEpoch, Position]:
-        """The next iteration's epoch, and the position that it keeps up to date from now on."""
-        self._recipes.world.check()
-        start, recipe = self.next, self._recipes.now()
-        if self._check is not None:
-            self._check(recipe)
-        epoch = self._upcoming.take(recipe, start.epoch, start.batches)
-        # Who iterates twice will do so again: from then on an epoch begins while the one before it ends.
-        if self._begun > 0:
-            epoch.follow_with(partial(self._upcoming.begin, start.epoch + 1))
-        self._begun += 1
-        self._at_hand, self._check = recipe, None
-        self.position, self.next = replace(start), Position(start.epoch + 1)
-        return epoch, self.position
+    def _batches(self, recipe: Recipe) -> int:
+        return batches_per_epoch(len(self.maker.index), recipe)
 
-    def stage(self, epoch: int, batches: int) -> None:
-        """Queues the first `batches` of an epoch on the device, if it has begun early and as far as they are made."""
-        self._upcoming.stage(epoch, batches)
+    def begin(self) -> Epoch:
+        """The next iteration's epoch."""
+        self._recipes.world.check()
+        if self._check is not None:
+            self._check(self._recipes.now())
+        epoch = self._next_epoch()
+        self._begun += 1
+        self._at_hand, self._check = epoch.recipe, None
+        self.position = self._last = epoch.position
+        self.next = Position(epoch.position.epoch + 1)
+        return epoch
+
+    def go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
+        """Has the first batches of the next epoch made, and queued on the device as far as they are made by then.
+
+        An epoch is a pure function of recipe and number, so beginning it early changes nothing in it; if another one
+        is asked for, this one is dropped. So it is if anything is wrong with it, which will be said when it is asked
+        for: the epoch at hand is not its concern.
+
+        Args:
+            epoch: the one at hand. Nothing begins behind a loop's only epoch: who iterates twice will do so again.
+            made, staged: how many batches.
+        """
+        if self._begun < 2 or epoch.position is not self._last:
+            return
+        try:
+            early = self._next_epoch()
+            early.fill(made)
+            early.stage(staged)
+        except (FastpipeError, MemoryError):
+            return
+        if not early.failed:
+            self._early = early
+
+    def _next_epoch(self) -> Epoch:
+        """Begun or not. It is not kept meanwhile: an interrupt leaves nothing half begun behind."""
+        early, self._early = self._early, None
+        recipe, start = self._recipes.now(), self.next
+        if early is not None and early.recipe is recipe and early.position == start:
+            return early
+        return Epoch(self.maker, self.transfer, recipe, start)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""

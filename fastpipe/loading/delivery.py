@@ -1,19 +1,45 @@
-"""Batches of an epoch in host memory -> batches for the training loop: on the device, in order, none twice."""
+"""The epochs of a course -> batches for the training loop, none twice, and what torch.compile makes of the loop."""
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
-from fastpipe.device.transfer import Batch, Transfer
-from fastpipe.engine.stats import Stats
+import torch
+
+from fastpipe.device.transfer import Batch
 from fastpipe.errors import EngineError
 from fastpipe.loading.course import Course
-from fastpipe.loading.staged import StagedEpoch
-from fastpipe.loading.state import Position
-from fastpipe.loading.uncompiled import uncompiled
+from fastpipe.loading.epoch import Epoch
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _LEAST_HELD_S = 1e-4  # less passes while one looks whether the device is ready
+_REASON = (
+    "fastpipe makes batches outside of compiled code. Without fullgraph=True a loop over a loader works in a compiled "
+    "function. With it, compile the function that gets one batch, and keep the loop outside of it"
+)
+
+
+def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """torch.compiler.disable, which imports torch's compiler (a second) only where a program uses it already."""
+    disabled: list[Callable[_P, _T]] = []
+
+    @functools.wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        if "torch._dynamo" not in sys.modules:
+            return method(*args, **kwargs)
+        if not disabled:
+            disabled.append(torch.compiler.disable(method))  # type: ignore[no-untyped-call]
+        return disabled[0](*args, **kwargs)
+
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    call._torchdynamo_disable_msg = _REASON  # type: ignore[attr-defined]
+    return call
 
 
 class Delivery:
@@ -28,39 +54,28 @@ class Delivery:
 
     Args:
         course: says which epoch comes next.
-        transfer: to the device.
-        stats: batches, samples and times are added to.
         on_batch: called with the seconds that the loop spent in here for a batch and those of the step before it;
             not for an epoch's first batch, before which there is no step.
     """
 
-    def __init__(
-        self,
-        course: Course,
-        transfer: Transfer,
-        stats: Stats,
-        *,
-        on_batch: Callable[[float, float], None],
-    ) -> None:
+    def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
         self._course = course
-        self._transfer = transfer
-        self._stats = stats
         self._on_batch = on_batch
-        self._begun: tuple[StagedEpoch, Position] | None = None
+        self._stats = course.maker.stats
+        self._epoch: Epoch | None = None
         self._handed_out_at: float | None = None
         self._over = False  # by an error
-        self._ended = False  # as it should
 
     def __iter__(self) -> Delivery:
         return self
 
     def __len__(self) -> int:
         """Batches still to come."""
-        return len(self._begun[0]) if self._begun is not None else self._course.left
+        return self._course.left if self._epoch is None else len(self._epoch)
 
     def skip_to(self, batch: int) -> None:
         """Begins at this batch of the epoch, if it has not begun, and would not begin later anyway."""
-        if self._begun is None:
+        if self._epoch is None:
             self._course.next.batches = max(batch, self._course.next.batches)
 
     @uncompiled
@@ -72,16 +87,17 @@ class Delivery:
         if self._over:
             raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
         asked_at = time.perf_counter()
-        epoch, position = self._begun or self._begin()
+        if self._epoch is None:
+            self._epoch = self._course.begin()
+            self._stats.epoch = self._epoch.position.epoch
+        epoch, held_s = self._epoch, self._stats.held_s
         if len(epoch) == 0:
-            if not self._ended:
-                self._ended = True
-                position.epoch += 1
-                position.batches = 0
+            if epoch.position.batches:
+                epoch.position.epoch += 1
+                epoch.position.batches = 0
             raise StopIteration
-        held_s = self._stats.held_s
         try:
-            batch = self._next(epoch, position)
+            batch = self._next(epoch)
         except BaseException as problem:
             # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
             self._over = True
@@ -92,9 +108,8 @@ class Delivery:
                 ) from problem
             raise
         now = time.perf_counter()
-        held_s = self._stats.held_s - held_s
         # A device that was still at an earlier step has not waited for this batch.
-        load_s = now - asked_at if held_s < _LEAST_HELD_S else 0.0
+        load_s = now - asked_at if self._stats.held_s - held_s < _LEAST_HELD_S else 0.0
         self._stats.load_s += load_s
         if self._handed_out_at is not None:
             step_s = now - self._handed_out_at - load_s
@@ -103,20 +118,17 @@ class Delivery:
         self._handed_out_at = now
         return batch
 
-    def _begin(self) -> tuple[StagedEpoch, Position]:
-        self._begun = epoch, position = self._course.begin()
-        self._stats.epoch = position.epoch
-        return epoch, position
-
-    def _next(self, epoch: StagedEpoch, position: Position) -> Batch:
-        epoch.check_usable()
-        self._transfer.collect()
-        ahead = self._transfer.lookahead
-        staged = epoch.take(ahead)
-        if len(epoch) < ahead:
-            self._course.stage(position.epoch + 1, ahead - len(epoch))
-        batch = self._transfer.hand_over(staged)
-        position.batches += 1
+    def _next(self, epoch: Epoch) -> Batch:
+        course, transfer = self._course, self._course.transfer
+        course.maker.engine.check_usable()
+        transfer.collect()
+        if room := epoch.fill(course.maker.ahead + 1):
+            course.go_ahead(epoch, made=min(room, course.maker.ahead))
+        staged = epoch.take(transfer.lookahead)
+        if (more := transfer.lookahead - len(epoch)) > 0:
+            course.go_ahead(epoch, staged=more)
+        batch = transfer.hand_over(staged)
+        epoch.position.batches += 1
         self._stats.batches += 1
         self._stats.samples += len(staged.valid)
         return batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,18 +20,16 @@ from fastpipe.errors import ConfigError, EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import LoadWatch, Settings
 from fastpipe.loading.course import Course
-from fastpipe.loading.delivery import Delivery
-from fastpipe.loading.epoch import EpochWorks
-from fastpipe.loading.looking import Look
+from fastpipe.loading.delivery import Delivery, uncompiled
+from fastpipe.loading.epoch import Maker
+from fastpipe.loading.looking import Look, transfer_of
 from fastpipe.loading.options import checked_crop, output_size
+from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.probed import Probed
 from fastpipe.loading.ranks import Recipes
-from fastpipe.loading.staged import StagedEpoch
 from fastpipe.loading.state import Position, global_batch_size_in, position_in, state_of
-from fastpipe.loading.uncompiled import uncompiled
-from fastpipe.loading.upcoming import Upcoming
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.epoch import EpochPlan, check_pictures
+from fastpipe.plan.epoch import check_pictures
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 if TYPE_CHECKING:  # most programs load no fields
@@ -76,80 +73,39 @@ class Loader(Probed):
         self._recipes = recipes
         recipe = recipes.now()  # what is asked of it here does not depend on the ranks
         check_pictures(index, recipe)
-        self._stats = stats = Stats()
+        stats = Stats()
         # One buffer is with the user (or on its way to the device), one with the batch being handed out, the rest are
         # being filled.
         keep = prefetch_factor + 2 + stream.lookahead
-        rings = [
-            SlotRing((recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3), keep, stream.slot)
+        views = [
+            (
+                SlotRing((recipe.batch_size * view.crop.rows, *(view.size or recipe.size), 3), keep, stream.slot),
+                exact or not view.crop.may_be_reduced,
+            )
             for view in recipe.views
         ]
-        exacts = [exact or not view.crop.may_be_reduced for view in recipe.views]
-        views = list(zip(rings, exacts, strict=True))
         self._engine = engine = Engine(index, num_workers, verify=verify, fields=fields.names if fields else ())
-        watchdog = Watchdog(stall_timeout_s, index, engine.activities)
-
-        preparing = None
-        if prepare is not None:
-            from fastpipe.loading.prepare import Prepare  # most programs prepare nothing
-
-            preparing = Prepare(prepare, stats)
-        self._prepare = preparing
-        at_work: list[weakref.ref[EpochWorks]] = []
-
-        # What follows knows nothing of the loader, so that dropping that ends the threads.
-        def make(recipe: Recipe, epoch: int, first: int) -> StagedEpoch:
-            works = EpochWorks(
-                index,
-                EpochPlan(index, recipe, epoch),
-                engine,
-                views,
-                stats,
-                first=first,
-                batch_rows=recipe.batch_size * recipe.crop.rows,
-                ahead=prefetch_factor,
-                replace_bad=on_error == "replace",
-                watchdog=watchdog,
-                fields=fields,
-                prepare=preparing,
-            )
-            at_work[:] = [each for each in at_work if each() is not None] + [weakref.ref(works)]
-            return StagedEpoch(works, transfer)
-
-        def snapshot() -> Stats:
-            works = (
-                []
-                if engine.is_foreign()
-                else [each for reference in list(at_work) if (each := reference()) is not None]
-            )
-            made = [done for each in works for done in each.made]
-            return replace(
-                stats,
-                **engine.counters(),
-                **engine.levels(),
-                batches_making=made.count(False),
-                batches_ready=made.count(True),
-                batches_copying=transfer.under_way,
-                slots_lent=sum(ring.lent for ring in rings),
-                slots_idle=sum(ring.idle for ring in rings),
-                pinned_bytes=stream.pinned_bytes,
-            )
-
-        self._snapshot = snapshot
-        transfer = Transfer(
-            stream,
-            list(zip(augments, (view.seed for view in recipe.views), strict=True)),
-            classes=len(self.classes),
-            stats=stats,
-            watchdog=watchdog,
+        # None of the following knows the loader, so that dropping it ends the threads.
+        self._maker = maker = Maker(
+            index,
+            engine,
+            views,
+            stats,
+            Watchdog(stall_timeout_s, index, engine.activities),
+            ahead=prefetch_factor,
+            replace_bad=on_error == "replace",
+            fields=fields,
+            prepare=None if prepare is None else Prepare(prepare, stats),
         )
-        self._transfer = transfer
+        transfer = transfer_of(recipe, maker, stream, augments)
+        self._snapshot = partial(_figures, maker, transfer, stream)
         self._device = stream.device
-        self.look = Look(index, recipe, engine, stream, augments, watchdog, fields)
+        self.look = Look(recipe, maker, stream, augments)
         compiled = any(augment is not None and augment.compiled for augment in augments)
-        settings = Settings(num_workers, cpus, stream.device.type, all(exacts), compiled, index.packed, engine.fetches)
-        self._watch = LoadWatch(snapshot, settings)
-        self._course = Course(Upcoming(make, recipes.now), recipes, partial(batches_per_epoch, len(index)))
+        exacts = all(each for _, each in views)
+        settings = Settings(num_workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
+        self._watch = LoadWatch(self._snapshot, settings)
+        self._course = Course(maker, transfer, recipes)
 
     @property
     def _recipe(self) -> Recipe:
@@ -214,7 +170,7 @@ class Loader(Probed):
         later calls raise EngineError, never StopIteration, so no epoch ends early without an error.
         """
         self._engine.check_usable()
-        return Delivery(self._course, self._transfer, self._stats, on_batch=self._watch.add)
+        return Delivery(self._course, self._watch.add)
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next epoch; later epochs count up from it. Optional.
@@ -312,8 +268,8 @@ class Loader(Probed):
         10 s and leaves that thread alone.
         """
         self._engine.close()
-        if self._prepare is not None:
-            self._prepare.close()
+        if self._maker.prepare is not None:
+            self._maker.prepare.close()
 
     def __reduce__(self) -> NoReturn:
         raise EngineError(
@@ -340,6 +296,24 @@ class Loader(Probed):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _figures(maker: Maker, transfer: Transfer, stream: Stream) -> Stats:
+    """What has been done so far, and what is where at the moment."""
+    engine = maker.engine
+    epochs = [] if engine.is_foreign() else [each() for each in list(maker.epochs)]
+    made = [done for each in epochs if each is not None for done in each.made]
+    return replace(
+        maker.stats,
+        **engine.counters(),
+        **engine.levels(),
+        batches_making=made.count(False),
+        batches_ready=made.count(True),
+        batches_copying=transfer.under_way,
+        slots_lent=sum(ring.lent for ring, _ in maker.views),
+        slots_idle=sum(ring.idle for ring, _ in maker.views),
+        pinned_bytes=stream.pinned_bytes,
+    )
 
 
 def _order(recipe: Recipe) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.epoch import Maker
 from fastpipe.loading.options import checked_crop, flip_probability
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.plan.epoch import EpochPlan
@@ -150,19 +150,11 @@ def write_contact_sheet(
     crop, flip = checked_crop(None, size, train=train), flip_probability(None, train=train)
     recipe = Recipe(min(count, len(index)), size, crop, flip, shuffle=True, drop_last=False, seed=seed)
     stats, engine = Stats(), Engine(index, granted_cpus())
+    views = [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)]
+    maker = Maker(index, engine, views, stats, Watchdog(_STALL_TIMEOUT_S, index, engine.activities), replace_bad=True)
     try:  # the first batch of a loader, without torch
-        batch = EpochWorks(
-            index,
-            EpochPlan(index, recipe, epoch=0),
-            engine,
-            [(SlotRing((recipe.batch_size, *size, 3), keep=1), not train)],
-            stats,
-            first=0,
-            batch_rows=recipe.batch_size,
-            ahead=0,
-            replace_bad=True,
-            watchdog=Watchdog(_STALL_TIMEOUT_S, index, engine.activities),
-        ).take()
+        plan = EpochPlan(index, recipe, epoch=0)
+        batch = maker.end(maker.begin(plan.batch(0), plan, 0))
     finally:
         engine.close()
     captions = [index.class_name(label) for label in batch.labels.tolist()]

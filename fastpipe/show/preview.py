@@ -89,7 +89,7 @@ def preview(
     seen = [look.at(samples, epoch) for epoch in range(1 if look.recipe.more else VARIANTS)]
     variants = list(_variants(seen, look.augments))
     plan = variants[0].plan
-    fields = visible(index, look.fields.names if look.fields else ())
+    fields = visible(index, look.maker.fields.names if look.maker.fields else ())
     cells: list[NDArray[np.uint8]] = []
     captions: list[str] = []
     notes: list[list[str]] = []
@@ -115,12 +115,12 @@ def _some_samples(look: Look, rows: int) -> NDArray[np.int64]:
     """So many samples of those that epochs have, ascending, or as many as there are."""
     content, rng = look.recipe.content, np.random.default_rng(look.recipe.seed)
     if content.weighting is None:
-        count = content.count(len(look.index))
+        count = content.count(len(look.maker.index))
         chosen = rng.choice(count, min(rows, count), replace=False).astype(np.int64)
         return np.sort(chosen if content.samples is None else content.samples[chosen])
-    places = content.places(len(look.index), look.recipe.sequences)
+    places = content.places(len(look.maker.index), look.recipe.sequences)
     drawn = rng.choice(places, min(places, _MOST_DRAWS), replace=False)
-    samples = np.unique(EpochPlan(look.index, look.recipe, 0).samples_at(drawn))
+    samples = np.unique(EpochPlan(look.maker.index, look.recipe, 0).samples_at(drawn))
     return np.sort(rng.choice(samples, min(rows, len(samples)), replace=False))
 
 
@@ -168,7 +168,7 @@ def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:
         names=plan.names[one],
         more=(),
     )
-    _decode(look.engine, look.index, whole_photo, image)
+    _decode(look.maker.engine, look.maker.index, whole_photo, image)
     return image.reshape(image.shape[1:])
 
 

@@ -19,7 +19,7 @@ from patience import in_time
 import fastpipe
 from fastpipe.errors import EngineError, SampleError
 from fastpipe.loading import factory
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.epoch import Epoch
 
 BATCH = 5
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
@@ -56,7 +56,7 @@ def test_the_next_batch_is_queued_before_one_is_handed_out(on_the_cpu: Batches, 
         return copy(tensor)
 
     stream.copy = copy_and_keep  # type: ignore[method-assign]
-    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", True):
+    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", True):
         for number, (images, _) in enumerate(loader, start=1):
             assert torch.equal(images, on_the_cpu[number - 1][0])
             assert len(queued) == min(number + 1, BATCHES)
@@ -143,7 +143,7 @@ def test_the_host_never_waits_for_the_side_stream(flat: Path, stream: FakeStream
 
 
 def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream) -> None:
-    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", True):
+    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", True):
         batches = iter(loader)
         next(batches)
         assert loader.stats().device_s == 0
@@ -155,7 +155,7 @@ def test_device_time_is_counted_when_it_is_known(flat: Path, stream: FakeStream)
 def test_a_loop_that_evaluates_and_then_trains(flat: Path, stream: FakeStream) -> None:
     """The batch to train on was queued in inference mode, whose tensors cannot be saved for backward."""
     model = torch.nn.Conv2d(3, 2, 3)
-    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader, mock.patch.object(EpochWorks, "ready", True):
+    with loader_of(flat, augment=fastpipe.Augment.imagenet()) as loader, mock.patch.object(Epoch, "ready", True):
         batches = iter(loader)
         with torch.inference_mode():
             next(batches)
@@ -296,7 +296,7 @@ def test_a_device_of_20_ms_a_step_and_a_host_of_2_get_no_advice(
 
 def test_a_batch_that_is_ready_does_not_wait_for_the_next_one(flat: Path, stream: FakeStream) -> None:
     """Where the next batch is not made yet, it is queued when it is asked for."""
-    with loader_of(flat) as loader, mock.patch.object(EpochWorks, "ready", False):
+    with loader_of(flat) as loader, mock.patch.object(Epoch, "ready", False):
         batches = iter(loader)
         next(batches)
         assert stream.log == ["begin", "queued", "hand over"]

@@ -20,9 +20,8 @@ from soak import Tried, times
 
 import fastpipe
 from fastpipe import EngineError, Index
-from fastpipe.loading.staged import StagedEpoch
-from fastpipe.loading.upcoming import Upcoming
-from fastpipe.plan.recipe import Recipe
+from fastpipe.loading.course import Course
+from fastpipe.loading.epoch import Epoch
 
 
 @pytest.fixture
@@ -257,13 +256,13 @@ def test_threads_may_share_an_iterator(flat: Path) -> None:
 
 def test_iterators_of_two_threads_take_turns(textured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the count of epochs: none is given twice, however long it takes to begin one."""
-    take = Upcoming.take
+    take = Course._next_epoch
 
-    def slow(upcoming: Upcoming, recipe: Recipe, epoch: int, first: int) -> StagedEpoch:
+    def slow(course: Course) -> Epoch:
         time.sleep(0.05)
-        return take(upcoming, recipe, epoch, first)
+        return take(course)
 
-    monkeypatch.setattr(Upcoming, "take", slow)
+    monkeypatch.setattr(Course, "_next_epoch", slow)
     with fastpipe.loader(textured, 4, size=24, num_workers=2) as loader:
         epochs: list[list[torch.Tensor]] = []
         workers = [threading.Thread(target=lambda: epochs.append([images for images, _ in loader])) for _ in range(3)]

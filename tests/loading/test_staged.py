@@ -15,7 +15,7 @@ from fake_stream import FakeStream
 import fastpipe
 from fastpipe.device.transfer import Transfer
 from fastpipe.errors import SampleError
-from fastpipe.loading.epoch import EpochWorks
+from fastpipe.loading.epoch import Epoch
 
 BATCH = 5
 BATCHES = FLAT_IMAGES // BATCH
@@ -27,12 +27,12 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeStream]:
     """The stream that every loader of the test gets; batches are made whenever one looks."""
     fake = FakeStream()
     monkeypatch.setattr(sys.modules["fastpipe.loading.factory"], "stream_of", lambda device: fake)
-    with mock.patch.object(EpochWorks, "ready", property(made)):
+    with mock.patch.object(Epoch, "ready", property(made)):
         yield fake
 
 
-def made(works: EpochWorks) -> bool:
-    works._submit_up_to(works._ahead + 1)
+def made(epoch: Epoch) -> bool:
+    epoch.fill(epoch._maker.ahead + 1)
     return True
 
 

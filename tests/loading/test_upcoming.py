@@ -12,6 +12,8 @@ from process_state import threads, threads_at_rest
 
 import fastpipe
 from fastpipe.engine.engine import Engine
+from fastpipe.plan.batch import BatchPlan
+from fastpipe.plan.epoch import EpochPlan
 
 
 def epoch_of(dataset: Path, epoch: int) -> list[torch.Tensor]:
@@ -120,3 +122,24 @@ def test_dropping_the_loader_ends_the_threads_of_what_was_begun(flat: Path) -> N
     assert threads() > before
     del loader
     assert threads_at_rest() == before
+
+
+def test_a_batch_that_cannot_be_planned_is_told_in_its_turn(flat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = EpochPlan.batch
+
+    def fails(plan: EpochPlan, number: int) -> BatchPlan:
+        if number == 2:
+            raise fastpipe.DatasetError("no third batch")
+        return batch(plan, number)
+
+    with fastpipe.loader(flat, 10, size=16, drop_last=False, num_workers=2) as loader:
+        monkeypatch.setattr(EpochPlan, "batch", fails)
+        batches = iter(loader)
+        got = [next(batches)[0], next(batches)[0]]
+        with pytest.raises(fastpipe.DatasetError, match="no third batch"):
+            next(batches)
+        with pytest.raises(fastpipe.EngineError, match="an error ended this epoch"):
+            next(batches)
+        monkeypatch.undo()
+        assert_same(got, epoch_of(flat, 0)[:2])
+        assert_same([images for images, _ in loader], epoch_of(flat, 1))
