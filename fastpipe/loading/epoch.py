@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,7 @@ if TYPE_CHECKING:  # a contact sheet needs no torch, most programs load no field
 _REPLACE_ATTEMPTS = 16
 
 
-@dataclass(frozen=True, eq=False)
-class Work:
+class Work(NamedTuple):
     """A batch that is being made. Dropping it takes back what has not begun.
 
     Attributes:
@@ -115,7 +114,7 @@ class Maker:
         work = Work(of, number, plan, images, beside, self._jobs(plan, images, beside))
         if self.fields is None or self.prepare is None:
             return work
-        return replace(work, prepared=self.prepare.begin(self.fields.read, plan, of.epoch, number))
+        return work._replace(prepared=self.prepare.begin(self.fields.read, plan, of.epoch, number))
 
     def end(self, work: Work) -> HostBatch:
         """Waits for a batch; bad samples are replaced, or the first of them is raised."""
@@ -192,7 +191,7 @@ class Maker:
             self.engine.intact.begin()  # a damaged index or column is no fault of samples
         for attempt in range(attempts):
             others = work.of.others(work.plan, rows, attempt)
-            again = replace(work, plan=others, jobs=self._jobs(others, work.images, work.beside, rows))
+            again = work._replace(plan=others, jobs=self._jobs(others, work.images, work.beside, rows))
             self._wait(again.wait, self.watchdog.look)
             self.engine.check_usable()
             shown = shown.replaced(rows, others)
