@@ -28,14 +28,10 @@ _MOST_WINDOWS = 4  # in memory: that at hand, and those that are fetched ahead
 
 @dataclass(frozen=True)
 class _Window:
-    """Some batches whose samples are dealt out anew.
+    """Some batches whose samples are dealt out anew."""
 
-    Attributes:
-        sizes: of each batch, (height, width).
-        chosen: of each sequence: (n,) the position, from the window's first on, that stands at each grouped one.
-    """
-
-    sizes: list[tuple[int, int]]
+    sizes: list[tuple[int, int]]  # of each batch, (height, width)
+    # Of each sequence: (n,) the position, from the window's first on, that stands at each grouped one.
     chosen: dict[int, NDArray[np.int64]]
 
 
@@ -64,16 +60,12 @@ class Grouping:
         spans = partition.spans(partition.batches - 1) if partition.batches else []
         self._ends = {sequence: stop for sequence, _, stop in spans}  # of what the epoch has
         self._stretch = partition.stretch
+        self._length = batches * self._stretch  # positions of each sequence in a window
         self._windows: dict[int, _Window] = {}
 
     @staticmethod
     def batches_of(chunk: int, global_batch_size: int) -> int:
-        """How many batches are grouped together.
-
-        Args:
-            chunk: samples of the order that are read together.
-            global_batch_size: samples of a batch.
-        """
+        """How many batches are grouped together, where `chunk` samples of the order are read together."""
         wanted = max(_LEAST_BATCHES, CHUNKS_PER_WINDOW * chunk // global_batch_size)
         return max(1, min(wanted, _MOST_SAMPLES // global_batch_size))
 
@@ -82,25 +74,21 @@ class Grouping:
         return self._window(batch // self._batches).sizes[batch % self._batches]
 
     def positions(self, sequence: int, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
-        """Which positions of the order stand at the grouped positions [start, stop) of one batch.
-
-        Returns:
-            The first position of the window, and the positions from it on.
+        """Which positions of the order stand at the grouped positions [start, stop) of one batch: the first position of
+        the window, and the positions counted from it.
         """
-        length = self._batches * self._stretch
-        number = start // length
-        chosen = self._window(number).chosen[sequence]
-        return number * length, chosen[start - number * length : stop - number * length]
+        number = start // self._length
+        begin = number * self._length
+        return begin, self._window(number).chosen[sequence][start - begin : stop - begin]
 
     def grouped(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where positions of the order stand in the batches; those that no batch has stay in place."""
-        length = self._batches * self._stretch
         found = positions.copy()
-        inside = positions < self._ends[sequence]
-        for number in np.unique(positions[inside] // length).tolist():
-            mine = inside & (positions // length == number)
+        windows = np.where(positions < self._ends[sequence], positions // self._length, -1)
+        for number in np.unique(windows[windows >= 0]).tolist():
+            begin, mine = number * self._length, windows == number
             places = np.argsort(self._window(number).chosen[sequence])
-            found[mine] = number * length + places[positions[mine] - number * length]
+            found[mine] = begin + places[positions[mine] - begin]
         return found
 
     def due(self, sequence: int, batch: int, *, first: bool) -> tuple[int, int]:
@@ -112,13 +100,8 @@ class Grouping:
         return min(begin * self._stretch, end), min((batch + self._batches + 1) * self._stretch, end)
 
     def _window(self, number: int) -> _Window:
-        if number not in self._windows:
-            while len(self._windows) >= _MOST_WINDOWS:
-                del self._windows[next(iter(self._windows))]
-            self._windows[number] = self._grouped_window(number)
-        return self._windows[number]
-
-    def _grouped_window(self, number: int) -> _Window:
+        if number in self._windows:
+            return self._windows[number]
         first = number * self._batches
         batches = np.arange(first, min(first + self._batches, self._partition.batches), dtype=np.int64)
         ranks = np.arange(len(batches))  # which stretch of the sorted samples each batch gets
@@ -130,11 +113,12 @@ class Grouping:
             edges = np.minimum(np.append(batches, batches[-1] + 1) * self._stretch, end)
             resized = self._resized(sequence, int(edges[0]), int(edges[-1]))
             order = np.argsort(self._buckets.likeness(resized), kind="stable")
-            in_turn = np.argsort(ranks)
-            cuts = np.cumsum(np.diff(edges)[in_turn])[:-1]
-            stretches = np.split(order, cuts)
+            stretches = np.split(order, np.cumsum(np.diff(edges)[np.argsort(ranks)])[:-1])
             dealt = [stretches[rank] for rank in ranks]
             for batch, rows in enumerate(dealt):
                 largest[batch] = np.maximum(largest[batch], resized[rows].max(axis=0, initial=1))
             chosen[sequence] = np.concatenate(dealt)
-        return _Window([self._buckets.shape(each[None]) for each in largest], chosen)
+        while len(self._windows) >= _MOST_WINDOWS:
+            del self._windows[next(iter(self._windows))]
+        self._windows[number] = _Window([self._buckets.shape(each[None]) for each in largest], chosen)
+        return self._windows[number]

@@ -36,11 +36,6 @@ def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDA
 
     A Feistel network over the next even number of bits, walked until the result is below `count` (Black and Rogaway,
     "Ciphers with Arbitrary Finite Domains", 2002).
-
-    Args:
-        numbers: (n,) values in [0, count).
-        count: size of the domain.
-        permutation_key: 64 bits that pick the permutation.
     """
     half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
@@ -57,25 +52,17 @@ def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDA
 
 
 class EpochOrder:
-    """The order of one epoch.
-
-    Args:
-        samples: size of the dataset.
-        chunk: samples a chunk.
-        seed, epoch: pick the order.
-        shuffle: False gives shard order.
-    """
+    """The order of one epoch of so many samples, at least 1; without shuffle, that of the shards."""
 
     def __init__(self, samples: int, chunk: int, *, seed: int, epoch: int, shuffle: bool) -> None:
-        self._samples = samples
-        self._chunk = min(chunk, max(samples, 1))
-        self._shuffle = shuffle
+        self._samples, self._shuffle = samples, shuffle
+        self._chunk = min(chunk, samples)
         self._full_chunks = samples // self._chunk
         self._chunks = -(-samples // self._chunk)
-        self._windows = max(1, -(-self._chunks // CHUNKS_PER_WINDOW))
+        self._windows = -(-self._chunks // CHUNKS_PER_WINDOW) if shuffle else self._chunks
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
-        self._rotation = key(seed, epoch, Stream.ROTATE) % max(samples, 1)
+        self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
         self._cached: dict[int, NDArray[np.int64]] = {}
 
     def take(self, start: int, stop: int) -> NDArray[np.int64]:
@@ -99,17 +86,12 @@ class EpochOrder:
 
         The chunks that come within the next window, so that each is read as a whole and once, well before its first
         sample is due: those that were not yet due before `start`, or, at the first call, all from the window of
-        `start` on.
-
-        Returns:
-            (n, 2) int64: runs of neighbouring samples, the first one and the one after the last, in the order of the
-            epoch.
+        `start` on. They are (n, 2) int64, runs of neighbouring samples in the order of the epoch: the first one and the
+        one after the last.
         """
-        places = self._due(start, stop, first=first)
-        firsts = (self._chunks_at(places) if self._shuffle else places) * self._chunk
+        firsts = self._chunks_at(self._due(start, stop, first=first)) * self._chunk
         counts = np.minimum(self._chunk, self._samples - firsts)
-        if self._shuffle:
-            firsts = (firsts + self._rotation) % self._samples
+        firsts = (firsts + self._rotation) % self._samples
         runs = np.stack([firsts, firsts + counts], axis=1)
         over = np.flatnonzero(runs[:, 1] > self._samples)  # at most one chunk goes on at the first sample
         rest = np.stack([np.zeros_like(over), runs[over, 1] - self._samples], axis=1)
@@ -121,29 +103,23 @@ class EpochOrder:
         places = self._due(start, stop, first=first)
         if not len(places):
             return 0, 0
-        begin, end = int(places[0]), int(places[-1]) + 1
-        if self._shuffle:
-            begin = self._first_chunk(self._window_of(begin * self._chunk))
-            end = self._first_chunk(self._window_of((end - 1) * self._chunk) + 1)
+        begin = self._first_chunk(self._window_of(int(places[0]) * self._chunk))
+        end = self._first_chunk(self._window_of(int(places[-1]) * self._chunk) + 1)
         return begin * self._chunk, min(end * self._chunk, self._samples)
 
     def _due(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
         """Places of the chunks that `reads` is about."""
         ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
-        begin = self._first_chunk(self._window_of(start)) if self._shuffle else start // self._chunk
-        if not first:
-            begin = self._place_after(start) + ahead
-        return np.arange(begin, min(self._place_after(stop) + ahead, self._chunks), dtype=np.int64)
-
-    def _place_after(self, position: int) -> int:
-        """How many chunks hold the samples before a position."""
-        return -(-position // self._chunk)
+        begin, end = (-(-position // self._chunk) + ahead for position in (start, stop))
+        if first:
+            begin = self._first_chunk(self._window_of(start))
+        return np.arange(begin, min(end, self._chunks), dtype=np.int64)
 
     def _window_of(self, position: int) -> int:
         return ((position // self._chunk + 1) * self._windows - 1) // self._chunks
 
     def _first_chunk(self, window: int) -> int:
-        """Chunks are dealt to windows as evenly as they go."""
+        """Chunks are dealt to windows as evenly as they go; without shuffle, one to each."""
         return window * self._chunks // self._windows
 
     def _window(self, window: int) -> NDArray[np.int64]:
@@ -161,6 +137,8 @@ class EpochOrder:
 
     def _chunks_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which chunks stand at places of the epoch; the short one stays at the end."""
+        if not self._shuffle:
+            return places
         full = places < self._full_chunks
         chunks = places.copy()
         chunks[full] = permute(places[full], self._full_chunks, self._chunk_key)

@@ -59,14 +59,13 @@ class Partition:
 
     Args:
         samples: in the dataset.
-        batch_size: of each rank, at least 1.
+        batch_size: of each rank.
         drop_last: leave out the tail that fills no global batch.
         ranks: who takes part; ranks.nodes divides world_size and `sequences`.
         sequences: that the order is cut into; divides batch_size * world_size.
         in_turn: ranks take rows in turn.
 
     Attributes:
-        global_batch_size: samples of a full global batch.
         batches: of an epoch.
         stretch: positions of each sequence in a full global batch.
     """
@@ -82,14 +81,12 @@ class Partition:
         in_turn: bool = False,
     ) -> None:
         self.global_batch_size = batch_size * ranks.world_size
-        full, tail = divmod(samples, self.global_batch_size)
-        self.batches = full + (tail > 0 and not drop_last)
-        self._full = full
-        self._batch_size = batch_size
-        self._ranks = ranks
-        self._in_turn = in_turn
-        self._ranks_per_node = ranks.world_size // ranks.nodes
+        self._full, tail = divmod(samples, self.global_batch_size)
+        self.batches = self._full + (tail > 0 and not drop_last)
         self.stretch = self.global_batch_size // sequences
+        self._batch_size, self._in_turn, self._nodes = batch_size, in_turn, ranks.nodes
+        self._ranks_per_node = ranks.world_size // ranks.nodes
+        self._node, self._local = divmod(ranks.rank, self._ranks_per_node)
         self._per_node = sequences // ranks.nodes
         # Sequences are as long as each other, give or take one.
         self._starts = [sequence * samples // sequences for sequence in range(sequences + 1)]
@@ -97,23 +94,22 @@ class Partition:
     @property
     def sequences(self) -> list[tuple[int, int, int]]:
         """(number, first sample, samples) of each sequence that this rank's node reads."""
-        node = self._ranks.rank // self._ranks_per_node
-        mine = range(node * self._per_node, (node + 1) * self._per_node)
-        return [(number, self._starts[number], self._length(number)) for number in mine]
+        return self._sequences_of(self._node)
 
     def spans(self, number: int) -> list[tuple[int, int, int]]:
         """(sequence, start, stop): the stretches of global batch `number` that this rank's node takes."""
-        return [(sequence, *self._stretch_of(sequence, number)) for sequence, _, _ in self.sequences]
+        return self._spans_of(self._node, number)
 
     def share(self, number: int) -> Share:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
-        spans = self.spans(number)
-        if number < self._full:
-            rows = self._rows(self._batch_size)
-            return Share(spans, rows, np.ones(len(rows), dtype=np.bool_))
-        size = self._last_size(number)
-        rows = self._rows(size)
-        have = sum(stop - start for _, start, stop in spans)
+        spans, size = self.spans(number), self._batch_size
+        if number >= self._full:  # what the node with most samples left needs
+            size = -(
+                -max(_samples(self._spans_of(node, number)) for node in range(self._nodes)) // self._ranks_per_node
+            )
+        rows = np.arange(size, dtype=np.int64)
+        rows = rows * self._ranks_per_node + self._local if self._in_turn else rows + self._local * size
+        have = _samples(spans)
         if have == 0:  # other nodes have a sample left, this one has none: one it had before stands in
             sequence, _, length = self.sequences[0]
             return Share([(sequence, length - 1, length)], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
@@ -123,32 +119,20 @@ class Partition:
         """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
         nobody's if it is left out.
         """
-        before = (sequence - self.sequences[0][0]) * self.stretch
-        rows = before + positions % self.stretch
-        local = self._ranks.rank % self._ranks_per_node
+        rows = (sequence - self._node * self._per_node) * self.stretch + positions % self.stretch
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
-        owned: NDArray[np.bool_] = owners == local
+        owned: NDArray[np.bool_] = owners == self._local
         tail = positions // self.stretch >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 
-    def _rows(self, size: int) -> NDArray[np.int64]:
-        """Which rows of its node's this rank takes, if each rank takes `size`."""
-        local = self._ranks.rank % self._ranks_per_node
-        rows = np.arange(size, dtype=np.int64)
-        return rows * self._ranks_per_node + local if self._in_turn else rows + local * size
+    def _sequences_of(self, node: int) -> list[tuple[int, int, int]]:
+        mine = range(node * self._per_node, (node + 1) * self._per_node)
+        return [(number, self._starts[number], self._starts[number + 1] - self._starts[number]) for number in mine]
 
-    def _length(self, sequence: int) -> int:
-        return self._starts[sequence + 1] - self._starts[sequence]
+    def _spans_of(self, node: int, number: int) -> list[tuple[int, int, int]]:
+        begin, end = number * self.stretch, (number + 1) * self.stretch
+        return [(each, min(begin, length), min(end, length)) for each, _, length in self._sequences_of(node)]
 
-    def _stretch_of(self, sequence: int, number: int) -> tuple[int, int]:
-        length = self._length(sequence)
-        return min(number * self.stretch, length), min((number + 1) * self.stretch, length)
 
-    def _last_size(self, number: int) -> int:
-        """Rows of each rank in a last batch that is not full: what the node with most samples left needs."""
-        most = 0
-        for node in range(self._ranks.nodes):
-            mine = range(node * self._per_node, (node + 1) * self._per_node)
-            stretches = (self._stretch_of(sequence, number) for sequence in mine)
-            most = max(most, sum(stop - start for start, stop in stretches))
-        return -(-most // self._ranks_per_node)
+def _samples(spans: list[tuple[int, int, int]]) -> int:
+    return sum(stop - start for _, start, stop in spans)
