@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 from fastpipe.checks import real_number, whole
 from fastpipe.errors import ConfigError
@@ -26,25 +27,16 @@ _NOT_A_CROP = (
 
 def output_size(value: object, name: str = "size") -> tuple[int, int]:
     """Checks `size`: a number for a square, or (height, width), as torchvision takes them."""
-    if isinstance(value, (tuple, list)):
-        if len(value) != 2:
-            raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
-        height, width = value
-    else:
-        height = width = value
+    sides = value if isinstance(value, (tuple, list)) else (value, value)
+    if len(sides) != 2:
+        raise ConfigError(f"{name}: expected a number or (height, width), got {value!r}")
     hint = "pass a number for a square, or (height, width)"
-    return (
-        whole(name, height, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
-        whole(name, width, least=1, most=MAX_OUTPUT_PIXELS, hint=hint),
-    )
+    height, width = (whole(name, side, least=1, most=MAX_OUTPUT_PIXELS, hint=hint) for side in sides)
+    return height, width
 
 
 def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
-    """Checks `size` where it is "bucket" or Buckets; None: it is neither.
-
-    Raises:
-        ConfigError: another argument does not go with it.
-    """
+    """Checks `size` where it is "bucket" or Buckets, and that no other argument speaks against it; None: it is neither."""
     if isinstance(size, type) and issubclass(size, Buckets):
         raise ConfigError('size: expected an object, got a class; pass "bucket", or fastpipe.Buckets(area=...)')
     if isinstance(crop, Buckets):
@@ -77,36 +69,41 @@ def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> 
     if not callable(size):
         return output_size(size), None
 
-    def schedule(epoch: int) -> tuple[int, int]:
+    def found(epoch: int) -> object:
         try:
-            found = size(epoch)
+            return size(epoch)
         except Exception as problem:
             raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
-        try:
-            return output_size(found)
-        except ConfigError as problem:
-            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
 
-    sizes = fitting(Sizes(schedule=schedule), crop, train=train)
-    return sizes.in_epoch(0, 0).of(0), sizes
+    sizes = fitting(Sizes(schedule=_checked(found, output_size)), crop, train=train)
+    return sizes.in_epoch(0, 0)(0), sizes
 
 
 def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
     """The same sizes, checked against a crop: those of a function in the epochs that they are for."""
-    for each in sizes.choices:
-        checked_crop(crop, each, train=train)
-    if (unchecked := sizes.schedule) is None:
-        return sizes
 
-    def schedule(epoch: int) -> tuple[int, int]:
-        size = unchecked(epoch)
-        try:
-            checked_crop(crop, size, train=train)
-        except ConfigError as problem:
-            raise ConfigError(f"size: the function returned {size} for epoch {epoch}: {problem}") from None
+    def fits(size: tuple[int, int]) -> tuple[int, int]:
+        checked_crop(crop, size, train=train)
         return size
 
-    return Sizes(schedule=schedule)
+    for each in sizes.choices:
+        fits(each)
+    return sizes if sizes.schedule is None else Sizes(schedule=_checked(sizes.schedule, fits))
+
+
+def _checked(
+    function: Callable[[int], Any], check: Callable[[Any], tuple[int, int]]
+) -> Callable[[int], tuple[int, int]]:
+    """The same function of the epoch, whose errors name what it returned."""
+
+    def schedule(epoch: int) -> tuple[int, int]:
+        found = function(epoch)
+        try:
+            return check(found)
+        except ConfigError as problem:
+            raise ConfigError(f"size: the function returned {found!r} for epoch {epoch}: {problem}") from None
+
+    return schedule
 
 
 def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
@@ -123,22 +120,20 @@ def checked_crop(crop: object, size: tuple[int, int], *, train: bool) -> Crop:
     if isinstance(crop, _KINDS):
         return crop
     raise ConfigError(
-        f"crop: expected fastpipe.RandomResizedCrop(...), {', '.join(kind.__name__ for kind in _KINDS[1:])}, got "
-        f"{crop!r}"
-        f"{_instead(crop)}"
+        f"crop: expected fastpipe.RandomResizedCrop(...), {', '.join(kind.__name__ for kind in _KINDS[1:])}, "
+        f"got {crop!r}{_instead(crop)}"
     )
 
 
 def flip_probability(hflip: object, *, train: bool) -> float:
     """Checks `hflip`: None (as `train` says), True (a half), False (never), or a probability in [0, 1]."""
-    if hflip is None:
-        return 0.5 if train else 0.0
+    hflip = train if hflip is None else hflip
     if isinstance(hflip, bool):
         return 0.5 if hflip else 0.0
     probability = real_number(hflip)
-    if probability is not None and 0.0 <= probability <= 1.0:
-        return probability
-    raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
+    if probability is None or not 0.0 <= probability <= 1.0:
+        raise ConfigError(f"hflip: expected True, False or a probability from 0 to 1, got {hflip!r}")
+    return probability
 
 
 def _instead(crop: object) -> str:
@@ -152,18 +147,12 @@ def _instead(crop: object) -> str:
     size = getattr(crop, "size", None)
     if name == "Resize" and isinstance(size, int):
         return f". Of the shorter side: write crop=fastpipe.CenterCrop(resize={size}), and pass the output's size= too"
-    values = ((option, getattr(crop, option, None)) for option in ("scale", "ratio") if name == "RandomResizedCrop")
-    options = [f"{option}={tuple(value)}" for option, value in values if isinstance(value, (tuple, list))]
-    if name == "RandomCrop":
-        options += [
-            f"{option}={value!r}" for option in ("padding", "padding_mode") if _set(value := getattr(crop, option, 0))
-        ]
-        options += ["pad_if_needed=True"] if getattr(crop, "pad_if_needed", False) else []
-    interpolation = str(getattr(getattr(crop, "interpolation", None), "value", "bilinear"))
-    options += [] if interpolation == "bilinear" else [f"interpolation={interpolation!r}"]
+    wanted = {"RandomResizedCrop": ("scale", "ratio"), "RandomCrop": ("padding", "padding_mode", "pad_if_needed")}
+    values = {option: getattr(crop, option, None) for option in wanted.get(name, ())}
+    values["interpolation"] = getattr(getattr(crop, "interpolation", None), "value", None)
+    options = (
+        f"{option}={tuple(value) if isinstance(value, list) else value!r}"
+        for option, value in values.items()
+        if isinstance(value, (tuple, list, str, int)) and value not in (0, "constant", "bilinear")
+    )
     return f". Write {'' if size is None else f'size={size!r}, '}crop=fastpipe.{name}({', '.join(options)})"
-
-
-def _set(option: object) -> bool:
-    """Whether an option of torchvision's RandomCrop is not its default."""
-    return option not in (None, 0, "constant")

@@ -203,7 +203,7 @@ class EpochPlan:
     def _size_of(self, number: int) -> tuple[int, int]:
         if self._grouping is not None:
             return self._grouping.size(number)
-        return self._recipe.size if self._sizes is None else self._sizes.of(number)
+        return self._recipe.size if self._sizes is None else self._sizes(number)
 
     def _plan(
         self,

@@ -55,16 +55,8 @@ def geometry_of(
     heights: NDArray[np.int64],
     flips: NDArray[np.bool_],
 ) -> Geometry:
-    """What a plan does to n pictures.
-
-    Args:
-        crop: the kind that `crops` were planned with, of one row a picture.
-        crops: of the pictures.
-        widths, heights: (n,) of the pictures in pixels.
-        flips: (n,) which are mirrored.
-    """
-    size = crops.size
-    output = np.array(size[::-1])
+    """What a plan of one row a picture does to n pictures; `crop` is the kind that `crops` were planned with."""
+    output = np.array(crops.size[::-1])
     pictures = np.stack([widths, heights], axis=1)
     before: NDArray[Any] = np.ones((len(flips), 2))
     padded: NDArray[Any] = np.zeros((len(flips), 2))
@@ -73,24 +65,17 @@ def geometry_of(
     if isinstance(crop, RandomResizedCrop):
         left_top, cut = crops.boxes[:, :2], crops.boxes[:, 2:]  # whole numbers
     elif not isinstance(crop, Resize):
-        canvas = canvas_of(crop, size, widths, heights)
+        canvas = canvas_of(crop, crops.size, widths, heights)
         before, padded, cut = canvas.resized / pictures, canvas.before, np.broadcast_to(output, pictures.shape)
         left_top = np.rint(crops.boxes[:, :2] * before) + padded
     after = output / cut
     first, added, corner, extent, last = (each.astype(np.float32) for each in (before, padded, left_top, cut, after))
-    return Geometry(first, added, corner, extent, last, flips, (size[1], size[0]))
+    return Geometry(first, added, corner, extent, last, flips, crops.size[::-1])
 
 
 def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> Float32s:
-    """Boxes on the pictures -> the same on the rows, cut off at the border.
-
-    Args:
-        boxes: (M, 4) x0, y0, x1, y1 in pixels of the picture.
-        rows: (M,) which picture each is on.
-        geometry: of the pictures.
-
-    Returns:
-        (M, 4) in pixels of the output; a box outside the crop has no width or no height.
+    """Boxes (M, 4), x0, y0, x1, y1 in pixels of the pictures that `rows`, (M,), names -> the same in pixels of the
+    output, cut off at the border: a box outside the crop has no width or no height.
     """
     corners = _resized_and_cut(boxes.reshape(-1, 2, 2), rows, geometry, clamp=True)
     mirrored = geometry.flips[rows]
@@ -109,16 +94,10 @@ def large_enough(boxes: Float32s, min_size: float, min_area: float) -> NDArray[n
 def move_points(
     points: Float32s, rows: NDArray[np.int64], geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]
 ) -> Float32s:
-    """Points on the pictures -> the same on the rows; those outside the crop keep their place outside.
+    """Points (M, K, 3), x, y in pixels of the pictures that `rows`, (M,), names, and a visibility, which stays -> the
+    same in pixels of the output; those outside the crop keep their place outside.
 
-    Args:
-        points: (M, K, 3): x, y in pixels of the picture, and a visibility, which is only carried along.
-        rows: (M,) which picture each is on.
-        geometry: of the pictures.
-        flip_pairs: of points that change places in a mirrored picture, such as the left and the right eye.
-
-    Returns:
-        (M, K, 3) in pixels of the output.
+    `flip_pairs` change places in a mirrored picture, such as the left and the right eye.
     """
     moved = points.copy()
     moved[..., :2] = _resized_and_cut(points[..., :2], rows, geometry, clamp=False)

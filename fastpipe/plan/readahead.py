@@ -17,34 +17,18 @@ _NEAR_BYTES = 16 * 1024
 
 
 def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
-    """The bytes of single samples.
-
-    Args:
-        records: (n,) checked records, of `Index.read`.
-
-    Returns:
-        (n,) of RANGE_DTYPE.
-    """
-    ranges = np.empty(len(records), dtype=RANGE_DTYPE)
-    for name in ("shard", "offset", "size"):
-        ranges[name] = records[name]
+    """(n,) of RANGE_DTYPE: the bytes of single samples, from their checked records."""
+    ranges = records[["shard", "offset", "size"]].astype(RANGE_DTYPE)
     ranges["size"] = np.minimum(ranges["size"], MOST_RANGE_BYTES)
     return ranges
 
 
 def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
-    """The bytes of runs of neighbouring samples, from the first one's to the last one's; where samples have fields,
-    which lie behind their JPEGs, to the next sample's.
+    """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in their order, from the first sample to the end of the last one;
+    where samples have fields, which lie behind their JPEGs, to the next sample. A run over two shards gives two.
 
     Only those records are looked at. A range that damaged ones make impossible is left out: reading the samples will
     tell.
-
-    Args:
-        index: the dataset.
-        runs: (n, 2) int64: the first sample, and the one after the last.
-
-    Returns:
-        (m,) of RANGE_DTYPE, in the order of the runs; a run that goes on in the next shard gives two.
     """
     pieces = _cut(runs, index.shard_starts)
     first, last = index.records_of(np.stack([pieces[:, 0], pieces[:, 1] - 1]))
@@ -65,11 +49,7 @@ def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
 
 
 def members(runs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """All numbers in runs, one run after the other.
-
-    Args:
-        runs: (n, 2) int64: the first number, and the one after the last.
-    """
+    """All numbers in runs, (n, 2): the first one and the one after the last; one run after the other."""
     counts = runs[:, 1] - runs[:, 0]
     starts = runs[:, 0] - (np.cumsum(counts) - counts)
     return np.repeat(starts, counts) + np.arange(counts.sum())
@@ -85,9 +65,8 @@ def runs_of(samples: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
-    """The same ranges, but those that nearly touch the one before them are one range with it.
-
-    Between the pictures of a tar lie headers, labels and captions.
+    """The same ranges, but those that nearly touch the one before them are one range with it: between the pictures of a
+    tar lie headers, labels and captions.
     """
     if not len(ranges):
         return ranges
@@ -103,15 +82,11 @@ def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
 
 def _cut(runs: NDArray[np.int64], shard_starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cuts runs where a shard ends; the pieces in order, empty ones left out."""
-    ends = np.searchsorted(shard_starts, runs - [0, 1], side="right")
-    if (ends[:, 0] == ends[:, 1]).all():  # most runs end in their shard
+    inside = np.searchsorted(shard_starts, runs - [0, 1], side="right")  # from, to: the starts within each
+    if (inside[:, 0] == inside[:, 1]).all():  # most runs end in their shard
         return runs[runs[:, 0] < runs[:, 1]]
-    pieces = []
-    for first, stop in runs.tolist():
-        inside = shard_starts[np.searchsorted(shard_starts, first, side="right") :]
-        while first < stop:
-            end = min(stop, int(inside[0]) if len(inside) else stop)
-            if first < end:
-                pieces.append((first, end))
-            first, inside = end, inside[1:]
-    return np.array(pieces, dtype=np.int64).reshape(-1, 2)
+    inside[:, 1] = inside.max(axis=1)  # of an empty run none
+    at = np.repeat(2 * np.arange(len(runs)) + 1, inside[:, 1] - inside[:, 0])
+    borders = shard_starts[members(inside)]
+    pieces = np.insert(runs.ravel(), np.repeat(at, 2), np.repeat(borders, 2)).reshape(-1, 2)
+    return pieces[pieces[:, 0] < pieces[:, 1]]

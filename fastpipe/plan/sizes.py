@@ -22,25 +22,8 @@ class Sizes:
     schedule: Callable[[int], Size] | None = None
     choices: tuple[Size, ...] = ()
 
-    def in_epoch(self, epoch: int, seed: int) -> EpochSizes:
-        """The sizes of an epoch's batches."""
-        if self.schedule is not None:
-            return EpochSizes((self.schedule(epoch),), 0)
-        return EpochSizes(self.choices, key(seed, epoch, Stream.SIZE))
-
-
-@dataclass(frozen=True)
-class EpochSizes:
-    """The sizes of an epoch's batches.
-
-    Attributes:
-        choices: of each batch.
-        stream: names the draws.
-    """
-
-    choices: tuple[Size, ...]
-    stream: int
-
-    def of(self, batch: int) -> Size:
-        """The size of a batch, by its number."""
-        return self.choices[int(uniform_one(self.stream, batch) * len(self.choices))]
+    def in_epoch(self, epoch: int, seed: int) -> Callable[[int], Size]:
+        """The number of a batch -> its size. The schedule is asked once."""
+        choices = (self.schedule(epoch),) if self.schedule is not None else self.choices
+        stream = key(seed, epoch, Stream.SIZE)
+        return lambda batch: choices[int(uniform_one(stream, batch) * len(choices))]

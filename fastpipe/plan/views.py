@@ -17,18 +17,11 @@ from fastpipe.plan.draws import Stream, key
 
 @dataclass(frozen=True)
 class ViewRecipe:
-    """How a picture becomes its row of one view.
+    """How a picture becomes its row of one view."""
 
-    Attributes:
-        size: (height, width) of the output in pixels; None: that of the loader, which may change.
-        crop: which part of the picture.
-        flip: probability of mirroring left and right.
-        seed: of the draws.
-    """
-
-    size: tuple[int, int] | None
+    size: tuple[int, int] | None  # (height, width) in pixels; None: that of the loader, which may change
     crop: Crop | Buckets
-    flip: float
+    flip: float  # probability of mirroring left and right
     seed: int
 
 

@@ -103,7 +103,7 @@ def test_the_schedules_of_the_docs_are_ffcvs(page: str, epochs: int, bounds: dic
     assert len(set(expected)) == (bounds["most"] - bounds["least"]) // 32 + 1
     _, sizes = batch_sizes(names["size"], None, None, train=True)
     assert sizes is not None
-    assert [sizes.in_epoch(epoch, 0).of(5) for epoch in range(epochs)] == [(side, side) for side in expected]
+    assert [sizes.in_epoch(epoch, 0)(5) for epoch in range(epochs)] == [(side, side) for side in expected]
 
 
 def ffcv(epoch: int) -> int:
@@ -141,7 +141,7 @@ def test_the_choices_are_evenly_drawn() -> None:
     """Single sizes, and the size of a batch after that of the batch before it."""
     sizes = Sizes(choices=tuple((side, side) for side in range(8)))
     each = 10_000
-    drawn = [[sizes.in_epoch(epoch, seed=3).of(batch)[0] for batch in range(each)] for epoch in range(10)]
+    drawn = [[sizes.in_epoch(epoch, seed=3)(batch)[0] for batch in range(each)] for epoch in range(10)]
     assert_distribution(np.bincount(np.ravel(drawn)), np.ones(8))
     pairs = np.array(drawn)[:, :-1] * 8 + np.array(drawn)[:, 1:]
     assert_distribution(np.bincount(pairs.ravel(), minlength=64), np.ones(64))
