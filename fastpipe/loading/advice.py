@@ -13,8 +13,14 @@ _BATCHES = 50
 _MOST_RATIO = 0.1
 # Below this there is no training step to speak of: a loop that only reads batches waits for them all the time.
 _LEAST_STEP_S = 1e-3
-_STAGES = ("plan_s", "wait_s", "transfer_s", "augment_s")
-_THREADS = ("read_s", "decode_s", "resize_s", "convert_s")
+_STAGES = {
+    "plan_s": "planning batches",
+    "wait_s": "",
+    "transfer_s": "copying to the device",
+    "augment_s": "augmentation",
+}
+_PARTS = {"fetch_wait_s": "the network", "prepare_wait_s": "prepare="}  # of wait_s
+_THREADS = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing", "convert_s": "converting"}
 
 
 @dataclass(frozen=True)
@@ -25,9 +31,7 @@ class Settings:
         workers: threads of the loader.
         cpus: granted to the process, or its share of them where several ranks run on the machine.
         device: of the batches, "cpu" or "cuda".
-        exact: always decode at full size.
         compiled: the augmentation is compiled.
-        packed: the dataset is.
         remote: the shards come over the network, by way of a cache.
     """
 
@@ -41,80 +45,59 @@ class Settings:
 
 
 class LoadWatch:
-    """Watches 50 batches at a time; says once, in the log "fastpipe", if the loop waited over a tenth of its steps.
-
-    Args:
-        snapshot: gives the loader's figures.
-        settings: of the loader.
-    """
+    """Watches 50 batches at a time; says once, in the log "fastpipe", if the loop waited over a tenth of its steps."""
 
     def __init__(self, snapshot: Callable[[], Stats], settings: Settings) -> None:
-        self._snapshot = snapshot
-        self._settings = settings
-        self._before: Stats | None = None
-        self._batches = 0
-        self._load_s = self._step_s = 0.0
+        self._snapshot, self._settings = snapshot, settings
+        self._before = Stats()
+        self._counted: list[tuple[float, float]] = []
         self._told = False
 
     def add(self, load_s: float, step_s: float) -> None:
         """Counts a batch: seconds in the loader, and of the training step before it."""
         if self._told:
             return
-        if self._before is None:
+        if not self._counted:
             self._before = self._snapshot()
-        self._batches += 1
-        self._load_s += load_s
-        self._step_s += step_s
-        if self._batches < _BATCHES:
+        self._counted.append((load_s, step_s))
+        if len(self._counted) < _BATCHES:
             return
-        if self._load_s > _MOST_RATIO * self._step_s and self._step_s > _BATCHES * _LEAST_STEP_S:
+        loads_s, steps_s = map(sum, zip(*self._counted, strict=True))
+        self._counted.clear()
+        if loads_s > _MOST_RATIO * steps_s and steps_s > _BATCHES * _LEAST_STEP_S:
             self._told = True
-            ratio = self._load_s / self._step_s
-            _LOG.warning("%s", advice(self._before, self._snapshot(), self._settings, ratio))
-        self._before = None
-        self._batches = 0
-        self._load_s = self._step_s = 0.0
+            _LOG.warning("%s", advice(self._before, self._snapshot(), self._settings, loads_s / steps_s))
 
 
 def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str:
-    """What holds a training loop up and what to change.
-
-    Args:
-        before, after: the loader's figures at two times.
-        settings: of the loader.
-        ratio: seconds in the loader to seconds of training between them.
+    """What held a training loop up between two readings of the loader's figures, and what to change; `ratio` is that of
+    seconds in the loader to seconds of training between them.
     """
     between = after.since(before)
     spent = asdict(between)
-    slowest = max(_STAGES, key=spent.__getitem__)
+
+    def share(stage: str, *of: str) -> str:
+        return f"{spent[stage] / max(sum(spent[each] for each in of), 1e-9):.0%}"
+
+    stage = max(_STAGES, key=spent.__getitem__)
+    whose = f"{share(stage, *_STAGES)} of the wait"
+    if stage == "wait_s":
+        if part := between.most_of_the_wait:
+            stage, whose = part, f"{share(part, 'wait_s')} of the wait"
+        else:
+            stage = max(_THREADS, key=spent.__getitem__)
+            whose = f"{share(stage, *_THREADS)} of the threads' time"
+    if stage == "fetch_wait_s":
+        whose += f"; {share('cache_hit_bytes', 'fetched_bytes', 'cache_hit_bytes')} of the bytes were in the cache"
     how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"
-    text = f"the training loop waited for data {how_long} over {_BATCHES} batches"
-    share = spent[slowest] / max(sum(spent[name] for name in _STAGES), 1e-9)
-    part = between.most_of_the_wait if slowest == "wait_s" else None
-    if part == "fetch_wait_s":
-        fetched, cached = spent["fetched_bytes"], spent["cache_hit_bytes"]
-        share = spent["fetch_wait_s"] / spent["wait_s"]
-        whose = f"{share:.0%} of the wait; {cached / max(fetched + cached, 1):.0%} of the bytes were in the cache"
-        return f"{text}; the bottleneck is the network ({whose}): {_for('fetch_wait_s', settings)}"
-    if part == "prepare_wait_s":
-        each_ms = 1e3 * spent["prepare_s"] / max(spent["batches"], 1)
-        share = spent["prepare_wait_s"] / spent["wait_s"]
-        return (
-            f"{text}; the bottleneck is prepare= ({share:.0%} of the wait): it takes {each_ms:,.1f} ms a batch in one "
-            "thread. Make it faster, or do it once: fastpipe.Writer stores its values"
-        )
-    if slowest == "wait_s":
-        busiest = max(_THREADS, key=spent.__getitem__)
-        threads_share = spent[busiest] / max(sum(spent[name] for name in _THREADS), 1e-9)
-        names = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing", "convert_s": "converting"}
-        stage = names[busiest]
-        whose = f"{threads_share:.0%} of the threads' time"
-        return f"{text}; the bottleneck is {stage} ({whose}): {_for(busiest, settings)}"
-    stage = {"plan_s": "planning batches", "transfer_s": "copying to the device", "augment_s": "augmentation"}[slowest]
-    return f"{text}; the bottleneck is {stage} ({share:.0%} of the wait): {_for(slowest, settings)}"
+    name, change = {**_STAGES, **_PARTS, **_THREADS}[stage], _change(stage, spent, settings)
+    return (
+        f"the training loop waited for data {how_long} over {_BATCHES} batches; the bottleneck is {name} ({whose}): "
+        f"{change}"
+    )
 
 
-def _for(stage: str, settings: Settings) -> str:
+def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:
     if stage == "plan_s":
         return "pass a larger batch_size, or find out what else blocks the training loop's thread"
     if stage == "transfer_s":
@@ -122,18 +105,21 @@ def _for(stage: str, settings: Settings) -> str:
     if stage == "augment_s":
         if settings.device == "cpu":
             return 'pass device="cuda" if there is a GPU, or choose a lighter augment'
-        if settings.compiled:
-            return "choose a lighter augment"
-        return "pass Augment(..., compile=True), or choose a lighter augment"
-    if stage == "convert_s":
-        return "these images are no baseline JPEGs, and are converted again in each epoch; `fastpipe pack` does it once"
-    if stage in ("read_s", "decode_s") and not settings.packed:
-        return "pack the images (fastpipe pack): then less of each is read and decoded"
+        return f"{'' if settings.compiled else 'pass Augment(..., compile=True), or '}choose a lighter augment"
     if stage == "fetch_wait_s":
         return (
             "raise cache_limit= if the dataset is larger: what is in the cache is fetched once. If it is the first "
             "epoch, the link is the limit: train nearer to the bucket, or pack the photos again with --max-size"
         )
+    if stage == "prepare_wait_s":
+        return (
+            f"it takes {1e3 * spent['prepare_s'] / max(spent['batches'], 1):,.1f} ms a batch in one thread. Make it "
+            "faster, or do it once: fastpipe.Writer stores its values"
+        )
+    if stage == "convert_s":
+        return "these images are no baseline JPEGs, and are converted again in each epoch; `fastpipe pack` does it once"
+    if stage in ("read_s", "decode_s") and not settings.packed:
+        return "pack the images (fastpipe pack): then less of each is read and decoded"
     if stage == "read_s" and settings.remote:
         return "pass cache_dir=, a folder on a faster disk of this machine: that of the cache is the limit"
     if stage == "read_s":

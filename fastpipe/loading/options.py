@@ -36,7 +36,7 @@ def output_size(value: object, name: str = "size") -> tuple[int, int]:
 
 
 def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
-    """Checks `size` where it is "bucket" or Buckets, and that no other argument speaks against it; None: it is neither."""
+    """Checks `size` where it is "bucket" or Buckets, and that no other argument is against it; None: it is neither."""
     if isinstance(size, type) and issubclass(size, Buckets):
         raise ConfigError('size: expected an object, got a class; pass "bucket", or fastpipe.Buckets(area=...)')
     if isinstance(crop, Buckets):

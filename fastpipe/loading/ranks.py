@@ -87,7 +87,6 @@ class World:
 
 class Recipes:
     """The ranks of the moment, and the size that `set_size` has set, if any -> the recipe of an epoch that begins now.
-
     It is the same object as long as nothing has changed.
     """
 
@@ -111,22 +110,17 @@ class Recipes:
 
 
 def ranks_per_node(ranks: Ranks) -> int:
-    """How many ranks run on this machine: LOCAL_WORLD_SIZE, which torchrun sets; without it all of them."""
-    local = launched_here()
-    return min(local, ranks.world_size) if local else ranks.world_size
+    """How many ranks run on this machine; without a launcher all of them."""
+    return min(launched_here() or ranks.world_size, ranks.world_size)
 
 
 def launched_here() -> int | None:
-    """LOCAL_WORLD_SIZE, which a launcher's other processes inherit, too; None without a launcher."""
+    """LOCAL_WORLD_SIZE, which torchrun sets, and a launcher's other processes inherit; None without a launcher."""
     return _number("LOCAL_WORLD_SIZE")
 
 
 def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
-    """The ranks grouped by node, and the number of canonical nodes: as a user gave it, or as many as there are nodes.
-
-    Raises:
-        ConfigError: nodes do not hold as many ranks as each other, or their number does not divide the canonical one.
-    """
+    """The ranks grouped by node, and the number of canonical nodes; None: as many as there are nodes."""
     local = ranks_per_node(ranks)
     if ranks.world_size % local:
         raise ConfigError(
@@ -140,7 +134,7 @@ def in_nodes(ranks: Ranks, canonical_nodes: object) -> tuple[Ranks, int]:
             f"canonical_nodes: expected a multiple of the {nodes} nodes ({ranks.world_size} ranks, {local} on each), "
             f"got {canonical}"
         )
-    return Ranks(ranks.rank, ranks.world_size, nodes), canonical
+    return replace(ranks, nodes=nodes), canonical
 
 
 def _launched() -> tuple[str, Ranks]:
