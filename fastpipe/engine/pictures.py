@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,7 +17,6 @@ from fastpipe.engine.tasks import field_tasks, tasks_of
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import PNG
 from fastpipe.format.index import Index
-from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crops import Rendering
@@ -39,10 +39,9 @@ class Pictures:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._folder = os.path.join(os.fsencode(index.folder), b"")
-        self._shards = Recent[_engine.Shard](most_open_shards(index, 1))
         self._records = index.open_records()
         self._reader = cast("Reader | None", index.reader())
+        self._shard = lru_cache(most_open_shards(index, 1))(partial(_opened, index, self._reader))
         if self._reader is not None:
             self._reader.begin(self)
 
@@ -214,7 +213,7 @@ class Pictures:
     ) -> Iterator[tuple[_engine.Shard, int]]:
         """The file that has a range of a sample's bytes, and where in it they begin; checked if they were fetched."""
         if self._reader is None:
-            yield self._shards.get(shard, self._opened), offset
+            yield self._shard(shard), offset
             return
         from fastpipe.remote.reader import brought, check
 
@@ -224,17 +223,17 @@ class Pictures:
             except DatasetError as problem:
                 raise self._index.sample_error(sample, str(problem)) from None
             with brought(self._reader, np.array([sample], dtype=np.int64)) as where:  # elsewhere, if fetched again
-                yield self._shards.get(int(where.shard[0]), self._opened), offset + int(where.shift[0])
+                yield self._shard(int(where.shard[0])), offset + int(where.shift[0])
 
-    def _opened(self, number: int) -> _engine.Shard:
-        if number < len(self._index.shards):
-            described = self._index.shards[number]
-            times = self._index.mtimes_ns
-            recorded = () if times is None else (int(times[number]),)
-            return _engine.Shard(self._folder + os.fsencode(described.name), described.size_bytes, *recorded)
-        assert self._reader is not None
-        ring = self._reader.ring
-        return _engine.Shard(os.fsencode(ring.path), ring.size_bytes)
+
+def _opened(index: Index, reader: Reader | None, number: int) -> _engine.Shard:
+    if number < len(index.shards):
+        described, times = index.shards[number], index.mtimes_ns
+        recorded = () if times is None else (int(times[number]),)
+        path = os.path.join(os.fsencode(index.folder), os.fsencode(described.name))
+        return _engine.Shard(path, described.size_bytes, *recorded)
+    assert reader is not None
+    return _engine.Shard(os.fsencode(reader.ring.path), reader.ring.size_bytes)
 
 
 def size_of(jpeg: bytes) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpipe.format.shard_list import count, text
+from fastpipe.format.shard_list import count, one_of
 
 FIELDS_FOLDER = "fields"
 
@@ -47,7 +47,6 @@ class Field:
     """One field that all samples have, or may have.
 
     Attributes:
-        name: of the field.
         kind: one of KINDS.
         width: numbers of a value of kind "floats".
         points: points of an object of kind "keypoints".
@@ -70,18 +69,9 @@ class Field:
     flip_pairs: tuple[tuple[int, int], ...] = ()
 
 
-def is_name(name: object) -> bool:
-    """Whether a field may have this name."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in RESERVED
-
-
 def check_name(name: object) -> str:
-    """Checks a field's name.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(name, str) or not is_name(name):
+    """The name, if a field may have it; else ValueError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in RESERVED:
         raise ValueError(
             f"expected a field's name of small letters, digits and _, a letter first, at most 64 characters, and none "
             f"of {', '.join(sorted(RESERVED))}; got {name!r}"
@@ -101,22 +91,17 @@ def sidecars(field: Field) -> tuple[str, ...]:
 
 
 def member(field: Field, image_format: int = JPEG) -> str | None:
-    """What follows "KEY." in the name of a field's member of the shard; None: its value stands in KEY.json.
-
-    Args:
-        image_format: JPEG or PNG, for a field of kind "image".
+    """What follows "KEY." in the name of a field's member of the shard; None: its value stands in KEY.json. The format
+    is JPEG or PNG, for a field of kind "image".
     """
-    ending = _MEMBERS.get(field.kind)
     if field.kind == "image" and image_format == PNG:
-        ending = "png"
-    return None if ending is None else f"{field.name}.{ending}"
+        return f"{field.name}.png"
+    return f"{field.name}.{_MEMBERS[field.kind]}" if field.kind in _MEMBERS else None
 
 
 def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields in the content of a dataset.json, in its order.
-
-    Raises:
-        KeyError, TypeError, ValueError: an entry is missing or impossible. `Index` makes a DatasetError of it.
+    """The fields in the content of a dataset.json, in its order. KeyError, TypeError, ValueError: one is missing or
+    impossible.
     """
     entries = info["fields"]
     if not isinstance(entries, dict):
@@ -126,10 +111,7 @@ def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
 
 def describe_field(field: Field) -> dict[str, Any]:
     """A field -> its entry in dataset.json."""
-    entry: dict[str, Any] = {"kind": field.kind}
-    if field.kind in _NUMBERS:
-        number = _NUMBERS[field.kind]
-        entry[number] = getattr(field, number)
+    entry = {"kind": field.kind, **{number: getattr(field, number) for number in _NUMBERS.get(field.kind, ())}}
     if field.names:
         entry["names"] = list(field.names)
     if field.flip_pairs:
@@ -139,47 +121,36 @@ def describe_field(field: Field) -> dict[str, Any]:
     return {**entry, "files": {file: field.files[file] for file in sidecars(field)}}
 
 
-def _read_pairs(name: str, pairs: Any, points: int) -> tuple[tuple[int, int], ...]:
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise ValueError(f"field {name}: expected pairs of points' numbers, got {pairs!r:.60}")
-    flat = [count(point) for pair in pairs for point in pair]
-    if len(set(flat)) < len(flat) or (points and max(flat, default=0) >= points):
-        raise ValueError(f"field {name}: expected each point once, and numbers below {points}; got {pairs!r:.60}")
-    return tuple((one, other) for one, other in pairs)
-
-
 # The number that belongs to a kind.
-_NUMBERS = {"floats": "width", "keypoints": "points", "classes": "classes"}
+_NUMBERS = {"floats": ("width",), "keypoints": ("points",), "classes": ("classes",)}
 
 
 def _read_field(name: str, entry: Any) -> Field:
     if not isinstance(entry, dict):
         raise TypeError(f"field {name}: expected an object, got {entry!r}")
-    kind = text(entry["kind"])
-    if kind not in KINDS:
-        raise ValueError(f"field {name}: expected one of the kinds {', '.join(KINDS)}, got {kind!r}")
-    numbers = {}
-    if kind in _NUMBERS:
-        numbers[_NUMBERS[kind]] = count(entry[_NUMBERS[kind]])
-    names = entry.get("names", [])
-    expected = numbers.get("classes", numbers.get("points"))
-    if not isinstance(names, list):
-        raise TypeError(f"field {name}: expected a list of names, got {names!r:.60}")
-    if names and kind not in ("classes", *NAMED_KINDS):
-        raise ValueError(f"field {name}: expected no names for the kind {kind}, got {names!r:.60}")
-    if names and expected not in (None, 0, len(names)):
-        raise ValueError(f"field {name}: expected {expected} names, got {len(names)}")
+    kind = one_of(entry["kind"], KINDS)
+    numbers = {number: count(entry[number]) for number in _NUMBERS.get(kind, ())}
+    names, pairs, files = entry.get("names", []), entry.get("flip_pairs", []), entry["files"]
     labelled = entry["labelled"] if kind == "boxes" else False
-    if not isinstance(labelled, bool):
-        raise TypeError(f"field {name}: expected true or false for labelled, got {labelled!r}")
-    files = entry["files"]
-    pairs = _read_pairs(name, entry.get("flip_pairs", []), numbers.get("points", 0))
     found = Field(
-        name, kind, **numbers, names=tuple(map(text, names)), labelled=labelled, files=files, flip_pairs=pairs
+        name, kind, **numbers, names=tuple(names), labelled=labelled, files=files, flip_pairs=tuple(map(tuple, pairs))
     )
-    if not isinstance(files, dict) or tuple(files) != sidecars(found):
-        raise ValueError(f"field {name}: expected the files {', '.join(sidecars(found))}, got {files!r}")
-    for file, digest in files.items():
-        if not _HASH.fullmatch(text(digest)):
-            raise ValueError(f"field {name}: expected a hash of 16 hex digits for {file}, got {digest!r}")
+    hashes = files.values() if isinstance(files, dict) else ()
+    points = [count(point) for pair in found.flip_pairs for point in pair]
+    for good, expected in (
+        (isinstance(names, list) and all(isinstance(each, str) for each in names), "a list of names"),
+        (not names or kind in ("classes", *NAMED_KINDS), f"no names for the kind {kind}"),
+        (
+            not names or (found.classes or found.points or len(names)) == len(names),
+            "as many names as classes or points",
+        ),
+        (isinstance(labelled, bool), "true or false for labelled"),
+        (all(len(pair) == 2 for pair in found.flip_pairs), "flip_pairs of two points"),
+        (len({*points}) == len(points), "each point in one of flip_pairs"),
+        (max(points, default=-1) < (found.points or 2**63), f"flip_pairs of numbers below {found.points}"),
+        (isinstance(files, dict) and tuple(files) == sidecars(found), f"the files {', '.join(sidecars(found))}"),
+        (all(isinstance(each, str) and _HASH.fullmatch(each) for each in hashes), "hashes of 16 hex digits"),
+    ):
+        if not good:
+            raise ValueError(f"field {name}: expected {expected}, got {entry!r:.300}")
     return found

@@ -288,7 +288,7 @@ class Index:
         return None
 
     def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
-        """(n,) what names the pictures of some samples, wherever and however they are stored: identity.py.
+        """(n,) what names the pictures of some samples, wherever and however they are stored: identity_of.
 
         Args:
             samples: (n,) their numbers.

@@ -57,7 +57,7 @@ class Intact:
 
 
 def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ended: Callable[[], bool]) -> None:
-    from fastpipe.format.self_checksum import read_self_checksum
+    from fastpipe.format.description import read_self_checksum
 
     for file, expected, restored_by in files:
         try:

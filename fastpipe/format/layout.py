@@ -29,7 +29,7 @@ INDEX_DTYPE = np.dtype(
         ("height", "<u2"),
         ("label", "<i8"),  # position in dataset.json's list of classes; NO_LABEL: none
         ("xxh3_64", "<u8"),  # XXH3-64 of the image's bytes, seed 0
-        ("identity", "<u8"),  # of the source's picture: identity.py
+        ("identity", "<u8"),  # of the source's picture: sample_layout.identity_of
         ("key", "<u8"),  # XXH3-64 of the path of the source
     ]
 )

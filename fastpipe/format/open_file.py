@@ -9,23 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
-from fastpipe.format.read_at import read_at
 from fastpipe.native import _engine
 
 # Ranges that lie closer to one another are read in one go: 4 kB more of memory cost less than one more system call.
 _NEAR_BYTES = 4608
+_PIECE_BYTES = 64 << 20  # at once: a range whose length is a lie must not cost its memory
+
+
+def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+    """A range of an open file, in as many reads as the system needs for it; shorter only where the file ends before.
+    OSError: the disk refuses.
+    """
+    data = os.pread(descriptor, min(size_bytes, _PIECE_BYTES), offset_bytes)
+    if len(data) == size_bytes or not data:
+        return data
+    pieces, read = [data], len(data)
+    while read < size_bytes and (
+        data := os.pread(descriptor, min(size_bytes - read, _PIECE_BYTES), offset_bytes + read)
+    ):
+        pieces.append(data)
+        read += len(data)
+    return b"".join(pieces)
 
 
 class OpenFile:
-    """A file that is read here and there; see Note [records of the index] in records.py.
+    """A file that is read here and there; see Note [records of the index] in records.py. DatasetError: it cannot be
+    opened.
 
     Threads and forked children may use the same one: nothing in it changes.
-
-    Args:
-        file: its path.
-
-    Raises:
-        DatasetError: the file cannot be opened.
     """
 
     def __init__(self, file: Path) -> None:
@@ -48,11 +59,7 @@ class OpenFile:
         return os.fstat(self.descriptor).st_size
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        """A range of the file.
-
-        Raises:
-            DatasetError: it cannot be read, or the file ends before.
-        """
+        """A range of the file. DatasetError: it cannot be read, or the file ends before."""
         try:
             data = read_at(self.descriptor, size_bytes, offset_bytes)
         except OSError as problem:
@@ -69,16 +76,8 @@ class OpenFile:
         return data
 
     def gather(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-        """Some ranges of the file; those that lie near each other in one read.
-
-        Args:
-            starts, stops: (n,) first byte of each range, and the byte after its last.
-
-        Returns:
-            Bytes that hold all the ranges, and (n,) where each begins in them.
-
-        Raises:
-            DatasetError: as `read`.
+        """Bytes that hold (n,) ranges of the file, from `starts` to before `stops`, and (n,) where each begins in them.
+        Ranges that lie near each other come in one read. DatasetError: as `read`.
         """
         if not len(starts):
             return b"", np.empty(0, dtype=np.int64)

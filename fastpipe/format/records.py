@@ -23,11 +23,6 @@ class Rows:
     private memory. What is read leaves nothing behind.
 
     Threads and forked children may use the same one: nothing in it changes.
-
-    Args:
-        file: that has them.
-        first_byte: where the first row begins.
-        dtype: of a row.
     """
 
     def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:
@@ -41,16 +36,8 @@ class Rows:
         return self._file.descriptor
 
     def of(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """Some rows.
-
-        Args:
-            numbers: of rows that the file has, of any shape.
-
-        Returns:
-            The rows, of the same shape.
-
-        Raises:
-            DatasetError: the file cannot be read, or has become too short.
+        """The rows of these numbers, which the file has; of the same shape, whatever it is. DatasetError: the file
+        cannot be read, or has become too short.
         """
         size = self._dtype.itemsize
         starts = self._first_byte + numbers.ravel() * size
@@ -60,30 +47,15 @@ class Rows:
 
 
 class Records(Rows):
-    """An open index.npy.
-
-    Args:
-        file: index.npy.
-        first_byte: where its first record begins.
-
-    Raises:
-        DatasetError: the file cannot be opened.
-    """
+    """An open index.npy. DatasetError: it cannot be opened."""
 
     def __init__(self, file: Path, first_byte: int) -> None:
         super().__init__(OpenFile(file), first_byte, INDEX_DTYPE)
 
 
 def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], np.dtype[np.void]]:
-    """All records, memory-mapped.
-
-    Args:
-        file: index.npy.
-        samples: how many records it has to have.
-        repack: how to make it anew, for messages.
-
-    Raises:
-        DatasetError: it is missing, damaged, or of another pack.
+    """All records of an index.npy, which has to have so many, memory-mapped; `repack` says how to make it anew.
+    DatasetError: it is missing, damaged, or of another pack.
     """
     try:
         records = np.lib.format.open_memmap(file, mode="r")  # .npy only, no pickled objects
@@ -96,16 +68,11 @@ def map_records(file: Path, samples: int, repack: str) -> np.memmap[tuple[int], 
             "-n)"
         ) from problem
     except Exception as problem:  # numpy reads the header with Python's own parser, which raises what it likes
-        raise DatasetError(f"{file} is not a complete .npy file ({_in_short(problem)}); {repack}") from problem
+        words = " ".join(str(problem).split())[:200] or type(problem).__name__
+        raise DatasetError(f"{file} is not a complete .npy file ({words}); {repack}") from problem
     if records.dtype != INDEX_DTYPE or records.shape != (samples,):
         raise DatasetError(
             f"{file} holds {records.shape} of {records.dtype}; expected ({samples},) of {INDEX_DTYPE}. The index and "
             f"dataset.json do not belong to the same dataset: {repack}"
         )
     return records
-
-
-def _in_short(problem: Exception) -> str:
-    """In one line; what is not text of ours may be long, and of any kind."""
-    words = " ".join(str(problem).split()) or type(problem).__name__
-    return words if len(words) <= 200 else words[:200] + "..."

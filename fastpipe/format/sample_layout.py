@@ -1,4 +1,4 @@
-"""A sample's key, label, size and note -> the bytes before and after its image in a shard (docs/format.md)."""
+"""A sample -> what names it, and the bytes before and after its image in a shard (docs/format.md)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import xxhash
+
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.identity import key_hash
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, PICTURE_ENDINGS
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg or KEY.fpc.
@@ -19,24 +20,36 @@ _OURS_BYTES = 1 << 16  # names are shorter
 
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 
+_PIECE_BYTES = 4096  # of a picture, for its identity
+
+
+def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
+    """XXH3-64 of the size of a picture's file, and of its first, middle and last 4,096 bytes (docs/format.md): a number
+    by which a sample is known however and wherever it is stored.
+
+    An unpacked source need not be read as a whole for it. `read` gives bytes from an offset on: so many.
+    """
+    digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
+    last = max(size_bytes - _PIECE_BYTES, 0)
+    for offset in (0, last // 2, last):
+        digest.update(read(offset, min(size_bytes, _PIECE_BYTES)))
+    return digest.intdigest()
+
+
+def key_hash(path: str) -> int:
+    """XXH3-64 of a sample's key: the path of its source, as `readable` gives it."""
+    return xxhash.xxh3_64_intdigest(path.encode(errors="surrogatepass"))
+
 
 def sample_key(shard: int, start: int) -> str:
-    """The WebDataset key of a sample: the number in its shard's name, and the block of the tar in which it begins.
-
-    Args:
-        shard: the number in the shard's name.
-        start: of the sample's first byte in the shard.
+    """The WebDataset key of a sample: the number in its shard's name, and the block of the tar in which it begins, from
+    the offset of its first byte.
     """
     return f"{shard:06d}-{start // tar.BLOCK:08d}"
 
 
 class Stored(NamedTuple):
-    """The value of a field as it stands in a shard; without note and member the sample has none.
-
-    Attributes:
-        note: the entry of KEY.json.
-        member: the bytes of a member of its own.
-    """
+    """The value of a field as it stands in a shard: an entry of KEY.json, or a member; neither if there is none."""
 
     note: Any = None
     member: bytes | None = None
@@ -56,18 +69,11 @@ def ending_of(picture: bytes) -> str:
 
 def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
     """The padding of the image, and KEY.json with the note."""
-    json = tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
-    return tar.padding(jpeg_bytes) + json
+    return tar.padding(jpeg_bytes) + tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
 
 
 class Ours(NamedTuple):
-    """The beginning of a KEY.json of ours.
-
-    Attributes:
-        class_name: of the sample; None: it has none.
-        identity: of its source's picture.
-        path: of its source.
-    """
+    """The beginning of a KEY.json of ours: the sample's class, the identity of its source's picture, and its path."""
 
     class_name: str | None
     identity: int
@@ -75,13 +81,8 @@ class Ours(NamedTuple):
 
 
 def read_ours(first: Callable[[int], bytes]) -> Ours | None:
-    """What the beginning of a KEY.json of ours tells; None: it is another program's.
-
-    Args:
-        first: gives so many of its first bytes.
-
-    Raises:
-        ValueError: it is damaged.
+    """What the beginning of a KEY.json of ours tells; None: it is another program's. `first` gives so many of its first
+    bytes. ValueError: it is damaged.
     """
     start = f'{{"{OURS}": '.encode()
     if first(len(start)) != start:
@@ -99,11 +100,7 @@ def read_ours(first: Callable[[int], bytes]) -> Ours | None:
 
 
 def named_in(note: bytes) -> tuple[int, int]:
-    """The identity and the hash of the key that the index has of a sample, from its KEY.json.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """The identity and the hash of the key that the index has of a sample, from its KEY.json. ValueError: damaged."""
     ours = read_ours(lambda size: note[:size])
     if ours is None:
         raise ValueError("KEY.json is damaged: expected an identity and a path")

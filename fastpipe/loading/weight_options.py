@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fastpipe.checks import real_number
 from fastpipe.errors import ConfigError
-from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.sample_layout import key_hash
 from fastpipe.plan.content import Content
 from fastpipe.plan.weights import MOST_KEPT, MOST_TRIES, DistinctDraws, SpreadDraws, TriedDraws, Weighting
 

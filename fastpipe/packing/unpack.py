@@ -19,7 +19,7 @@ from fastpipe.format import tar_writer as tar
 from fastpipe.format.folder import Place
 from fastpipe.format.index import Index
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, NO_LABEL, shard_number
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, before_jpeg, sample_key
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.job.destination import check_apart

@@ -11,7 +11,7 @@ import xxhash
 from fastpipe.errors import ConfigError, DatasetError
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.remote.blocks import BLOCK_BYTES
 from fastpipe.remote.cache import WRITTEN, Cache
 from fastpipe.remote.cache_root import URL_FILE, Hold, datasets, disk_bytes, in_use, locked, remove

@@ -14,13 +14,13 @@ from typing import Any
 import xxhash
 
 from fastpipe.errors import ConfigError, DatasetError
+from fastpipe.format.description import fingerprint, read_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place, Url
 from fastpipe.format.index import Index, info_in, no_version
 from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, REJECTED_FILE, SOURCES_FILE, version_folder
 from fastpipe.format.mixed_index import MixedIndex
-from fastpipe.format.self_checksum import fingerprint, read_self_checksum
 from fastpipe.remote.cache import Cache
 from fastpipe.remote.cache_root import Hold, make_root, unfinished
 from fastpipe.remote.caches import Caches, Remote

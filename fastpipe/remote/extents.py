@@ -6,6 +6,7 @@ the index has, too.
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
-from fastpipe.format.recent import Recent
 from fastpipe.remote.parts import Part
 
 _KNOWN_SHARDS = 16
@@ -29,7 +29,7 @@ class Extents:
 
     def __init__(self, index: Index, sizes: NDArray[np.int64]) -> None:
         self._index, self._sizes = index, sizes
-        self._known = Recent[NDArray[np.void]](_KNOWN_SHARDS)  # the records of a shard
+        self._records = lru_cache(_KNOWN_SHARDS)(partial(_records_of, index))
 
     def of(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Shard, first byte and the one after the last of each sample; see the top."""
@@ -45,12 +45,12 @@ class Extents:
 
     def sample_at(self, shard: int, place: int) -> int:
         """The sample whose bytes a place of a shard is one of."""
-        starts = self._known.get(shard, self._records)["offset"]
+        starts = self._records(shard)["offset"]
         return int(self._index.shard_starts[shard]) + int(np.searchsorted(starts, place, side="right")) - 1
 
     def wrong(self, part: Part, data: Any) -> list[int]:
         """Samples that lie wholly in a part, whose bytes have another hash than that of their records."""
-        records = self._known.get(part.shard, self._records)
+        records = self._records(part.shard)
         starts = records["offset"].astype(np.int64) - part.start
         stops = starts + records["size"]
         inside = np.flatnonzero((starts >= 0) & (stops <= part.stop - part.start))
@@ -60,6 +60,7 @@ class Extents:
         wrong: list[int] = (int(self._index.shard_starts[part.shard]) + rows).tolist()
         return wrong
 
-    def _records(self, shard: int) -> NDArray[np.void]:
-        first = int(self._index.shard_starts[shard])
-        return self._index.records_of(np.arange(first, first + self._index.shards[shard].samples))
+
+def _records_of(index: Index, shard: int) -> NDArray[np.void]:
+    first = int(index.shard_starts[shard])
+    return index.records_of(np.arange(first, first + index.shards[shard].samples))

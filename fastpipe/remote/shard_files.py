@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpipe.format.recent import Recent
 from fastpipe.native import _engine
 from fastpipe.remote.ring import punch
 
@@ -33,8 +33,7 @@ class ShardFiles:
     """
 
     def __init__(self, folder: Path, names: list[str], sizes: NDArray[np.int64]) -> None:
-        self._folder, self._names, self._sizes = folder, names, sizes
-        self._open = Recent[_engine.Descriptor](_MOST_OPEN)
+        self._open = lru_cache(_MOST_OPEN)(partial(_opened, folder, names, sizes))
 
     def write(self, shard: int, start: int, data: Any) -> None:
         """Writes a range; Note [size of a write].
@@ -43,7 +42,7 @@ class ShardFiles:
             OSError: the disk refuses, for example because it is full.
         """
         view, done = memoryview(data), 0
-        opened = self._open.get(shard, self._opened)  # open as long as this refers to it
+        opened = self._open(shard)  # open as long as this refers to it
         try:
             os.posix_fallocate(opened.number(), start, len(view))
         except OSError as problem:
@@ -54,21 +53,22 @@ class ShardFiles:
 
     def punch(self, shard: int, start: int, stop: int) -> None:
         """Gives a range back to the disk."""
-        opened = self._open.get(shard, self._opened)
+        opened = self._open(shard)
         punch(opened.number(), start, stop)
 
     def sync(self, shard: int) -> None:
         """Has the disk write what was written."""
-        opened = self._open.get(shard, self._opened)
+        opened = self._open(shard)
         os.fdatasync(opened.number())
 
     def close(self) -> None:
         """Lets go of the files."""
-        self._open = Recent[_engine.Descriptor](_MOST_OPEN)
+        self._open.cache_clear()
 
-    def _opened(self, shard: int) -> _engine.Descriptor:
-        file = os.open(self._folder / self._names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        opened = _engine.Descriptor(file)  # closes itself
-        if os.fstat(file).st_size != int(self._sizes[shard]):
-            os.ftruncate(file, int(self._sizes[shard]))
-        return opened
+
+def _opened(folder: Path, names: list[str], sizes: NDArray[np.int64], shard: int) -> _engine.Descriptor:
+    file = os.open(folder / names[shard], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    opened = _engine.Descriptor(file)  # closes itself
+    if os.fstat(file).st_size != int(sizes[shard]):
+        os.ftruncate(file, int(sizes[shard]))
+    return opened

@@ -28,7 +28,7 @@ FILE_DTYPE = np.dtype(
         ("offset", "<u8"),  # of the first byte in the tar
         ("width", "<u2"),  # in pixels; 0 while not known
         ("height", "<u2"),
-        ("identity", "<u8"),  # of the picture: format/identity.py; 0 while not known
+        ("identity", "<u8"),  # of the picture: sample_layout.identity_of; 0 while not known
         ("kind", "u1"),
     ]
 )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from fastpipe.errors import DatasetError, ImageError, readable
-from fastpipe.format.identity import identity_of
+from fastpipe.format.sample_layout import identity_of
 from fastpipe.native import _engine
 from fastpipe.packing.source.files import LocalFile
 from fastpipe.packing.source.reading import OF_THE_FILE
@@ -55,7 +55,7 @@ def read_files(
 
 
 def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
-    """What names the pictures: format/identity.py."""
+    """What names the pictures: sample_layout.identity_of."""
     for number in numbers.tolist():
         path, row = columns.file_of(number), columns.files[number]
         try:

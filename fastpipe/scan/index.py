@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
-from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
 from fastpipe.format.records import Records
+from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts, bounds_of
 from fastpipe.packing.source.files import LocalFile
 from fastpipe.plan.order import permute

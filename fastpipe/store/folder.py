@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastpipe.format.layout import WORK_FOLDER
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.store.files import PARTIAL, make_in_shared, publish
 from fastpipe.store.store import NewFile, Store
 

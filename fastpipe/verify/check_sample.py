@@ -9,7 +9,7 @@ import xxhash
 
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member, named_in
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan

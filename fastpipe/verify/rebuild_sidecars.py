@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fastpipe.errors import ImageError, PackError
 from fastpipe.format.fields import FIELDS_FOLDER, JPEG, PNG, Field, member, sidecars
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.format.sample_layout import Stored
 from fastpipe.packing.fields.columns import columns, piece
 from fastpipe.packing.shard.publish import write_column

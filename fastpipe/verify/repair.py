@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from fastpipe.engine.pictures import size_of
 from fastpipe.errors import DatasetError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, read_fields
-from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index, read_info
 from fastpipe.format.intact import file_hash
 from fastpipe.format.layout import (
@@ -27,8 +26,8 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.read_at import read_at
-from fastpipe.format.sample_layout import named_in
+from fastpipe.format.open_file import read_at
+from fastpipe.format.sample_layout import key_hash, named_in
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.known import relabelled
 from fastpipe.packing.growth.version import packed_options

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.verify.shard_facts import ShardFacts
 
 

@@ -15,8 +15,8 @@ from warm import run_script
 
 import fastpipe
 from fastpipe.errors import DatasetError
+from fastpipe.format.description import fingerprint, with_self_checksum
 from fastpipe.format.layout import INDEX_DTYPE
-from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 
 SCRIPT = """
     import sys, torch, fastpipe

@@ -18,9 +18,9 @@ from PIL import Image
 from soak import Tried, times
 
 from fastpipe.errors import DatasetError
+from fastpipe.format.description import SELF_CHECKSUM
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_DTYPE, INDEX_FILE, shard_name
-from fastpipe.format.self_checksum import SELF_CHECKSUM
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.shard.options import PackOptions
 from fastpipe.verify import spans

@@ -16,10 +16,10 @@ from tars import write_tar
 
 import fastpipe
 from fastpipe.errors import DatasetError, PackError
+from fastpipe.format.description import with_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_FILE
-from fastpipe.format.self_checksum import with_self_checksum
 from fastpipe.verify.repair import repair
 from fastpipe.verify.verification import verify
 

@@ -17,9 +17,9 @@ from PIL import Image
 from soak import Tried
 
 from fastpipe.errors import ConfigError, PackError
+from fastpipe.format.description import SELF_CHECKSUM, fingerprint, with_self_checksum
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, INDEX_FILE, shard_name
-from fastpipe.format.self_checksum import SELF_CHECKSUM, fingerprint, with_self_checksum
 from fastpipe.packing.job.threads import pack
 from fastpipe.packing.picture.convert import EncodeOptions
 from fastpipe.packing.shard.options import PackOptions

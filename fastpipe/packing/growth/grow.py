@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import ConfigError, PackError, readable
 from fastpipe.format.fields import FIELDS_FOLDER, sidecars
 from fastpipe.format.folder import Place
-from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
+from fastpipe.format.sample_layout import key_hash
 from fastpipe.packing.fields.agreement import Agreement, agreed_in
 from fastpipe.packing.growth.known import compared, fitting_fields, relabelled, said_of
 from fastpipe.packing.growth.version import newest

@@ -14,9 +14,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.identity import key_hash
 from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL, shard_number
+from fastpipe.format.sample_layout import key_hash
 from fastpipe.machine.cpus import granted_cpus
 from fastpipe.packing.growth.version import Version
 from fastpipe.packing.pipeline.exchange import few_outcomes

@@ -68,7 +68,7 @@ class Packed:
         source_size: width and height of the source, as it is stored.
         orientation: the source's EXIF orientation, 1..8 (not TIFF's own, which Pillow applies).
         jpeg_bytes: how large it is as a JPEG.
-        identity: of the source's picture: identity.py.
+        identity: of the source's picture: sample_layout.identity_of.
         class_name: the name of its class; None: it has none, or is called after its label.
     """
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import MOST_VALUE_BYTES
 from fastpipe.format.file_state import FileState
-from fastpipe.format.identity import identity_of
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store
 from fastpipe.packing.fields.values import clamped, of_field, take

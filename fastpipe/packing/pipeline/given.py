@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError
 from fastpipe.format.layout import MAX_SAMPLE_BYTES, MOST_CLASSES, NO_LABEL
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.packing.fields.mask import mask_of_array
 from fastpipe.packing.fields.values import of_field, take
 from fastpipe.packing.picture.pillow import array_of, rgb_of

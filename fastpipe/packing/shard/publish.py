@@ -17,6 +17,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
+from fastpipe.format.description import fingerprint, with_self_checksum
 from fastpipe.format.fields import FIELDS_FOLDER, NAMED_KINDS, describe_field, sidecars
 from fastpipe.format.layout import (
     DATASET_FILE,
@@ -31,7 +32,6 @@ from fastpipe.format.layout import (
     shard_name,
     version_folder,
 )
-from fastpipe.format.self_checksum import fingerprint, with_self_checksum
 from fastpipe.packing.fields.agreement import Agreement
 from fastpipe.packing.fields.columns import LENGTHS, VALUES, Column, columns
 from fastpipe.packing.picture.jpeg import versions

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.fields import JPEG, PNG, Field, member
-from fastpipe.format.identity import key_hash
 from fastpipe.format.layout import INDEX_DTYPE, shard_name
 from fastpipe.format.sample_layout import (
     BEFORE_BYTES,
@@ -25,6 +24,7 @@ from fastpipe.format.sample_layout import (
     before_jpeg,
     ending_of,
     field_member,
+    key_hash,
     sample_key,
 )
 from fastpipe.packing.picture.convert import Packed

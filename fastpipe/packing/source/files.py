@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cas
 from fastpipe.errors import PackError, readable
 from fastpipe.format.file_state import FileState, state_of
 from fastpipe.format.folder import Url
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.packing.source.files import SourcePath
 
 _BUFFER_BYTES = 1 << 20

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.description import damage
+from fastpipe.format.description import damage, read_self_checksum
 from fastpipe.format.folder import Url
 from fastpipe.format.index import Index
 from fastpipe.format.intact import intact_sources
 from fastpipe.format.layout import DATASET_FILE, NO_LABEL
-from fastpipe.format.self_checksum import read_self_checksum
 from fastpipe.packing.source.field_names import MOST_FIELDS, NOTE, field_of_dataset, fields_asked, fields_of
 from fastpipe.packing.source.files import SourcePath, state_at
 from fastpipe.packing.source.listing import Listing, Source, SourceField

@@ -12,7 +12,7 @@ from pack_sources import digests, write_folder
 from tars import tar_of_folder
 
 from fastpipe.format.index import Index
-from fastpipe.format.read_at import read_at
+from fastpipe.format.open_file import read_at
 from fastpipe.packing.job.threads import pack
 from fastpipe.verify.repair import records_of
 from fastpipe.verify.shard_facts import describe
