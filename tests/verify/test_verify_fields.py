@@ -141,7 +141,7 @@ def test_every_flipped_bit_of_a_shard_is_found(written: Path, tmp_path: Path) ->
     ("entry", "words"),
     [
         ({"kind": "text", "files": {}}, "expected the files"),
-        ({"kind": "words"}, "one of the kinds"),
+        ({"kind": "words"}, "expected one of int, floats"),
         (None, "expected an object"),
     ],
 )
