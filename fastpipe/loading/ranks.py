@@ -41,12 +41,10 @@ class World:
 
     def __init__(self, rank: object, world_size: object) -> None:
         self._given: Ranks | None = None
-        if (rank is None) != (world_size is None):
-            missing, given = ("rank", "world_size") if rank is None else ("world_size", "rank")
-            raise ConfigError(f"{missing}: expected a number, because {given} is given; pass both or neither")
-        if rank is not None:
-            count = whole("world_size", world_size, least=1, most=_MOST)
-            self._given = Ranks(whole("rank", rank, least=0, most=count - 1), count)
+        if rank is not None or world_size is not None:
+            hint = "pass rank= and world_size=, or neither"
+            count = whole("world_size", world_size, least=1, most=_MOST, hint=hint)
+            self._given = Ranks(whole("rank", rank, least=0, most=count - 1, hint=hint), count)
         elif (worker := get_worker_info()) is not None:
             raise ConfigError(
                 f"fastpipe.loader() was called in worker {worker.id} of a torch DataLoader. Each of its "

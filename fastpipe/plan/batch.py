@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.plan.crop_boxes import Crops
+from fastpipe.plan.draws import Bools, Int64s
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,7 @@ class BatchPlan:
     """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives.
 
     Attributes:
-        samples: (n,) int64 sample numbers.
-        records: (n,) their index records.
+        samples, records: (n,) their numbers and index records.
         crops: the n * k rows', those of a sample one after the other.
         flips: (n * k,) bool: mirror left and right.
         valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
@@ -25,12 +25,12 @@ class BatchPlan:
         more: the same samples in the views after the first.
     """
 
-    samples: NDArray[np.int64]
+    samples: Int64s
     records: NDArray[np.void]
     crops: Crops
-    flips: NDArray[np.bool_]
-    valid: NDArray[np.bool_]
-    names: NDArray[np.int64]
+    flips: Bools
+    valid: Bools
+    names: Int64s
     more: tuple[BatchPlan, ...] = ()
 
     def __len__(self) -> int:
@@ -57,11 +57,11 @@ class BatchPlan:
         )
 
     @property
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Int64s:
         """(n,) int64, a copy."""
         return self.records["label"].astype(np.int64)
 
-    def replaced(self, rows: NDArray[np.int64], others: BatchPlan) -> BatchPlan:
+    def replaced(self, rows: Int64s, others: BatchPlan) -> BatchPlan:
         """The same plan with other samples in some places, (m,), which `others` plans."""
         plan = deepcopy(self)
         plan.samples[rows] = others.samples
@@ -76,6 +76,6 @@ class BatchPlan:
         return plan
 
 
-def rows_of(samples: NDArray[np.int64], rows_per_sample: int) -> NDArray[np.int64]:
+def rows_of(samples: Int64s, rows_per_sample: int) -> Int64s:
     """The rows of samples at these places of a batch."""
     return (samples[:, None] * rows_per_sample + np.arange(rows_per_sample)).ravel()

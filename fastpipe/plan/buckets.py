@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpipe.checks import whole
 from fastpipe.errors import ConfigError
 from fastpipe.plan.crops import MAX_OUTPUT_PIXELS, PaddedCrop
+from fastpipe.plan.draws import Int64s
 
 _AREA = 224 * 224
 _LONGEST = 2  # sides of the square of the same area: only pictures more elongated than 4:1 become smaller
@@ -69,15 +69,12 @@ class Buckets(PaddedCrop):
 
     @property
     def largest(self) -> tuple[int, int]:
-        """(height, width) of a batch that has room for any single image of usual shape: memory is made for it first.
-
-        Stranger shapes in one batch need more.
-        """
-        assert self.max_size is not None
+        """(height, width) of a batch that has room for any single image of usual shape: memory is made for it first."""
         if self.area is not None:
             side = self.rounded_up(math.isqrt(self.area) + self.size_divisible)
             return side, side
         assert self.min_size is not None
+        assert self.max_size is not None
         return self.rounded_up(self.min_size), self.rounded_up(self.max_size)
 
     @property
@@ -89,7 +86,7 @@ class Buckets(PaddedCrop):
         """The side of a batch that holds a picture of this side."""
         return -(-side // self.size_divisible) * self.size_divisible
 
-    def resized(self, widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+    def resized(self, widths: Int64s, heights: Int64s) -> Int64s:
         """(n, 2) int64: width and height of each picture in its row."""
         assert self.max_size is not None
         shorter, longer = np.minimum(widths, heights), np.maximum(widths, heights)
@@ -108,13 +105,13 @@ class Buckets(PaddedCrop):
         wide = widths >= heights
         return np.stack([np.where(wide, long, short), np.where(wide, short, long)], axis=1)
 
-    def shape(self, resized: NDArray[np.int64]) -> tuple[int, int]:
+    def shape(self, resized: Int64s) -> tuple[int, int]:
         """(height, width) of a batch that holds pictures of (n, 2) widths and heights, n at least 1."""
         width, height = resized.max(axis=0).tolist()
         return self.rounded_up(height), self.rounded_up(width)
 
-    def likeness(self, resized: NDArray[np.int64]) -> NDArray[np.int64]:
+    def likeness(self, resized: Int64s) -> Int64s:
         """(n,) numbers by which pictures of one shape, rounded up, stand together, and like shapes near each other."""
         width, height = (-(-resized // self.size_divisible)).T
-        found: NDArray[np.int64] = width * (2 * MAX_OUTPUT_PIXELS) - height
+        found: Int64s = width * (2 * MAX_OUTPUT_PIXELS) - height
         return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,8 +24,9 @@ from fastpipe.plan.crops import (
     TenCrop,
     shorter_side,
 )
-from fastpipe.plan.draws import Stream, key, uniform
-from fastpipe.plan.random_resized import random_resized
+from fastpipe.plan.draws import Bools, Float64s, Int64s, Stream, key, keys, uniform, uniform_one
+
+_TRIES = 10
 
 
 @dataclass(frozen=True)
@@ -42,36 +44,29 @@ class Crops:
             None: rows have no known part of padding.
     """
 
-    boxes: NDArray[np.float64]
+    boxes: Float64s
     bounds: NDArray[np.int32]
     size: tuple[int, int]
     rendering: Rendering = field(default_factory=Rendering)
-    mirrored: NDArray[np.bool_] | None = None
-    shown: NDArray[np.int64] | None = None
+    mirrored: Bools | None = None
+    shown: Int64s | None = None
 
 
 def plan_crops(
     crop: Crop,
     size: tuple[int, int],
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
+    widths: Int64s,
+    heights: Int64s,
     *,
     seed: int,
     epoch: int,
-    samples: NDArray[np.int64],
+    samples: Int64s,
     name: Callable[[int], str] = lambda picture: f"picture {picture} of these",
 ) -> Crops:
-    """Plans the crops of n pictures: crop.rows each, one picture after the other.
+    """Plans the crops of n pictures, at least 1 x 1: crop.rows each, one picture after the other.
 
-    Args:
-        crop: a checked crop.
-        size: (height, width) of the output in pixels.
-        widths, heights: (n,) of the pictures in pixels, at least 1.
-        seed, epoch, samples: name the draws; samples is (n,).
-        name: what an error calls a picture.
-
-    Raises:
-        ConfigError: a picture is smaller than a random crop without a resize.
+    `seed`, `epoch` and `samples`, (n,), name the draws. ConfigError where a picture, which it calls by `name`, is
+    smaller than a random crop without a resize.
     """
     if isinstance(crop, RandomResizedCrop):
         (boxes,) = random_resized([(crop, seed)], widths, heights, epoch=epoch, samples=samples)
@@ -95,34 +90,26 @@ def _fixed_one(crop: Crop, size: tuple[int, int], width: int, height: int) -> Cr
     return _fixed(crop, size, np.array([width]), np.array([height]))
 
 
-def _fixed(crop: Crop, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> Crops:
+def _fixed(crop: Crop, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Crops:
     """As `plan_crops`, of crops without draws."""
     if isinstance(crop, Resize):
-        bounds = _whole(widths, heights)
-        return Crops(bounds.astype(np.float64), bounds, size, crop.rendering)
+        return crops_at(_whole(widths, heights), crop, size)
     canvas = canvas_of(crop, size, widths, heights)
     room = canvas.room(size)
     if isinstance(crop, FiveCrop):
-        left_top = _several_places(room, crop.rows)
-        crops = _cut(crop, size, canvas, left_top, widths, heights)
+        crops = _cut(crop, size, canvas, _several_places(room, crop.rows), widths, heights)
         mirrored = np.tile(np.arange(10) >= 5, len(widths)) if isinstance(crop, TenCrop) else None
         return replace(crops, mirrored=mirrored)
     left_top = np.rint(room / 2.0).astype(np.int64) if isinstance(crop, CenterCrop) else np.zeros_like(room)
     return _cut(crop, size, canvas, left_top, widths, heights)
 
 
-def crops_at(boxes: NDArray[np.int64], crop: Crop, size: tuple[int, int]) -> Crops:
+def crops_at(boxes: Int64s | NDArray[np.int32], crop: Crop, size: tuple[int, int]) -> Crops:
     """Those that are cut out at these boxes, (n, 4), and then resized."""
     return Crops(boxes.astype(np.float64), boxes.astype(np.int32), size, crop.rendering)
 
 
-def plan_bucket(
-    buckets: Buckets,
-    size: tuple[int, int] | None,
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    flips: NDArray[np.bool_],
-) -> Crops:
+def plan_bucket(buckets: Buckets, size: tuple[int, int] | None, widths: Int64s, heights: Int64s, flips: Bools) -> Crops:
     """Plans the rows of n whole pictures, at the top left; in those that are mirrored later, at the right.
 
     `size` is the rows' (height, width); None: what these pictures need.
@@ -145,19 +132,17 @@ class Canvas:
         after: (n, 2) int64: right and below.
     """
 
-    resized: NDArray[np.int64]
-    before: NDArray[np.int64]
-    after: NDArray[np.int64]
+    resized: Int64s
+    before: Int64s
+    after: Int64s
 
-    def room(self, size: tuple[int, int]) -> NDArray[np.int64]:
+    def room(self, size: tuple[int, int]) -> Int64s:
         """(n, 2) by how much it is wider and higher than a crop of (height, width)."""
-        room: NDArray[np.int64] = self.resized + self.before + self.after - size[::-1]
+        room: Int64s = self.resized + self.before + self.after - size[::-1]
         return room
 
 
-def canvas_of(
-    crop: Crop | Buckets, size: tuple[int, int], widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> Canvas:
+def canvas_of(crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s) -> Canvas:
     """The canvas that a crop cuts from, by torchvision's rules; see plan_crops."""
     output = np.array(size[::-1])
     if isinstance(crop, Buckets):
@@ -184,11 +169,7 @@ def canvas_of(
 
 
 def check_room(
-    crop: Crop | Buckets,
-    size: tuple[int, int],
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    name: Callable[[int], str],
+    crop: Crop | Buckets, size: tuple[int, int], widths: Int64s, heights: Int64s, name: Callable[[int], str]
 ) -> None:
     """Raises ConfigError if pictures are smaller than a random crop; `name` names the first of them."""
     if not isinstance(crop, RandomCrop) or crop.pad_if_needed:
@@ -205,54 +186,119 @@ def check_room(
 
 
 def _cut(
-    crop: Crop | Buckets,
-    size: tuple[int, int],
-    canvas: Canvas,
-    left_top: NDArray[np.int64],
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
+    crop: Crop | Buckets, size: tuple[int, int], canvas: Canvas, left_top: Int64s, widths: Int64s, heights: Int64s
 ) -> Crops:
     """Crops of the output's size from n canvases; left_top is (n * crop.rows, 2), from the canvas's corner on."""
     scale = np.repeat(np.stack([widths, heights], axis=1) / canvas.resized, crop.rows, axis=0)
     left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
-    boxes: NDArray[np.float64] = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
+    boxes: Float64s = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
     return Crops(boxes, np.repeat(_whole(widths, heights), crop.rows, axis=0), size, crop.rendering)
 
 
-def _whole(widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int32]:
+def _whole(widths: Int64s, heights: Int64s) -> NDArray[np.int32]:
     zeros = np.zeros_like(widths)
     return np.stack([zeros, zeros, widths, heights], axis=1).astype(np.int32)
 
 
-def _several_places(room: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _several_places(room: Int64s, count: int) -> Int64s:
     """Left and top of torchvision's five crops, (n * count, 2); the last five of ten are of the mirrored picture,
     mirrored back.
     """
-    zero = np.zeros_like(room[:, 0])
-    wide, high = room.T
-    middle_x, middle_y = np.rint(room.T / 2.0).astype(np.int64)
-    x = np.stack([zero, wide, zero, wide, middle_x], axis=1)
-    y = np.stack([zero, zero, high, high, middle_y], axis=1)
-    if count == 10:
-        x, y = np.concatenate([x, wide[:, None] - x], axis=1), np.concatenate([y, y], axis=1)
-    return np.stack([x, y], axis=2).reshape(-1, 2)
+    corners = room[:, None] * [(0, 0), (1, 0), (0, 1), (1, 1)]
+    five = np.concatenate([corners, np.rint(room / 2.0).astype(np.int64)[:, None]], axis=1)
+    mirrored = room[:, None] * (1, 0) + five * (-1, 1)
+    return np.concatenate([five, mirrored], axis=1)[:, :count].reshape(-1, 2)
 
 
-def _of_shorter_side(resize: int, widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+def _of_shorter_side(resize: int, widths: Int64s, heights: Int64s) -> Int64s:
     """torchvision's Resize(resize)."""
     return _scaled(widths <= heights, resize, resize, widths, heights)
 
 
-def _fitting(output: NDArray[np.int64], widths: NDArray[np.int64], heights: NDArray[np.int64]) -> NDArray[np.int64]:
+def _fitting(output: Int64s, widths: Int64s, heights: Int64s) -> Int64s:
     """The largest size in the picture's aspect ratio that fits."""
     width, height = output.tolist()
     return np.maximum(_scaled(width * heights <= height * widths, width, height, widths, heights), 1)
 
 
-def _scaled(
-    by_width: NDArray[np.bool_], width: int, height: int, widths: NDArray[np.int64], heights: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _scaled(by_width: Bools, width: int, height: int, widths: Int64s, heights: Int64s) -> Int64s:
     """One side is the one given, the other keeps the picture's aspect ratio, cut to a whole pixel."""
     scaled_w = np.where(by_width, width, height * widths // heights)
     scaled_h = np.where(by_width, width * heights // widths, height)
     return np.stack([scaled_w, scaled_h], axis=1)
+
+
+def random_resized(
+    crops: Sequence[tuple[RandomResizedCrop, int]], widths: Int64s, heights: Int64s, *, epoch: int, samples: Int64s
+) -> Int64s:
+    """torchvision's RandomResizedCrop.get_params: ten tries at an area and a ratio that fit, then the middle.
+
+    Each crop comes with its seed; several are drawn in the time of few. `epoch` and `samples`, (n,), name the draws. It
+    gives (crops, n, 4): left, top, width and height of each crop of each picture.
+    """
+    if len(crops) == len(samples) == 1:
+        ((crop, seed),) = crops
+        box = _one(crop, int(widths[0]), int(heights[0]), seed, epoch, int(samples[0]))
+        return np.array(box).reshape(1, 1, 4)
+    seeds = [seed for _, seed in crops]
+    of = np.repeat(np.arange(len(crops)), len(samples))  # whose crop each of the rows below is
+    names, widths, heights = (np.tile(each, len(crops)) for each in (samples, widths, heights))
+    scales = np.array([crop.scale for crop, _ in crops]).reshape(-1, 2)
+    ratios = np.array([crop.ratio for crop, _ in crops]).reshape(-1, 2)
+    logs = np.array([[math.log(each) for each in crop.ratio] for crop, _ in crops]).reshape(-1, 2)
+
+    def draw(stream: int, rows: Int64s) -> Float64s:
+        return uniform(keys(seeds, epoch, stream)[of[rows]], names[rows])
+
+    def between(ends: Float64s, stream: int, rows: Int64s) -> Float64s:
+        first, last = ends[of[rows]].T
+        drawn: Float64s = first + (last - first) * draw(stream, rows)
+        return drawn
+
+    todo = np.arange(len(of))
+    x_drawn, y_drawn = draw(Stream.CROP_X, todo), draw(Stream.CROP_Y, todo)
+    out = np.empty((len(of), 4), dtype=np.int64)
+    for attempt in range(_TRIES):
+        if not len(todo):
+            break
+        width, height = widths[todo], heights[todo]
+        area = (width * height) * between(scales, Stream.CROP_AREA + attempt, todo)
+        ratio = np.exp(between(logs, Stream.CROP_RATIO + attempt, todo))
+        w = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        h = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
+        x = (x_drawn[todo] * (width - w + 1)).astype(np.int64)
+        y = (y_drawn[todo] * (height - h + 1)).astype(np.int64)
+        out[todo[fits]] = np.stack([x, y, w, h], axis=1)[fits]
+        todo = todo[~fits]
+    out[todo] = _middle(ratios[of[todo]].T, widths[todo], heights[todo])
+    return out.reshape(len(crops), len(samples), 4)
+
+
+def _one(
+    crop: RandomResizedCrop, width: int, height: int, seed: int, epoch: int, sample: int
+) -> tuple[int, ...] | Int64s:
+    """The same numbers for one picture, in a tenth of the time: numpy's calls are slow for arrays of one."""
+
+    def draw(stream: int) -> float:
+        return uniform_one(key(seed, epoch, stream), sample)
+
+    low, high = math.log(crop.ratio[0]), math.log(crop.ratio[1])
+    for attempt in range(_TRIES):
+        area = (width * height) * (crop.scale[0] + (crop.scale[1] - crop.scale[0]) * draw(Stream.CROP_AREA + attempt))
+        # numpy's, which may differ from Python's in the last bit.
+        ratio = float(np.exp(low + (high - low) * draw(Stream.CROP_RATIO + attempt)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            return int(draw(Stream.CROP_X) * (width - w + 1)), int(draw(Stream.CROP_Y) * (height - h + 1)), w, h
+    return _middle(crop.ratio, np.array([width]), np.array([height]))
+
+
+def _middle(ratio: tuple[float, float] | Float64s, widths: Int64s, heights: Int64s) -> Int64s:
+    """As much of the middle as the nearest allowed ratio leaves."""
+    too_tall = widths / heights < ratio[0]
+    too_wide = widths / heights > ratio[1]
+    w = np.where(too_wide, np.rint(heights * ratio[1]).astype(np.int64), widths)
+    h = np.where(too_tall, np.rint(widths / ratio[0]).astype(np.int64), heights)
+    w, h = np.clip(w, 1, widths), np.clip(h, 1, heights)
+    return np.stack([(widths - w) // 2, (heights - h) // 2, w, h], axis=1)

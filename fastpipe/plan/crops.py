@@ -85,10 +85,18 @@ class PaddedCrop(BaseCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "fill", _colour(self.fill))
+        object.__setattr__(self, "fill", self._colour)
         choice("padding_mode", self.padding_mode, PADDING_MODES)
         if self.padding_mode != "constant" and self.fill != (0, 0, 0):
             raise ConfigError(f"fill: padding_mode={self.padding_mode!r} repeats pixels; leave fill out")
+
+    @property
+    def _colour(self) -> tuple[int, int, int]:
+        parts = self.fill if isinstance(self.fill, (tuple, list)) else (self.fill,) * 3
+        if len(parts) != 3:
+            raise ConfigError(f"fill: expected a number or (red, green, blue), got {self.fill!r}")
+        red, green, blue = (whole("fill", part, least=0, most=255) for part in parts)
+        return red, green, blue
 
     @property
     def pads(self) -> bool:
@@ -98,7 +106,7 @@ class PaddedCrop(BaseCrop):
     @property
     def rendering(self) -> Rendering:
         plain = super().rendering
-        return replace(plain, padding_mode=self.padding_mode, fill=_colour(self.fill)) if self.pads else plain
+        return replace(plain, padding_mode=self.padding_mode, fill=self._colour) if self.pads else plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +201,7 @@ class RandomCrop(PaddedCrop, ResizedCrop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "padding", _sides(self.padding))
+        object.__setattr__(self, "padding", self.sides)
         flag("pad_if_needed", self.pad_if_needed)
         if not self.pads and (self.fill, self.padding_mode) != ((0, 0, 0), "constant"):
             raise ConfigError(
@@ -208,7 +216,15 @@ class RandomCrop(PaddedCrop, ResizedCrop):
     @property
     def sides(self) -> tuple[int, int, int, int]:
         """Left, top, right, bottom."""
-        return _sides(self.padding)
+        parts = tuple(self.padding) if isinstance(self.padding, (tuple, list)) else (self.padding,)
+        if len(parts) not in (1, 2, 4):
+            raise ConfigError(
+                "padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), "
+                f"got {self.padding!r}"
+            )
+        checked = [whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts]
+        left, top, right, bottom = checked * (4 // len(parts))
+        return left, top, right, bottom
 
     @property
     def pads(self) -> bool:
@@ -268,23 +284,3 @@ Crop = RandomResizedCrop | RandomCrop | CenterCrop | Resize | Letterbox | FiveCr
 def shorter_side(crop: CenterCrop | FiveCrop, size: tuple[int, int]) -> int:
     """What an image's shorter side is resized to before crops of a (height, width) are cut out."""
     return round(max(size) * 256 / 224) if crop.resize is None else crop.resize
-
-
-def _sides(value: object) -> tuple[int, int, int, int]:
-    parts = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    if len(parts) not in (1, 2, 4):
-        raise ConfigError(
-            f"padding: expected a number, (left and right, top and bottom) or (left, top, right, bottom), got {value!r}"
-        )
-    left, top, right, bottom = (
-        whole("padding", part, least=0, most=MAX_OUTPUT_PIXELS) for part in parts * (4 // len(parts))
-    )
-    return left, top, right, bottom
-
-
-def _colour(value: object) -> tuple[int, int, int]:
-    parts = value if isinstance(value, (tuple, list)) else (value,) * 3
-    if len(parts) != 3:
-        raise ConfigError(f"fill: expected a number or (red, green, blue), got {value!r}")
-    red, green, blue = (whole("fill", part, least=0, most=255) for part in parts)
-    return red, green, blue

@@ -9,6 +9,10 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio, odd: splitmix64's increment
 
@@ -92,13 +96,13 @@ def keys(seeds: Sequence[int], epoch: int, stream: int) -> NDArray[np.uint64]:
     return np.array([key(seed, epoch, stream) for seed in seeds], dtype=np.uint64)
 
 
-def bits(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+def bits(stream_key: int | NDArray[np.uint64], numbers: Int64s) -> NDArray[np.uint64]:
     """64 random bits for each number, the same whenever and wherever they are asked for."""
     hashed = numbers.astype(np.uint64) * np.uint64(_GOLDEN) + np.asarray(stream_key, dtype=np.uint64)
     return mix(mix(hashed))
 
 
-def uniform(stream_key: int | NDArray[np.uint64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+def uniform(stream_key: int | NDArray[np.uint64], numbers: Int64s) -> Float64s:
     """For each number a float64 in [0, 1): the upper 53 bits."""
     if isinstance(stream_key, int) and numbers.shape == (1,):
         return np.array([uniform_one(stream_key, int(numbers[0]))])

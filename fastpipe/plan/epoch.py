@@ -17,14 +17,13 @@ from fastpipe.format.mixed_index import MixedIndex
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import ALL, EpochContent
-from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops
+from fastpipe.plan.crop_boxes import check_room, crops_at, plan_bucket, plan_crops, random_resized
 from fastpipe.plan.crops import RandomCrop, RandomResizedCrop
 from fastpipe.plan.draws import Stream, key, keys, uniform
 from fastpipe.plan.grouping import Grouping
 from fastpipe.plan.mixture import MixedContent, MixedPartition
 from fastpipe.plan.partition import Partition
 from fastpipe.plan.passes import Passes
-from fastpipe.plan.random_resized import random_resized
 from fastpipe.plan.readahead import joined, members, run_ranges, runs_of, sample_ranges
 from fastpipe.plan.recipe import Recipe, partition_of
 

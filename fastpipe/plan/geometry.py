@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.crop_boxes import Crops, canvas_of
 from fastpipe.plan.crops import Crop, RandomResizedCrop, Resize
+from fastpipe.plan.draws import Bools, Int64s
 
 Float32s = NDArray[np.float32]
 
@@ -44,17 +45,11 @@ class Geometry:
     left_top: Float32s
     cut: Float32s
     after: Float32s
-    flips: NDArray[np.bool_]
+    flips: Bools
     size: tuple[int, int]
 
 
-def geometry_of(
-    crop: Crop | Buckets,
-    crops: Crops,
-    widths: NDArray[np.int64],
-    heights: NDArray[np.int64],
-    flips: NDArray[np.bool_],
-) -> Geometry:
+def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int64s, flips: Bools) -> Geometry:
     """What a plan of one row a picture does to n pictures; `crop` is the kind that `crops` were planned with."""
     output = np.array(crops.size[::-1])
     pictures = np.stack([widths, heights], axis=1)
@@ -73,7 +68,7 @@ def geometry_of(
     return Geometry(first, added, corner, extent, last, flips, crops.size[::-1])
 
 
-def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> Float32s:
+def move_boxes(boxes: Float32s, rows: Int64s, geometry: Geometry) -> Float32s:
     """Boxes (M, 4), x0, y0, x1, y1 in pixels of the pictures that `rows`, (M,), names -> the same in pixels of the
     output, cut off at the border: a box outside the crop has no width or no height.
     """
@@ -84,16 +79,14 @@ def move_boxes(boxes: Float32s, rows: NDArray[np.int64], geometry: Geometry) -> 
     return corners.reshape(-1, 4)
 
 
-def large_enough(boxes: Float32s, min_size: float, min_area: float) -> NDArray[np.bool_]:
+def large_enough(boxes: Float32s, min_size: float, min_area: float) -> Bools:
     """(M,) which boxes have at least this width and height, and this area: v2.SanitizeBoundingBoxes's rule."""
     sides = boxes[:, 2:] - boxes[:, :2]
-    good: NDArray[np.bool_] = (sides >= min_size).all(axis=1) & (sides[:, 0] * sides[:, 1] >= min_area)
+    good: Bools = (sides >= min_size).all(axis=1) & (sides[:, 0] * sides[:, 1] >= min_area)
     return good
 
 
-def move_points(
-    points: Float32s, rows: NDArray[np.int64], geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]
-) -> Float32s:
+def move_points(points: Float32s, rows: Int64s, geometry: Geometry, flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
     """Points (M, K, 3), x, y in pixels of the pictures that `rows`, (M,), names, and a visibility, which stays -> the
     same in pixels of the output; those outside the crop keep their place outside.
 
@@ -106,7 +99,7 @@ def move_points(
     return swap_pairs(moved, mirrored, flip_pairs)
 
 
-def swap_pairs(points: Float32s, mirrored: NDArray[np.bool_], flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
+def swap_pairs(points: Float32s, mirrored: Bools, flip_pairs: Sequence[tuple[int, int]]) -> Float32s:
     """Points (M, K, 3) -> the same, with those of each pair in each other's place in the mirrored objects (M,)."""
     order = np.arange(points.shape[1])
     for one, other in flip_pairs:
@@ -114,7 +107,7 @@ def swap_pairs(points: Float32s, mirrored: NDArray[np.bool_], flip_pairs: Sequen
     return np.where(mirrored[:, None, None], points[:, order], points)
 
 
-def _resized_and_cut(points: Float32s, rows: NDArray[np.int64], geometry: Geometry, *, clamp: bool) -> Float32s:
+def _resized_and_cut(points: Float32s, rows: Int64s, geometry: Geometry, *, clamp: bool) -> Float32s:
     """(M, K, 2) points x, y, all but mirrored. See Note [torchvision's order]."""
     moved: Float32s = points * geometry.before[rows, None]
     moved += geometry.padded[rows, None]

@@ -11,13 +11,11 @@ themselves, since a node may read its own only. Batch and size depend on the glo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpipe.plan.buckets import Buckets
-from fastpipe.plan.draws import bits
+from fastpipe.plan.draws import Int64s, bits
 from fastpipe.plan.order import CHUNKS_PER_WINDOW
 from fastpipe.plan.partition import Partition
 
@@ -26,13 +24,9 @@ _MOST_SAMPLES = 1 << 18  # sorted at once, unless a global batch has more
 _MOST_WINDOWS = 4  # in memory: that at hand, and those that are fetched ahead
 
 
-@dataclass(frozen=True)
-class _Window:
-    """Some batches whose samples are dealt out anew."""
-
-    sizes: list[tuple[int, int]]  # of each batch, (height, width)
-    # Of each sequence: (n,) the position, from the window's first on, that stands at each grouped one.
-    chosen: dict[int, NDArray[np.int64]]
+# Some batches whose samples are dealt out anew: the size of each, (height, width), and of each sequence (n,) the
+# position, from the window's first on, that stands at each grouped one.
+_Window = tuple[list[tuple[int, int]], dict[int, Int64s]]
 
 
 class Grouping:
@@ -41,7 +35,6 @@ class Grouping:
     Args:
         partition: of all ranks: all sequences are its.
         resized: (sequence, start, stop) -> (n, 2) widths and heights of the pictures at positions of the order.
-        buckets: which shapes are like each other.
         batches: that are grouped together.
         key: names the draws of the batches' order; None: from narrow to wide, window by window.
     """
@@ -49,7 +42,7 @@ class Grouping:
     def __init__(
         self,
         partition: Partition,
-        resized: Callable[[int, int, int], NDArray[np.int64]],
+        resized: Callable[[int, int, int], Int64s],
         buckets: Buckets,
         *,
         batches: int,
@@ -71,23 +64,24 @@ class Grouping:
 
     def size(self, batch: int) -> tuple[int, int]:
         """(height, width) of a batch."""
-        return self._window(batch // self._batches).sizes[batch % self._batches]
+        sizes, _ = self._window(batch // self._batches)
+        return sizes[batch % self._batches]
 
-    def positions(self, sequence: int, start: int, stop: int) -> tuple[int, NDArray[np.int64]]:
+    def positions(self, sequence: int, start: int, stop: int) -> tuple[int, Int64s]:
         """Which positions of the order stand at the grouped positions [start, stop) of one batch: the first position of
         the window, and the positions counted from it.
         """
         number = start // self._length
-        begin = number * self._length
-        return begin, self._window(number).chosen[sequence][start - begin : stop - begin]
+        begin, (_, chosen) = number * self._length, self._window(number)
+        return begin, chosen[sequence][start - begin : stop - begin]
 
-    def grouped(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def grouped(self, sequence: int, positions: Int64s) -> Int64s:
         """Where positions of the order stand in the batches; those that no batch has stay in place."""
         found = positions.copy()
         windows = np.where(positions < self._ends[sequence], positions // self._length, -1)
         for number in np.unique(windows[windows >= 0]).tolist():
             begin, mine = number * self._length, windows == number
-            places = np.argsort(self._window(number).chosen[sequence])
+            places = np.argsort(self._window(number)[1][sequence])
             found[mine] = begin + places[positions[mine] - begin]
         return found
 
@@ -120,5 +114,5 @@ class Grouping:
             chosen[sequence] = np.concatenate(dealt)
         while len(self._windows) >= _MOST_WINDOWS:
             del self._windows[next(iter(self._windows))]
-        self._windows[number] = _Window([self._buckets.shape(each[None]) for each in largest], chosen)
+        self._windows[number] = [self._buckets.shape(each[None]) for each in largest], chosen
         return self._windows[number]

@@ -14,9 +14,8 @@ Chunks of one sample need no window: the permutation of chunks is one of all sam
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastpipe.plan.draws import Stream, bits, key, mix
+from fastpipe.plan.draws import Int64s, Stream, bits, key, mix
 
 CHUNK_BYTES = 8 * 2**20
 CHUNKS_PER_WINDOW = 32
@@ -31,7 +30,7 @@ def samples_per_chunk(samples: int, jpeg_bytes: int) -> int:
     return min(max(1, round(CHUNK_BYTES * samples / max(jpeg_bytes, 1))), MOST_SAMPLES_PER_CHUNK)
 
 
-def permute(numbers: NDArray[np.int64], count: int, permutation_key: int) -> NDArray[np.int64]:
+def permute(numbers: Int64s, count: int, permutation_key: int) -> Int64s:
     """Where a permutation of [0, count) sends each number, without storing the permutation.
 
     A Feistel network over the next even number of bits, walked until the result is below `count` (Black and Rogaway,
@@ -63,9 +62,9 @@ class EpochOrder:
         self._chunk_key = key(seed, epoch, Stream.CHUNKS)
         self._window_key = key(seed, epoch, Stream.WINDOW)
         self._rotation = key(seed, epoch, Stream.ROTATE) % samples if shuffle else 0
-        self._cached: dict[int, NDArray[np.int64]] = {}
+        self._cached: dict[int, Int64s] = {}
 
-    def take(self, start: int, stop: int) -> NDArray[np.int64]:
+    def take(self, start: int, stop: int) -> Int64s:
         """The sample numbers at positions [start, stop) of the epoch, 0 <= start <= stop <= samples."""
         places = np.arange(start, stop, dtype=np.int64)
         if not self._shuffle:
@@ -81,7 +80,7 @@ class EpochOrder:
             start += len(part)
         return np.concatenate(parts)
 
-    def reads(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
+    def reads(self, start: int, stop: int, *, first: bool) -> Int64s:
         """What to read ahead before the samples at positions [start, stop) are read.
 
         The chunks that come within the next window, so that each is read as a whole and once, well before its first
@@ -107,7 +106,7 @@ class EpochOrder:
         end = self._first_chunk(self._window_of(int(places[-1]) * self._chunk) + 1)
         return begin * self._chunk, min(end * self._chunk, self._samples)
 
-    def _due(self, start: int, stop: int, *, first: bool) -> NDArray[np.int64]:
+    def _due(self, start: int, stop: int, *, first: bool) -> Int64s:
         """Places of the chunks that `reads` is about."""
         ahead = (CHUNKS_PER_WINDOW if self._shuffle else 0) + CHUNKS_EARLY
         begin, end = (-(-position // self._chunk) + ahead for position in (start, stop))
@@ -122,7 +121,7 @@ class EpochOrder:
         """Chunks are dealt to windows as evenly as they go; without shuffle, one to each."""
         return window * self._chunks // self._windows
 
-    def _window(self, window: int) -> NDArray[np.int64]:
+    def _window(self, window: int) -> Int64s:
         if window in self._cached:
             return self._cached[window]
         places = np.arange(self._first_chunk(window), self._first_chunk(window + 1), dtype=np.int64)
@@ -135,7 +134,7 @@ class EpochOrder:
         self._cached[window] = samples[shuffled]
         return self._cached[window]
 
-    def _chunks_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _chunks_at(self, places: Int64s) -> Int64s:
         """Which chunks stand at places of the epoch; the short one stays at the end."""
         if not self._shuffle:
             return places

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fastpipe.plan.draws import Bools, Int64s
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,7 @@ class Ranks:
     """Where this process stands among those that train together.
 
     Attributes:
-        rank: its number, in [0, world_size).
-        world_size: how many there are.
+        rank: in [0, world_size).
         nodes: groups of ranks, as large as each other, that share what they read; rank // (world_size / nodes) is
             its group's number. 1: all ranks share all.
     """
@@ -50,20 +50,14 @@ class Share:
     """
 
     spans: list[tuple[int, int, int]]
-    rows: NDArray[np.int64]
-    valid: NDArray[np.bool_]
+    rows: Int64s
+    valid: Bools
 
 
 class Partition:
     """Deals an epoch's samples out to ranks; see Note [partition].
 
-    Args:
-        samples: in the dataset.
-        batch_size: of each rank.
-        drop_last: leave out the tail that fills no global batch.
-        ranks: who takes part; ranks.nodes divides world_size and `sequences`.
-        sequences: that the order is cut into; divides batch_size * world_size.
-        in_turn: ranks take rows in turn.
+    `ranks.nodes` divides world_size and `sequences`, and these divide batch_size * world_size.
 
     Attributes:
         batches: of an epoch.
@@ -71,14 +65,7 @@ class Partition:
     """
 
     def __init__(
-        self,
-        samples: int,
-        batch_size: int,
-        *,
-        drop_last: bool,
-        ranks: Ranks,
-        sequences: int = 1,
-        in_turn: bool = False,
+        self, samples: int, batch_size: int, *, drop_last: bool, ranks: Ranks, sequences: int = 1, in_turn: bool = False
     ) -> None:
         self.global_batch_size = batch_size * ranks.world_size
         self._full, tail = divmod(samples, self.global_batch_size)
@@ -103,10 +90,9 @@ class Partition:
     def share(self, number: int) -> Share:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
         spans, size = self.spans(number), self._batch_size
-        if number >= self._full:  # what the node with most samples left needs
-            size = -(
-                -max(_samples(self._spans_of(node, number)) for node in range(self._nodes)) // self._ranks_per_node
-            )
+        if number >= self._full:
+            most = max(_samples(self._spans_of(node, number)) for node in range(self._nodes))
+            size = -(-most // self._ranks_per_node)
         rows = np.arange(size, dtype=np.int64)
         rows = rows * self._ranks_per_node + self._local if self._in_turn else rows + self._local * size
         have = _samples(spans)
@@ -115,13 +101,13 @@ class Partition:
             return Share([(sequence, length - 1, length)], np.zeros_like(rows), np.zeros(size, dtype=np.bool_))
         return Share(spans, rows % have, rows < have)
 
-    def mine(self, sequence: int, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def mine(self, sequence: int, positions: Int64s) -> Bools:
         """Which positions of a sequence are this rank's. Those of a last batch that is not full are everyone's, and
         nobody's if it is left out.
         """
         rows = (sequence - self._node * self._per_node) * self.stretch + positions % self.stretch
         owners = rows % self._ranks_per_node if self._in_turn else rows // self._batch_size
-        owned: NDArray[np.bool_] = owners == self._local
+        owned: Bools = owners == self._local
         tail = positions // self.stretch >= self._full
         return owned | tail if self.batches > self._full else owned & ~tail
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpipe.format.index import Index
+from fastpipe.plan.draws import Int64s
 from fastpipe.plan.order import CHUNK_BYTES
 
 # A part of a shard, in bytes; never beyond the shard's end.
@@ -23,7 +24,7 @@ def sample_ranges(records: NDArray[np.void]) -> NDArray[np.void]:
     return ranges
 
 
-def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
+def run_ranges(index: Index, runs: Int64s) -> NDArray[np.void]:
     """(m,) of RANGE_DTYPE: the bytes of runs, (n, 2), in their order, from the first sample to the end of the last one;
     where samples have fields, which lie behind their JPEGs, to the next sample. A run over two shards gives two.
 
@@ -48,14 +49,14 @@ def run_ranges(index: Index, runs: NDArray[np.int64]) -> NDArray[np.void]:
     return ranges
 
 
-def members(runs: NDArray[np.int64]) -> NDArray[np.int64]:
+def members(runs: Int64s) -> Int64s:
     """All numbers in runs, (n, 2): the first one and the one after the last; one run after the other."""
     counts = runs[:, 1] - runs[:, 0]
     starts = runs[:, 0] - (np.cumsum(counts) - counts)
     return np.repeat(starts, counts) + np.arange(counts.sum())
 
 
-def runs_of(samples: NDArray[np.int64]) -> NDArray[np.int64]:
+def runs_of(samples: Int64s) -> Int64s:
     """(n, 2): the runs of neighbouring samples that some samples are, in their order; one may come again at once."""
     if not len(samples):
         return np.empty((0, 2), dtype=np.int64)
@@ -80,7 +81,7 @@ def joined(ranges: NDArray[np.void]) -> NDArray[np.void]:
     return found
 
 
-def _cut(runs: NDArray[np.int64], shard_starts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _cut(runs: Int64s, shard_starts: Int64s) -> Int64s:
     """Cuts runs where a shard ends; the pieces in order, empty ones left out."""
     inside = np.searchsorted(shard_starts, runs - [0, 1], side="right")  # from, to: the starts within each
     if (inside[:, 0] == inside[:, 1]).all():  # most runs end in their shard

@@ -38,8 +38,8 @@ def test_arguments_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("rank", "world_size", "says"),
     [
-        (1, None, "world_size: expected a number, because rank is given"),
-        (None, 2, "rank: expected a number, because world_size is given"),
+        (1, None, "world_size: expected a whole number, got None; pass rank= and world_size=, or neither"),
+        (None, 2, "rank: expected a whole number, got None; pass rank= and world_size=, or neither"),
         (2, 2, "rank: expected 0 to 1, got 2"),
         (-1, 2, "rank: expected 0 to 1"),
         (0, 0, "world_size: expected 1 to"),

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fastpipe.errors import ConfigError
-from fastpipe.plan.crop_boxes import Crops, plan_crops
+from fastpipe.plan.crop_boxes import Crops, plan_crops, random_resized
 from fastpipe.plan.crops import CenterCrop, Crop, RandomResizedCrop, Resize
-from fastpipe.plan.random_resized import random_resized
 
 DRAWS = 3000
 
