@@ -23,11 +23,9 @@ from fastpipe.device.streams import Stream
 from fastpipe.engine.slots import SlotRing
 from fastpipe.engine.stats import Stats
 from fastpipe.engine.watchdog import Watchdog
-from fastpipe.plan.placed import PlacedBoxes, PlacedPoints
 
 Batch = Any  # an ImageBatch, (images, labels); or a dict, where fields were asked for
 
-Places = tuple[Mapping[str, PlacedBoxes], Mapping[str, PlacedPoints]]
 HostMemory = tuple[NDArray[np.uint8], ...]
 
 # Batches that the training loop may have queued work for and not done. More would only take the device's memory.
@@ -97,7 +95,6 @@ class Transfer:
     ) -> None:
         self._stream = stream
         self._views = views
-        self._augment = views[0][0]  # moves what fields have beside the images
         stages = (stage for augment, _ in views if augment is not None for stage in augment.stages)
         self._follows = any(isinstance(stage, Foreign) for stage in stages)  # it may read what the program writes
         self._classes = classes
@@ -154,12 +151,13 @@ class Transfer:
             if plan is not None:
                 arrays.update({f"augment.{view}.{name}": array for name, array in plan.arrays.items()})
         if batch.fields is not None:
-            places: Places = batch.fields.boxes, batch.fields.points
-            if self._augment is not None and plans[0] is not None:
-                places = self._augment.move_places(plans[0], *places)
             from fastpipe.device.field_layout import lay_out  # most programs load no fields
 
-            lay_out(batch.fields, *places, len(batch.labels))
+            for view, places in enumerate(batch.fields.places):
+                augment, plan = self._views[view][0], plans[view]
+                if augment is not None and plan is not None:
+                    places = augment.move_places(plan, *places)
+                lay_out(batch.fields, view, places, len(batch.plan.flips), each)
             arrays.update({f"field.{name}": array for name, array in batch.fields.arrays.items()})
         planned = time.perf_counter()
         with self._stream.work(self._follows):
@@ -173,6 +171,10 @@ class Transfer:
                     drawn = {name: tensors[f"augment.{view}.{name}"] for name in plan.arrays}
                     images, soft = augment.carry_out(images, rows, plan, drawn, num_classes=self._classes)
                     labels = soft if each == len(plans) == 1 else labels
+                    for name in () if batch.fields is None else batch.fields.images:
+                        entry, fill = f"field.{view}.{name}", batch.plan.views[view].crops.rendering.mask_fill
+                        if tensors[entry].ndim == 3:
+                            tensors[entry] = augment.move_masks(tensors[entry], plan, drawn, fill)
                 augmented.append(images if each == 1 else images.view(len(labels), each, *images.shape[1:]))
             by_view = augmented[0] if len(augmented) == 1 else augmented
             sizes = tensors.get("image_sizes")
@@ -180,17 +182,12 @@ class Transfer:
             fields: dict[str, torch.Tensor] = {}
             if batch.fields is not None:
                 fields = {name: tensors[f"field.{name}"] for name in batch.fields.arrays}
-                if self._augment is not None and plans[0] is not None:
-                    drawn = {name: tensors[f"augment.0.{name}"] for name in plans[0].arrays}
-                    for name in batch.fields.masks:
-                        fill = batch.plan.crops.rendering.mask_fill
-                        fields[name] = self._augment.move_masks(fields[name], plans[0], drawn, fill)
                 own = {"image": by_view, "label": labels, "id": ids, "valid": valid, "epoch": batch.epoch}
                 if sizes is not None:
                     own["image_size"] = sizes
                 if "pixel_mask" in batch.fields.names.values():
                     fields["pixel_mask"] = made.pixel_mask
-                made = _as_dict(batch.fields, {**own, **fields})
+                made = _as_dict(batch.fields, {**own, **fields}, len(plans), each)
             ready = self._stream.mark()
         self._working.append(_Work(first, copied, ready, in_time=not copied.done()))
         self._stats.transfer_s += queued - planned
@@ -245,13 +242,28 @@ class Transfer:
         return views, unpack(small, arrays), first, copied
 
 
-def _as_dict(fields: HostFields, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch of fields, made of its tensors on the device."""
-    found: dict[str, Any] = {**tensors, **fields.lists}
-    for name, counts in fields.counts.items():
-        found[name] = list(torch.split(tensors[name], counts))  # views
-    found.update({name: tensors[name].permute(0, 3, 1, 2) for name in fields.pictures})
-    return {key: found[name] for key, name in fields.names.items()}
+def _as_dict(fields: HostFields, tensors: Mapping[str, Any], views: int, rows_per_sample: int) -> dict[str, Any]:
+    """A batch of fields, made of its tensors on the device. What each view has of its own is a list, as images are."""
+
+    def of_view(view: int, name: str) -> Any:
+        value = tensors[f"{view}.{name}"]
+        if (counts := fields.counts.get(f"{view}.{name}")) is not None:
+            parts = list(torch.split(value, counts))  # views
+            steps = range(0, len(parts), rows_per_sample)
+            return parts if rows_per_sample == 1 else [parts[at : at + rows_per_sample] for at in steps]
+        if name not in fields.images:
+            return value
+        value = value.permute(0, 3, 1, 2) if value.ndim == 4 else value
+        return value if rows_per_sample == 1 else value.unflatten(0, (-1, rows_per_sample))
+
+    found: dict[str, Any] = {}
+    for key, name in fields.names.items():
+        if fields.by_view(name):
+            by_view = [of_view(view, name) for view in range(views)]
+            found[key] = by_view[0] if views == 1 else by_view
+        else:
+            found[key] = tensors[name] if name in tensors else fields.lists[name]
+    return found
 
 
 _ALIGNMENT = 16

@@ -134,21 +134,21 @@ class Pictures:
         """The row of a sample's mask or second picture, cropped as the picture is.
 
         Args:
-            plan, size, exact: as of `rows`; of one row.
+            plan, size, exact: as of `rows`.
             record: of FIELD_IMAGE_DTYPE; the sample has one.
             mask: it is a mask.
 
         Returns:
-            (height, width) of ids, as `mask`; or (height, width, 3) uint8.
+            (height, width) of ids, as `mask`; or (height, width, 3) uint8. Of several rows, (k, ...).
         """
-        sample = int(plan.samples[0])
-        wide = mask and record["bits"] == 16
-        out: NDArray[Any] = np.empty((1, *size) if mask else (1, *size, 3), dtype=np.int32 if wide else np.uint8)
+        sample, by_row = int(plan.samples[0]), plan.by_row()
+        wide, shape = mask and record["bits"] == 16, (len(by_row), *size)
+        out: NDArray[Any] = np.empty(shape if mask else (*shape, 3), dtype=np.int32 if wide else np.uint8)
         try:
-            self._fill(sample, field_tasks(plan, np.array([record])), out, exact, plan.crops.rendering)
+            self._fill(sample, field_tasks(by_row, np.array([record] * len(by_row))), out, exact, plan.crops.rendering)
         except ValueError as problem:
             raise self._index.sample_error(sample, str(problem)) from None
-        row: NDArray[np.uint8] | NDArray[np.int32] = out[0]
+        row: NDArray[np.uint8] | NDArray[np.int32] = out[0] if len(out) == 1 else out
         return row
 
     def _fill(self, sample: int, tasks: NDArray[np.void], out: NDArray[Any], exact: bool, rendering: Rendering) -> None:

@@ -110,7 +110,7 @@ class Maker:
             ring.take((len(view.flips), *view.crops.size, 3))
             for (ring, _), view in zip(self.views, plan.views, strict=True)
         ]
-        beside = {} if self.fields is None else self.fields.slots(len(plan), plan.crops.size)
+        beside = {} if self.fields is None else self.fields.slots(plan)
         work = Work(of, number, plan, images, beside, self._jobs(plan, images, beside))
         if self.fields is None or self.prepare is None:
             return work
@@ -146,12 +146,11 @@ class Maker:
         rows: NDArray[np.int64] | None = None,
     ) -> list[Job | FetchedJob]:
         """The pictures of a plan, and what is cropped beside them. `rows`: the samples' places; None: in order."""
-        records = {name: self.fields.stored(name, plan.samples) for name in beside} if self.fields else {}
         places = None if rows is None else rows_of(rows, plan.rows_per_sample)
         exacts = [exact for _, exact in self.views]
         jobs = [self.engine.submit(plan.by_row(), *zip(images, exacts, strict=True), rows=places)]
-        for name, out in beside.items():
-            jobs.append(self.engine.submit_field(plan, records[name], out, exact=exacts[0], rows=rows))
+        if self.fields is not None:
+            jobs += self.fields.begin(self.engine, plan, beside, exacts, places)
         return jobs
 
     def _read(self, work: Work, shown: BatchPlan) -> HostFields | None:

@@ -110,7 +110,8 @@ def loader(
             several, for evaluation: FiveCrop, TenCrop. None: `train` decides.
         views: several views of each image, as SimCLR, BYOL, DINO and SwAV need them: a number, or fastpipe.View
             objects, each with its own size, crop, hflip and augment. A batch is then (list of images by view, labels),
-            and the dict of `fields` has the list as "image". None: one view, and no list.
+            and the dict of `fields` has the list as "image", and such lists of boxes, points, masks and second images.
+            None: one view, and no list.
         hflip: mirror images left to right: True (half of them), False, or a probability; None: `train` decides.
         shuffle: a new order in each epoch; None: `train` decides.
         seed: seed of order, crops and flips; whole number in [0, 2**64).
@@ -279,7 +280,7 @@ def loader(
             if fields is not None
             else 'prepare= adds entries to batches that are dicts; say what they have, fields=("image", "label", ...)'
         )
-    reader = field_reader(index, recipe, augmentation, fields)
+    reader = field_reader(index, recipe, augmentations, fields)
     return Loader(
         index,
         recipes,

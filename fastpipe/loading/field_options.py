@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fastpipe.augment import Augment
@@ -12,6 +12,7 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import NO_LABEL
 from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.content import Content
+from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.placed import Points
 from fastpipe.plan.recipe import Recipe
 
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 20  # records
 
 
-def field_reader(index: Index, recipe: Recipe, augment: Augment | None, fields: object) -> FieldReader | None:
+def field_reader(
+    index: Index, recipe: Recipe, augments: Sequence[Augment | None], fields: object
+) -> FieldReader | None:
     """What reads the fields that a user asked for; None: none.
 
     Raises:
         ConfigError: an argument is wrong, or does not go with another.
         DatasetError: a field's files are missing or damaged.
     """
-    from fastpipe.loading.fields import SPATIAL, FieldReader, chosen_fields, name_of, own_names
+    from fastpipe.loading.fields import FieldReader, chosen_fields, name_of, own_names
 
     if fields is None:
         return None
@@ -40,28 +43,22 @@ def field_reader(index: Index, recipe: Recipe, augment: Augment | None, fields: 
             "fastpipe.Dataset(data, fields=...)"
         )
     kinds = {name: index.fields[name].kind for name in map(name_of, chosen.values()) if name not in own}
-    mirroring = [] if augment is None else [part.name for part in moving_parts(augment) if part.mirrors]
-    mirroring += ["hflip"] if recipe.flip > 0 else []
+    parts = [part for augment in augments if augment is not None for part in moving_parts(augment)]
+    mirroring = [part.name for part in parts if part.mirrors]
+    mirroring += ["TenCrop"] if isinstance(recipe.crop, TenCrop) else []
+    hflip = any(view.flip > 0 for view in recipe.views)
+    mirroring += ["hflip"] if hflip else []
     for asked in chosen.values():
         if isinstance(asked, Points) and asked.flip_pairs is None and mirroring:
             raise ConfigError(
                 f"fields: {asked.name!r} has points, and {mirroring[-1]} mirrors images: a left eye would become a "
                 f"right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the points "
                 "that change places; flip_pairs=[] if there are none; or "
-                f"{'hflip=False' if recipe.flip > 0 else f'leave {mirroring[-1]} out'}"
+                f"{'hflip=False' if hflip else f'leave {mirroring[-1]} out'}"
             )
-    if recipe.crop.rows > 1 and (spatial := [name for name, kind in kinds.items() if kind in SPATIAL]):
-        raise ConfigError(
-            f"fields: {type(recipe.crop).__name__} has {recipe.crop.rows} crops of each image, but "
-            f"{', '.join(spatial)} can be on one only; leave them out, or pass crop=fastpipe.CenterCrop()"
-        )
-    if recipe.more and (spatial := [name for name, kind in kinds.items() if kind in SPATIAL]):
-        raise ConfigError(
-            f"fields: there are {len(recipe.views)} views of each image, but {', '.join(spatial)} can be on one only; "
-            "leave them out, or leave views out"
-        )
-    if augment is not None:
-        _check_augment(augment, kinds, recipe.size)
+    for view, augment in zip(recipe.views, augments, strict=True):
+        if augment is not None:
+            _check_augment(augment, kinds, view.size or recipe.size)
     return FieldReader(index, recipe, chosen)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from fastpipe.plan.buckets import Buckets
 from fastpipe.plan.geometry import geometry_of, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, PlacedBoxes, PlacedPoints, Points, check_point
 from fastpipe.plan.recipe import Recipe
+
+if TYPE_CHECKING:
+    from fastpipe.engine.engine import Engine, Job
+    from fastpipe.engine.fetched_job import FetchedJob
 
 OWN = ("image", "label", "id", "key", "valid", "epoch")
 OF_BUCKETS = ("image_size", "pixel_mask")
@@ -64,35 +68,52 @@ class FieldReader:
         Raises:
             DatasetError: a file cannot be read, or is damaged.
         """
-        pictures = tuple(name for name, each in self._stored.items() if each.picture)
-        masks = tuple(name for name, each in self._stored.items() if not each.picture)
-        values = HostFields(self._keys, pictures, masks, self._boxes)
+        values = HostFields(self._keys, tuple(self._stored), self._boxes)
         for part in self._parts:
             part(values, rows)
-        if self._moved:
-            widths, heights = (rows.records[side].astype(np.int64) for side in ("width", "height"))
-            geometry = geometry_of(self._recipe.crop, rows.crops, widths, heights, rows.flips)
-        for name, column in self._moved.items():
-            given = column.take(rows.samples)
-            of, options = rows_of(given), self._options[name]
-            if isinstance(options, Points):
-                pairs = options.flip_pairs or ()
-                values.points[name] = PlacedPoints(move_points(given.values, of, geometry, pairs), of, pairs)
-            else:
-                values.boxes[name] = PlacedBoxes(move_boxes(given.values, of, geometry), of, given.labels)
+        for view, recipe in zip(rows.views, self._recipe.views, strict=True):
+            boxes, points = dict[str, PlacedBoxes](), dict[str, PlacedPoints]()
+            values.places.append((boxes, points))
+            if not self._moved:
+                continue
+            each = view.by_row()
+            widths, heights = (each.records[side].astype(np.int64) for side in ("width", "height"))
+            geometry = geometry_of(recipe.crop, each.crops, widths, heights, each.flips)
+            for name, column in self._moved.items():
+                given = column.take(each.samples)
+                of, options = rows_of(given), self._options[name]
+                if isinstance(options, Points):
+                    pairs = options.flip_pairs or ()
+                    points[name] = PlacedPoints(move_points(given.values, of, geometry, pairs), of, pairs)
+                else:
+                    boxes[name] = PlacedBoxes(move_boxes(given.values, of, geometry), of, given.labels)
         return values
 
-    def slots(self, count: int, size: tuple[int, int]) -> dict[str, NDArray[Any]]:
-        """Memory for the masks and second pictures of `count` rows of a (height, width), by field."""
-        return {name: each.slot(count, size) for name, each in self._stored.items()}
+    def slots(self, plan: BatchPlan) -> dict[str, NDArray[Any]]:
+        """Memory for the masks and second pictures of a batch; see Note [entries of views]."""
+        return {
+            f"{number}.{name}": each.slot(len(view.flips), view.crops.size)
+            for name, each in self._stored.items()
+            for number, view in enumerate(plan.views)
+        }
 
-    def stored(self, name: str, samples: NDArray[np.int64]) -> NDArray[np.void]:
-        """(n,) of FIELD_IMAGE_DTYPE: where the masks or second pictures of samples are.
+    def begin(
+        self,
+        engine: Engine,
+        plan: BatchPlan,
+        slots: Mapping[str, NDArray[Any]],
+        exacts: Sequence[bool],
+        rows: NDArray[np.int64] | None = None,
+    ) -> Iterator[Job | FetchedJob]:
+        """Has the masks and second pictures of a batch made; `exacts`, `rows`: of each view, as of Engine.submit.
 
         Raises:
             DatasetError: a file cannot be read.
         """
-        return self._stored[name].column.take(samples)
+        for name, each in self._stored.items():
+            records = each.column.take(plan.by_row().samples)
+            for number, (view, exact) in enumerate(zip(plan.views, exacts, strict=True)):
+                yield engine.submit_field(view.by_row(), records, slots[f"{number}.{name}"], exact=exact, rows=rows)
 
     def _part(self, index: Index, name: str) -> _Part | None:
         """Adds the values of a field; None: they are there already, as labels are, or made apart."""

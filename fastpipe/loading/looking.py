@@ -38,13 +38,13 @@ class Seen:
     Attributes:
         plan: of its rows.
         views: images by view.
-        fields: values by name of the field; none if the loop gets (images, labels).
+        fields: of each view, values by name of the field; none if the loop gets (images, labels).
     """
 
     plan: BatchPlan
     views: tuple[torch.Tensor, ...]
     labels: torch.Tensor
-    fields: dict[str, Any]
+    fields: list[dict[str, Any]]
 
     @property
     def images(self) -> torch.Tensor:
@@ -76,7 +76,11 @@ class Look:
         transfer = transfer_of(self.recipe, maker, self.stream, self.augments)
         staged = transfer.begin(made)
         batch, fields = transfer.hand_over(staged), made.fields
-        values = {fields.names[key]: _on_cpu(value) for key, value in batch.items()} if fields else {}
+        values: list[dict[str, Any]] = [{} for _ in staged.images]
+        for key, name in fields.names.items() if fields is not None else ():
+            several = len(values) > 1 and fields is not None and fields.by_view(name)
+            for view, mine in enumerate(values):
+                mine[name] = _on_cpu(batch[key][view] if several else batch[key])
         return Seen(made.plan, tuple(each.cpu() for each in staged.images), staged.labels.cpu(), values)
 
 

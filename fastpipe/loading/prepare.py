@@ -73,18 +73,23 @@ def _given(values: HostFields, rows: BatchPlan, epoch: int) -> dict[str, Any]:
         **values.arrays,
         **values.lists,
     }
-    count = len(rows.samples)
-    for name, boxes in values.boxes.items():
-        own[name] = _by_row(boxes.edges, boxes.rows, count)
-        if boxes.labels is not None:
-            own[f"{name}_labels"] = _by_row(boxes.labels, boxes.rows, count)
-    own.update({name: _by_row(points.values, points.rows, count) for name, points in values.points.items()})
+    by_view: dict[str, list[Any]] = {}
+    for view, (all_boxes, all_points) in zip(rows.views, values.places, strict=True):
+        for name, boxes in all_boxes.items():
+            by_view.setdefault(name, []).append(_by_row(boxes.edges, boxes.rows, view))
+            if boxes.labels is not None:
+                by_view.setdefault(f"{name}_labels", []).append(_by_row(boxes.labels, boxes.rows, view))
+        for name, points in all_points.items():
+            by_view.setdefault(name, []).append(_by_row(points.values, points.rows, view))
+    own.update({name: each if rows.more else each[0] for name, each in by_view.items()})
     given = {key: own[name] for key, name in values.names.items() if name in own}
     return {key: value.copy() if isinstance(value, (np.ndarray, list)) else value for key, value in given.items()}
 
 
-def _by_row(array: NDArray[Any], rows: NDArray[np.int64], count: int) -> list[NDArray[Any]]:
-    return np.split(array, np.cumsum(np.bincount(rows, minlength=count))[:-1])
+def _by_row(array: NDArray[Any], rows: NDArray[np.int64], plan: BatchPlan) -> list[Any]:
+    """The values of each row; of several rows a sample, a list of these for each sample."""
+    found, each = np.split(array, np.cumsum(np.bincount(rows, minlength=len(plan.flips)))[:-1]), plan.rows_per_sample
+    return found if each == 1 else [found[at : at + each] for at in range(0, len(found), each)]
 
 
 def _with_entries(values: HostFields, made: object) -> HostFields:
@@ -95,7 +100,7 @@ def _with_entries(values: HostFields, made: object) -> HostFields:
     for key, value in made.items():
         if not isinstance(key, str):
             raise ConfigError(f"expected texts as keys, got {key!r}")
-        if names.get(key) in ("image", "image_size", "pixel_mask", *values.pictures, *values.masks):
+        if names.get(key) in ("image", "image_size", "pixel_mask", *values.images):
             raise ConfigError(f"{key!r} is made by other threads meanwhile, and cannot be replaced; use another key")
         names[key] = f"prepare.{key}"
         if isinstance(value, (torch.Tensor, np.ndarray)):

@@ -20,6 +20,7 @@ from fastpipe.errors import ConfigError
 from fastpipe.loading.options import checked_crop, flip_probability, output_size
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.crop_boxes import check_room, plan_crops
+from fastpipe.plan.crops import TenCrop
 from fastpipe.plan.draws import Stream, key, uniform
 from fastpipe.plan.geometry import Geometry, geometry_of
 
@@ -73,9 +74,14 @@ class Cropping:
             flips = np.repeat(drawn[one], self.rows) if crops.mirrored is None else crops.mirrored
             yield BatchPlan(samples[one], records[one], crops, flips, _VALID, named[one])
 
+    @property
+    def mirroring(self) -> str:
+        """What mirrors pictures; empty: nothing."""
+        return "hflip" if self.mirrors else "TenCrop" * isinstance(self._crop, TenCrop)
+
     def geometry(self, plan: BatchPlan) -> Geometry:
-        """Where boxes and points go, of one row a sample."""
-        widths, heights = (plan.records[side].astype(np.int64) for side in ("width", "height"))
+        """Where boxes and points go, by row."""
+        widths, heights = (plan.by_row().records[side].astype(np.int64) for side in ("width", "height"))
         return geometry_of(self._crop, plan.crops, widths, heights, plan.flips)
 
     def __repr__(self) -> str:

@@ -122,7 +122,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
             if names is not None:
                 from fastpipe.samples.fields import check_croppable
 
-                check_croppable(index, names.values(), cropping)
+                check_croppable(names.values(), cropping)
         elif size is not None or hflip is not False or exact is not False or type(seed) is not int or seed:
             raise ConfigError(
                 "size, hflip, seed and exact work only with crop=; pass crop=fastpipe.RandomResizedCrop() or another, "

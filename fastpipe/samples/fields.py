@@ -17,7 +17,7 @@ from fastpipe.format.columns import Ragged, RaggedColumn, RowColumn, open_column
 from fastpipe.format.fields import NO_IMAGE
 from fastpipe.format.index import Index
 from fastpipe.format.source_paths import SourcePaths
-from fastpipe.loading.fields import OWN, SPATIAL, Asked, chosen_fields, multi_hot, name_of
+from fastpipe.loading.fields import OWN, Asked, chosen_fields, multi_hot, name_of
 from fastpipe.plan.batch import BatchPlan
 from fastpipe.plan.geometry import large_enough, move_boxes, move_points
 from fastpipe.plan.placed import Boxes, Points
@@ -122,20 +122,14 @@ def sample_fields(index: Index, fields: object) -> dict[str, Asked]:
     return chosen
 
 
-def check_croppable(index: Index, chosen: Iterable[Asked], cropping: Cropping) -> None:
+def check_croppable(chosen: Iterable[Asked], cropping: Cropping) -> None:
     """Raises ConfigError where a field does not go with the crop."""
-    kinds = {name: index.fields[name].kind for name in map(name_of, chosen) if name not in OWN}
-    spatial = [name for name, kind in kinds.items() if kind in SPATIAL]
-    if cropping.rows > 1 and spatial:
-        raise ConfigError(
-            f"fields: there are {cropping.rows} crops of each image, but {', '.join(spatial)} can be on one only; "
-            "leave them out, or pass crop=fastpipe.CenterCrop()"
-        )
     for asked in chosen:
-        if isinstance(asked, Points) and cropping.mirrors and asked.flip_pairs is None:
+        if isinstance(asked, Points) and cropping.mirroring and asked.flip_pairs is None:
             raise ConfigError(
-                f"fields: {asked.name!r} has points, and hflip mirrors images: a left eye would become a right eye. "
-                f"Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), or hflip=False"
+                f"fields: {asked.name!r} has points, and {cropping.mirroring} mirrors images: a left eye would become "
+                f"a right eye. Pass fastpipe.Points({asked.name!r}, flip_pairs=[(1, 2), ...]), the numbers of the "
+                f"points that change places; flip_pairs=[] if there are none; or leave {cropping.mirroring} out"
             )
 
 
@@ -170,12 +164,12 @@ class _Images:
     mask: bool
 
     def of(self, rows: _Rows, stored: NDArray[np.void]) -> Iterator[torch.Tensor]:
-        """(height, width) of ids, or (3, height, width); filled where a sample has none."""
+        """(height, width) of ids, or (3, height, width), of several crops (K, ...); filled where a sample has none."""
         kinds = _tv_tensors()
         for place, record in enumerate(stored):
             pixels = self._pixels(rows, place, record)
             if not self.mask:
-                yield as_image(torch.from_numpy(pixels).permute(2, 0, 1))
+                yield as_image(torch.from_numpy(np.moveaxis(pixels, -1, -3)))
             else:
                 ids = torch.from_numpy(pixels)
                 yield ids if kinds is None else kinds.Mask(ids, device=ids.device)
@@ -184,7 +178,9 @@ class _Images:
         sample, record = int(rows.samples[place]), rows.records[place]
         cut = self.cropping
         if stored["format"] == NO_IMAGE:
-            size = (int(record["height"]), int(record["width"])) if cut is None else cut.size
+            size: tuple[int, ...] = (int(record["height"]), int(record["width"])) if cut is None else cut.size
+            if cut is not None and cut.rows > 1:
+                size = (cut.rows, *size)
             fill = rows.plans[place].crops.rendering.mask_fill if self.mask and rows.plans is not None else 0
             return np.full(size if self.mask else (*size, 3), fill, dtype=np.uint8)
         if cut is not None and rows.plans is not None:
@@ -196,36 +192,49 @@ class _Images:
 
 def _boxes(asked: Boxes, boxes: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
     name, kinds = asked.name, _tv_tensors()
-    for place, (part, canvas) in enumerate(_parts(boxes, rows.records)):
-        values = boxes.values[part]
-        labels = None if boxes.labels is None else boxes.labels[part]
-        if cropping is not None and rows.plans is not None:
-            none = np.zeros(len(values), dtype=np.int64)
-            values = move_boxes(values, none, cropping.geometry(rows.plans[place]))
-            kept = large_enough(values, asked.min_size, asked.min_area)
-            values, labels, canvas = values[kept], None if labels is None else labels[kept], cropping.size
+
+    def of_row(values: NDArray[Any], labels: NDArray[Any] | None, canvas: tuple[int, int]) -> Values:
         value = torch.from_numpy(values)
         if kinds is not None:
             value = kinds.BoundingBoxes(value, format="XYXY", canvas_size=canvas, device=value.device)
-        sample = {name: value}
-        if labels is not None:
-            sample[f"{name}_labels"] = torch.from_numpy(labels)
-        yield sample
+        return {name: value} if labels is None else {name: value, f"{name}_labels": torch.from_numpy(labels)}
+
+    for place, (part, canvas) in enumerate(_parts(boxes, rows.records)):
+        values, labels, made = boxes.values[part], None if boxes.labels is None else boxes.labels[part], []
+        if cropping is None or rows.plans is None:
+            yield of_row(values, labels, canvas)
+            continue
+        geometry = cropping.geometry(rows.plans[place])
+        for row in range(cropping.rows):
+            moved = move_boxes(values, np.full(len(values), row), geometry)
+            kept = large_enough(moved, asked.min_size, asked.min_area)
+            made.append(of_row(moved[kept], None if labels is None else labels[kept], cropping.size))
+        yield _as_one(made)
 
 
 def _points(asked: Points, points: Ragged, rows: _Rows, cropping: Cropping | None) -> Iterator[Values]:
     name, kinds = asked.name, _tv_tensors()
-    for place, (part, canvas) in enumerate(_parts(points, rows.records)):
-        values = points.values[part]
-        if cropping is not None and rows.plans is not None:
-            none = np.zeros(len(values), dtype=np.int64)
-            values = move_points(values, none, cropping.geometry(rows.plans[place]), asked.flip_pairs or ())
-            canvas = cropping.size
+
+    def of_row(values: NDArray[Any], canvas: tuple[int, int]) -> Values:
         value = torch.from_numpy(values)
         places = value[..., :2]
         if kinds is not None:
             places = kinds.KeyPoints(places, canvas_size=canvas, device=places.device)
-        yield {name: places, f"{name}_visibility": value[..., 2]}
+        return {name: places, f"{name}_visibility": value[..., 2]}
+
+    for place, (part, canvas) in enumerate(_parts(points, rows.records)):
+        values = points.values[part]
+        if cropping is None or rows.plans is None:
+            yield of_row(values, canvas)
+            continue
+        geometry, pairs = cropping.geometry(rows.plans[place]), asked.flip_pairs or ()
+        moved = [move_points(values, np.full(len(values), row), geometry, pairs) for row in range(cropping.rows)]
+        yield _as_one([of_row(each, cropping.size) for each in moved])
+
+
+def _as_one(rows: list[Values]) -> Values:
+    """The values of a sample's crop; of several, lists of them."""
+    return rows[0] if len(rows) == 1 else {key: [row[key] for row in rows] for key in rows[0]}
 
 
 def _parts(ragged: Ragged, records: NDArray[np.void]) -> Iterator[tuple[slice, tuple[int, int]]]:

@@ -147,7 +147,7 @@ def _variants(seen: Sequence[Seen], augments: Sequence[Augment | None]) -> Itera
     for epoch, each in enumerate(seen):
         for view, (plan, images) in enumerate(zip(each.plan.views, each.views, strict=True)):
             name = f"view {view}" if each.plan.more else f"epoch {epoch}"
-            yield _Variant(name, plan, _pixels(images, augments[view]), each.labels, each.fields)
+            yield _Variant(name, plan, _pixels(images, augments[view]), each.labels, each.fields[view])
 
 
 def _photo(look: Look, plan: BatchPlan, row: int) -> NDArray[np.uint8]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
 from collections.abc import Iterator
@@ -229,15 +228,6 @@ def test_the_preview_shows_a_column_a_view(large: Path, tmp_path: Path) -> None:
 def test_wrong_views(flat: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         loader_of(flat, **options)
-
-
-def test_boxes_are_refused(tmp_path: Path) -> None:
-    data = io.BytesIO()
-    smooth_noise(40, 30, seed=0).save(data, "JPEG")
-    with fastpipe.Writer(tmp_path / "data", fields={"objects": "boxes"}) as writer:
-        writer.add(data.getvalue(), label=0, objects=np.array([[1, 2, 9, 9]], dtype=np.float32))
-    with pytest.raises(ConfigError, match="2 views of each image, but objects can be on one only"):
-        fastpipe.loader(tmp_path / "data", 1, views=2, fields=("image", "objects"))
 
 
 def test_an_epoch_of_views_has_each_sample_once(flat: Path) -> None:

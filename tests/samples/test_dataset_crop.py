@@ -130,8 +130,6 @@ def test_errors(large: Path, scenes: Path, fielded: Path, copied: Any) -> None:
         fastpipe.Dataset(large).set_epoch(1)
     with pytest.raises(ConfigError, match="TenCrop is for evaluation"):
         fastpipe.Dataset(large, crop=fastpipe.TenCrop(), hflip=True)
-    with pytest.raises(ConfigError, match="there are 5 crops of each image, but mask can be on one only"):
-        fastpipe.Dataset(scenes, crop=fastpipe.FiveCrop(), fields=("image", "mask"))
     with pytest.raises(ConfigError, match="'joints' has points, and hflip mirrors images"):
         fastpipe.Dataset(fielded, crop=fastpipe.Resize(), hflip=True, fields=("image", "joints"))
     from conftest import damage

@@ -136,7 +136,7 @@ def test_each_point_is_where_the_loader_says(data: Path, tmp_path: Path) -> None
     near = 0
     for row in range(COUNT):
         pixels = cell(np.asarray(picture, dtype=np.uint8), row, 5)
-        x, y, visibility = seen.fields["corners"][row][0, 0].tolist()
+        x, y, visibility = seen.fields[0]["corners"][row][0, 0].tolist()
         if visibility == 2 and 4 < x < SIZE - 4 and 4 < y < SIZE - 4:
             assert (pixels[int(y), int(x)] == colour_of(0)).all()
             near += 1

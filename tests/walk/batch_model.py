@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -147,23 +148,29 @@ class BatchModel(Model):
             self._check_boxes(batch, name)
 
     def _check_boxes(self, batch: Taken, name: str) -> None:
-        high, wide = batch.images[0].shape[-2:]
-        for place in range(len(batch)):
+        several = len(batch.images) > 1
+        for place, (view, images) in itertools.product(range(len(batch)), enumerate(batch.images)):
             fields = batch.fields(place)
-            boxes, labels = fields[name], fields[f"{name}_labels"]
-            expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
-            expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
-            if len(boxes):
-                expect(
-                    bool((boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()),
-                    "boxes outside",
-                    boxes,
-                )
-                sides = boxes[:, 2:] - boxes[:, :2]
-                expect(
-                    bool((sides >= float(self.boxes.min_size) - 1e-3).all()),
-                    "boxes smaller than",
-                    self.boxes.min_size,
-                    boxes,
-                )
-                expect(bool((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all()), "boxes of less area", boxes)
+            mine = [fields[key][view] if several else fields[key] for key in (name, f"{name}_labels")]
+            rows = zip(*mine, strict=True) if images.ndim == 5 else [mine]
+            for boxes, labels in rows:
+                self._check_some(boxes, labels, images.shape[-2:])
+
+    def _check_some(self, boxes: torch.Tensor, labels: torch.Tensor, size: Any) -> None:
+        high, wide = size
+        expect(boxes.dtype == torch.float32 and boxes.shape[1:] == (4,), "boxes", boxes.shape, boxes.dtype)
+        expect(labels.dtype == torch.int64 and labels.shape == (len(boxes),), "labels of boxes", labels.shape)
+        if len(boxes):
+            expect(
+                bool((boxes >= 0).all() and (boxes[:, 0::2] <= wide).all() and (boxes[:, 1::2] <= high).all()),
+                "boxes outside",
+                boxes,
+            )
+            sides = boxes[:, 2:] - boxes[:, :2]
+            expect(
+                bool((sides >= float(self.boxes.min_size) - 1e-3).all()),
+                "boxes smaller than",
+                self.boxes.min_size,
+                boxes,
+            )
+            expect(bool((sides.prod(1) >= float(self.boxes.min_area) - 1e-2).all()), "boxes of less area", boxes)

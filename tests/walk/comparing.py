@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from walk.model import RANDOM, expect, names_of
-from walk.taking import Taken, epochs_of
+from walk.taking import BY_VIEW, Taken, epochs_of
 
 import fastpipe
 
@@ -54,6 +54,8 @@ def compare_rows(walk: Walk, epoch: list[Taken], number: int) -> None:
             got, other = batch.fields(place)[name], single[name]
             if isinstance(got, torch.Tensor):
                 alike = torch.equal(torch.as_tensor(other).as_subclass(torch.Tensor).reshape(got.shape), got)
+            elif isinstance(got, list) and name in BY_VIEW:
+                alike = all(torch.equal(torch.as_tensor(b), a) for a, b in zip(got, other, strict=True))
             else:
                 alike = got == other
             expect(alike, "field", name, "of sample", batch.ids[place], got, "is not that of Dataset", other)

@@ -86,7 +86,7 @@ class DatasetWalk:
             many = "FiveCrop" in draw.options.get("crop", "") or "TenCrop" in draw.options.get("crop", "")
             small = "resize" in draw.options.get("crop", "")
             known_reason = draw.wrong or draw.unsure or needs_crop or many or small
-            mirrored = self.options.get("hflip") if hasattr(self, "options") else None
+            mirrored = "TenCrop" in draw.options.get("crop", "") or getattr(self, "options", {}).get("hflip")
             expect(
                 known_reason or (mirrored and "pose" in draw.options.get("fields", "")),
                 "a ConfigError that the docs do not announce:",

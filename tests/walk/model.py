@@ -55,6 +55,9 @@ class Model:
         self.crop = self["crop"] or (fastpipe.RandomResizedCrop() if self.train else fastpipe.CenterCrop())
         self.hflip = float(self.train if self["hflip"] is None else self["hflip"])
         self.hflip = 0.5 if self["hflip"] is True or (self["hflip"] is None and self.train) else self.hflip
+        views = self["views"] if isinstance(self["views"], (list, tuple)) else []
+        flips = [self.hflip if view.hflip is None else float(view.hflip) for view in views] or [self.hflip]
+        self.mirrors = max(flips) > 0 or isinstance(self.crop, fastpipe.TenCrop)
         self.batch = int(self["batch_size"])
         given = [each for each in self["fields"] or () if isinstance(each, fastpipe.Boxes)]
         self.boxes = given[0] if given else fastpipe.Boxes("boxes")

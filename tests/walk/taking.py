@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+BY_VIEW = ("boxes", "pose", "seg", "depth", "second", "mask")  # fields that move with images
 OFFSETS = ("_offsets", "_counts")
 
 told_of_batch: list[Callable[[], None]] = []
@@ -45,20 +47,33 @@ class Taken:
         return pickle.dumps(parts)
 
     def fields(self, place: int) -> dict[str, Any]:
-        """A row's values, boxes and their labels cut out of whatever form they have."""
-        found = {}
-        for key, value in self.values.items():
-            if key in ("image", "valid", "epoch") or key.endswith(OFFSETS):
-                continue
-            name = key.removesuffix("_labels")
-            if f"{name}_offsets" in self.values:
-                start, stop = self.values[f"{name}_offsets"][place : place + 2].tolist()
-                found[key] = value[start:stop]
-            elif f"{name}_counts" in self.values:
-                found[key] = value[place, : int(self.values[f"{name}_counts"][place])]
-            else:
-                found[key] = value[place]
+        """A row's values, boxes and their labels cut out of whatever form they have; of several views, lists."""
+        found: dict[str, Any] = {}
+        for key in self.values:
+            if key not in ("image", "valid", "epoch") and not key.endswith(OFFSETS):
+                several = len(self.images) > 1 and key.removesuffix("_labels") in BY_VIEW
+                views = range(len(self.images)) if several else [None]
+                made = [self._cut(key, place, view) for view in views]
+                found[key] = made if several else made[0]
         return found
+
+    def _cut(self, key: str, place: int, view: int | None) -> Any:
+        """Of several crops, a list."""
+
+        def of(name: str) -> Any:
+            value = self.values.get(name)
+            return value if value is None or view is None else value[view]
+
+        name, crops = key.removesuffix("_labels"), self.images[0].shape[1] if self.images[0].ndim == 5 else 1
+        if (offsets := of(f"{name}_offsets")) is not None:
+            edges = offsets[place * crops :][: crops + 1].tolist()
+            made = [of(key)[start:stop] for start, stop in itertools.pairwise(edges)]
+            return made if crops > 1 else made[0]
+        if (counts := of(f"{name}_counts")) is None:
+            return of(key)[place]
+        if crops == 1:
+            return of(key)[place, : int(counts[place])]
+        return [of(key)[place, crop, : int(counts[place, crop])] for crop in range(crops)]
 
     def rows(self) -> list[tuple[int, bytes]]:
         """Number and values of each row that counts."""
@@ -72,7 +87,9 @@ class Taken:
 
 
 def as_bytes(value: Any) -> Any:
-    """Shape and bytes of a tensor; any other value as it is."""
+    """Shape and bytes of a tensor, and of those in a list; any other value as it is."""
+    if isinstance(value, list):
+        return [as_bytes(each) for each in value]
     if not isinstance(value, torch.Tensor):
         return value
     plain = value.contiguous()
