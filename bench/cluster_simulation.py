@@ -29,8 +29,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import INDEX_DTYPE, SOURCES_DTYPE, WORK_FOLDER, shard_name
+from fastpipe.format.open_file import FileState
 from fastpipe.format.tar_writer import BLOCK
 from fastpipe.packing.job.threads import Made, publish
 from fastpipe.packing.pipeline.exchange import _LEAST_WINDOW_BYTES as LEAST_WINDOW_BYTES

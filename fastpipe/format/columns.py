@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError
 from fastpipe.format.fields import FIELD_IMAGE_DTYPE, FIELDS_FOLDER, MOST_VALUE_BYTES, Field, sidecars
 from fastpipe.format.index import Index
-from fastpipe.format.open_file import OpenFile, read_at
-from fastpipe.format.records import Rows
+from fastpipe.format.open_file import OpenFile, Rows, read_at
 
 _OFFSET_DTYPE = np.dtype("<i8")
 _HEADER_BYTES = 4096

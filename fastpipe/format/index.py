@@ -26,8 +26,7 @@ from fastpipe.format.layout import (
     shard_number,
     version_folder,
 )
-from fastpipe.format.open_file import OpenFile
-from fastpipe.format.records import Records, map_records
+from fastpipe.format.open_file import OpenFile, Records, map_records
 from fastpipe.format.sample_layout import BEFORE_BYTES, sample_key
 from fastpipe.format.shard_list import ShardColumns, count, one_of, text
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from fastpipe.errors import DatasetError
+from fastpipe.format.description import read_self_checksum
 from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE
 
@@ -22,12 +24,7 @@ _AT_ONCE_BYTES = 256 << 20
 
 
 class Intact:
-    """Compares, once, dataset.json, index.npy and the columns of some fields with their hashes, in a thread.
-
-    Args:
-        index: of the dataset.
-        fields: names of those in use; others are left out.
-    """
+    """Compares, once, dataset.json, index.npy and the columns of the fields in use with their hashes, in a thread."""
 
     def __init__(self, index: Index, fields: Iterable[str]) -> None:
         self._files = list(index.hashed_files(fields))
@@ -57,8 +54,6 @@ class Intact:
 
 
 def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ended: Callable[[], bool]) -> None:
-    from fastpipe.format.description import read_self_checksum
-
     for file, expected, restored_by in files:
         try:
             if file.name == DATASET_FILE:
@@ -77,9 +72,7 @@ def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ende
 
 def intact_sources(index: Index) -> NDArray[np.void]:
     """(n,) of SOURCES_DTYPE: what is known of the sources of a packed dataset's samples, mapped into memory.
-
-    Raises:
-        DatasetError: sources.npy has changed.
+    DatasetError: sources.npy has changed.
     """
     file = index.files / SOURCES_FILE
     if file_hash(file) != index.info["sources"]["file_xxh3_64"]:
@@ -89,13 +82,9 @@ def intact_sources(index: Index) -> NDArray[np.void]:
 
 
 def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:
-    """XXH3-64 of a regular file in hex, in a pass that keeps a few MB; of no use if it has `ended` before.
-
-    Raises:
-        OSError: it cannot be read, or is no regular file.
+    """XXH3-64 of a regular file in hex, in a pass that keeps a few MB; of no use if it has `ended` before. OSError: it
+    cannot be read, or is no regular file.
     """
-    import xxhash  # most loaders compare nothing
-
     digest = xxhash.xxh3_64()
     with open(os.open(file, _FLAGS), "rb", buffering=0) as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):

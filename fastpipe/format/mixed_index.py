@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpipe.errors import DatasetError, SampleError
 from fastpipe.format.index import Index, ReadableShard
 from fastpipe.format.layout import COEFFICIENTS_STORAGE, INDEX_DTYPE, NO_LABEL
-from fastpipe.format.records import Records
+from fastpipe.format.open_file import Records
 from fastpipe.format.shard_list import Shard
 from fastpipe.format.source_paths import SourcePaths
 

@@ -46,21 +46,9 @@ class Texts:
         """Much quicker than one by one."""
         return (os.fsdecode(self.data[start:stop]) for start, stop in pairwise(self.bounds.tolist()))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Texts) and self.data == other.data and np.array_equal(self.bounds, other.bounds)
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 class Shard(NamedTuple):
-    """One shard of a dataset.
-
-    Attributes:
-        folder: the dataset's.
-        name: of the tar file.
-        samples: how many samples it holds.
-        size_bytes: of the tar file.
-    """
+    """One shard of a dataset: a tar file in the dataset's folder, and how many samples it holds."""
 
     folder: Path
     name: str
@@ -120,12 +108,8 @@ class Shards(Sequence[Shard]):
     """
 
     def __init__(self, folder: Path, names: Texts, bounds: NDArray[np.int64], sizes: NDArray[np.uint64]) -> None:
-        self._folder = folder
-        self._names = names
-        self._bounds = bounds
-        self.starts = bounds[:-1]
-        self.samples = int(bounds[-1])
-        self.sizes = sizes
+        self._folder, self._names, self._bounds = folder, names, bounds
+        self.samples, self.sizes, self.starts = int(bounds[-1]), sizes, bounds[:-1]
 
     def __len__(self) -> int:
         return len(self.sizes)

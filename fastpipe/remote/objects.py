@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import xxhash
 
 from fastpipe.errors import DatasetError, FastpipeError
-from fastpipe.format.file_state import FileState
+from fastpipe.format.open_file import FileState
 from fastpipe.remote.client import Client
 from fastpipe.remote.retry import ATTEMPTS, WrongAnswerError
 

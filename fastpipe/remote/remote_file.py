@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastpipe.errors import FastpipeError, PackError
-from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Url
+from fastpipe.format.open_file import FileState
 from fastpipe.remote.objects import REQUEST_BYTES, Answer, Objects
 from fastpipe.remote.options import RemoteOptions
 

@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote
 
 from fastpipe.errors import ConfigError, PackError
-from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Url
+from fastpipe.format.open_file import FileState
 from fastpipe.remote.options import RemoteOptions
 from fastpipe.remote.remote_file import Coming, RemoteFile, SourceFiles, Tree
 

@@ -29,14 +29,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True)
 class KeptScan:
-    """A scan in the cache folder.
-
-    Attributes:
-        source: absolute path, or pattern; "" if the file cannot be read.
-        file: of the scan, as text.
-        files: found in the source.
-        disk_bytes: that the scan takes.
-    """
+    """A scan in the cache folder, and how many files it found in its source: "" if the scan cannot be read."""
 
     source: str
     file: str
@@ -120,7 +113,10 @@ def save(columns: Columns) -> None:
         with os.fdopen(handle, "wb") as out:
             out.write(body.getbuffer())
         os.replace(made, file)
-        _remove_unused(file.parent)
+        for each in file.parent.glob("scan-*"):  # what nobody has used for weeks, or a process that was killed has left
+            with contextlib.suppress(OSError):  # of another user, or removed by another process
+                if each.stat().st_mtime < time.time() - _KEPT_S:
+                    each.unlink()
     except OSError as problem:
         if made is not None:
             Path(made).unlink(missing_ok=True)
@@ -133,12 +129,3 @@ def save(columns: Columns) -> None:
                 file.parent,
                 problem.strerror,
             )
-
-
-def _remove_unused(folder: Path) -> None:
-    """Scans that nobody has used for weeks, and what a process that was killed left behind."""
-    oldest = time.time() - _KEPT_S
-    for each in folder.glob("scan-*"):
-        with contextlib.suppress(OSError):  # of another user, or removed by another process
-            if each.stat().st_mtime < oldest:
-                each.unlink()

@@ -1,18 +1,33 @@
-"""The list of a source's files -> columns: what is found out of each file, and kept for the next start."""
+"""The list of a source's files -> columns: what their first bytes tell, read in threads and kept for the next start."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
 
-from fastpipe.errors import DatasetError, readable
+from fastpipe.errors import DatasetError, ImageError, readable
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.sample_layout import identity_of
 from fastpipe.format.shard_list import Texts
+from fastpipe.native import _engine
+from fastpipe.packing.source.files import LocalFile
 from fastpipe.packing.source.listing import Listing
+from fastpipe.packing.source.reading import OF_THE_FILE
+from fastpipe.progress import shown
+
+_AT_ONCE = 256  # files that a thread takes
+_THREADS = 16  # they wait for the disk
+_START_BYTES = 64 << 10  # of a file that is no plain JPEG; where the size does not stand there, all of it is read
 
 # How the engine gets a picture of a file: as it lies; by way of `convert`; not at all; no header has been read, or the
 # file could not be read: the next scan tries again, for permissions are no part of a file's state here.
@@ -28,7 +43,7 @@ FILE_DTYPE = np.dtype(
         ("offset", "<u8"),  # of the first byte in the tar
         ("width", "<u2"),  # in pixels; 0 while not known
         ("height", "<u2"),
-        ("identity", "<u8"),  # of the picture: sample_layout.identity_of; 0 while not known
+        ("identity", "<u8"),  # of the picture, see `identity_of`; 0 while not known
         ("kind", "u1"),
     ]
 )
@@ -76,8 +91,10 @@ class Columns:
     def take_over(self, before: Columns) -> bool:
         """Fills in what an earlier scan found out of the files that have not changed since; whether none has."""
         compared = ["label", *_STATE]
-        same = (self.archives, self.paths) == (before.archives, before.paths) and np.array_equal(
-            self.files[compared], before.files[compared]
+        same = (
+            (self.archives, self.paths.data) == (before.archives, before.paths.data)
+            and np.array_equal(self.paths.bounds, before.paths.bounds)
+            and np.array_equal(self.files[compared], before.files[compared])
         )
         mine = self.unknown
         if same:
@@ -135,3 +152,95 @@ def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> C
         elif source.size_bytes > MAX_SAMPLE_BYTES:
             found.reject(number, f"{source.size_bytes:,} bytes; expected at most {MAX_SAMPLE_BYTES:,}")
     return found
+
+
+class _Scanned(NamedTuple):
+    """How far a scan is, in files: of each only the start is read."""
+
+    bytes: int
+    total_bytes: int
+
+
+def read_files(
+    columns: Columns, numbers: NDArray[np.int64], find: Callable[[Columns, NDArray[np.int64]], object]
+) -> None:
+    """Fills in what `find`, `headers` or `identities`, finds out of some files, in threads. DatasetError: the system,
+    not a file, is at fault: an I/O error, too many open files.
+    """
+    parts = [numbers[at : at + _AT_ONCE] for at in range(0, len(numbers), _AT_ONCE)]
+    if not parts:
+        return
+    done = 0
+    threads = ThreadPoolExecutor(min(_THREADS, len(parts)), thread_name_prefix="fastpipe-scan")
+    try:
+        doing = f"scanning {readable(str(columns.folder))}"
+        with shown(Console(stderr=True), doing, lambda now: f"{now.bytes:,} of {now.total_bytes:,} files") as tell:
+            for part, _ in zip(parts, threads.map(partial(find, columns), parts), strict=True):
+                done += len(part)
+                tell(_Scanned(done, len(numbers)))
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def identities(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """What names the pictures; see `identity_of`."""
+    for number in numbers.tolist():
+        path, row = columns.file_of(number), columns.files[number]
+        try:
+            row["identity"] = _identity(path, int(row["offset"]), int(row["size"]))
+        except OSError as problem:
+            raise _unreadable(path, problem) from problem
+
+
+def _identity(path: bytes, start: int, size: int) -> int:
+    with LocalFile(path) as file:
+        return identity_of(size, lambda at, count: file.read_at(count, start + at))
+
+
+def headers(columns: Columns, numbers: NDArray[np.int64]) -> None:
+    """Width, height and kind."""
+    files = columns.files
+    paths = [columns.file_of(number) for number in numbers.tolist()]
+    found = _engine.read_headers(paths, files["offset"][numbers], files["size"][numbers])
+    plain = found["plain"] == 1
+    files["width"][numbers] = found["width"]
+    files["height"][numbers] = found["height"]
+    files["kind"][numbers] = np.where(plain, PLAIN, ODD)
+    for place in np.flatnonzero(~plain).tolist():
+        number = int(numbers[place])
+        row = files[number]
+        try:
+            row["width"], row["height"] = _look(paths[place], int(row["offset"]), int(row["size"]))
+        except ImageError as problem:
+            columns.reject(number, str(problem))
+        except OSError as problem:
+            if problem.errno not in OF_THE_FILE:
+                raise _unreadable(paths[place], problem) from problem
+            columns.reject(number, f"cannot be read: {problem.strerror}")
+            row["kind"] = UNKNOWN
+
+
+def _unreadable(path: bytes, problem: OSError) -> DatasetError:
+    return DatasetError(
+        f"cannot read {readable(os.fsdecode(path))}: {problem.strerror}; check the disk and the limit on open files "
+        "(ulimit -n)"
+    )
+
+
+def _look(path: bytes, start: int, size: int) -> tuple[int, int]:
+    """Width and height of a file, or of a tar's member, that is no plain JPEG, as `fastpipe pack` would store it.
+    ImageError: pack would refuse it for its header. OSError: it cannot be read.
+    """
+    from fastpipe.packing.picture.convert import stored_size
+    from fastpipe.packing.picture.pillow import PNG_END, png_header
+    from fastpipe.packing.picture.probe import image_format
+
+    with LocalFile(path) as file:
+        data = file.read_at(min(size, _START_BYTES), start)
+        if size > _START_BYTES:
+            if image_format(data) == "PNG" and file.read_at(len(PNG_END), start + size - len(PNG_END)) == PNG_END:
+                data = png_header(data)
+            with suppress(ImageError):  # perhaps because it is only the start
+                return stored_size(data)
+            data = file.read_at(size, start)
+    return stored_size(data)

@@ -27,14 +27,13 @@ from fastpipe.engine.limits import MAX_PIXELS
 from fastpipe.errors import DatasetError, ImageError, SampleError, readable
 from fastpipe.format.index import Index
 from fastpipe.format.layout import INDEX_DTYPE, JPEG_STORAGE, NO_LABEL
-from fastpipe.format.records import Records
+from fastpipe.format.open_file import Records
 from fastpipe.format.sample_layout import key_hash
 from fastpipe.format.shard_list import Shards, Texts, bounds_of
 from fastpipe.packing.source.files import LocalFile
 from fastpipe.plan.order import permute
 from fastpipe.scan.cache import load, save
-from fastpipe.scan.columns import ODD, Columns, columns_of
-from fastpipe.scan.headers import headers, identities, read_files
+from fastpipe.scan.columns import ODD, Columns, columns_of, headers, identities, read_files
 from fastpipe.scan.source import Source
 
 _LOG = logging.getLogger("fastpipe")

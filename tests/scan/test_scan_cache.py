@@ -22,7 +22,7 @@ from unpacked_sources import assert_same_epochs, bad_files, epoch, odd_pictures,
 import fastpipe
 from fastpipe.errors import DatasetError
 from fastpipe.packing.source.files import LocalFile
-from fastpipe.scan import cache, headers, index
+from fastpipe.scan import cache, columns, index
 from fastpipe.scan.columns import Archive, Columns
 from fastpipe.scan.source import Source
 
@@ -123,7 +123,7 @@ def test_a_file_that_could_not_be_read_is_tried_again(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     with monkeypatch.context() as patch:
-        patch.setattr(headers, "_look", refused)
+        patch.setattr(columns, "_look", refused)
         before = fastpipe.open(root)
         assert "ant/a.png: cannot be read: Permission denied" in before.rejected()  # type: ignore[attr-defined]
     after = fastpipe.open(root)
@@ -303,7 +303,7 @@ def test_two_sources_have_caches_of_their_own(tmp_path: Path, reads: Reads) -> N
 
 def test_a_scan_shows_how_far_it_is(tmp_path: Path, reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
-    monkeypatch.setattr(headers, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
+    monkeypatch.setattr(columns, "Console", lambda stderr: Console(file=out, force_terminal=True, width=200))
     root = write_folder(tmp_path / "photos", images=600)
     fastpipe.open(root)
     assert f"scanning {root}" in out.getvalue()

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fastpipe.errors import ImageError, PackError, readable
 from fastpipe.format.fields import MOST_VALUE_BYTES
-from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MAX_SAMPLE_BYTES
+from fastpipe.format.open_file import FileState
 from fastpipe.format.sample_layout import identity_of
 from fastpipe.packing.fields.mask import draw_shapes
 from fastpipe.packing.fields.stored import store

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias, cast
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.file_state import FileState, state_of
 from fastpipe.format.folder import Url
-from fastpipe.format.open_file import read_at
+from fastpipe.format.open_file import FileState, read_at, state_of
 from fastpipe.remote.urls import place_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.file_state import FileState, state_of
+from fastpipe.format.open_file import FileState, state_of
 from fastpipe.packing.source.files import SourcePath, changed, state_or_problem
 from fastpipe.packing.source.listing import Group
 from fastpipe.packing.source.table_columns import column_values

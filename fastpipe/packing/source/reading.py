@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.file_state import FileState
+from fastpipe.format.open_file import FileState
 from fastpipe.packing.source.files import SourcePath, read_as_listed
 from fastpipe.packing.source.listing import Listing, Source
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 import xxhash
 
 from fastpipe.errors import ImageError, PackError, readable
-from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import MOST_CLASSES, NO_LABEL
+from fastpipe.format.open_file import FileState
 from fastpipe.packing.source.column_kinds import NO_LABELS, field_value
 from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, state_or_problem

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError, readable
-from fastpipe.format.file_state import FileState
 from fastpipe.format.layout import NO_LABEL
+from fastpipe.format.open_file import FileState
 from fastpipe.packing.source.field_names import Columns
 from fastpipe.packing.source.files import SourcePath, files_below, open_unchanged
 from fastpipe.packing.source.listing import Group, Listing, Source

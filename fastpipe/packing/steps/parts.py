@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.errors import PackError
-from fastpipe.format.file_state import FileState
 from fastpipe.format.folder import Place
+from fastpipe.format.open_file import FileState
 from fastpipe.packing.pipeline.exchange import spool_of
 from fastpipe.packing.shard.journal import SPOOL_FOLDER, made_with
 from fastpipe.packing.shard.options import PackOptions

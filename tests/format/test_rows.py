@@ -1,4 +1,4 @@
-"""Tests of fastpipe.rows: the records of any samples, read from index.npy, are those of the map."""
+"""Rows of an open file: the records of any samples, read from index.npy, are those of the map."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 
 from fastpipe.errors import DatasetError
 from fastpipe.format.layout import INDEX_DTYPE, INDEX_FILE
-from fastpipe.format.records import Records, map_records
+from fastpipe.format.open_file import Records, map_records
 
 SAMPLES = 3000
 ROW = INDEX_DTYPE.itemsize
