@@ -25,23 +25,15 @@ _THREADS = {"read_s": "reading", "decode_s": "decoding", "resize_s": "resizing",
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user could change.
+    """What a user could change."""
 
-    Attributes:
-        workers: threads of the loader.
-        cpus: granted to the process, or its share of them where several ranks run on the machine.
-        device: of the batches, "cpu" or "cuda".
-        compiled: the augmentation is compiled.
-        remote: the shards come over the network, by way of a cache.
-    """
-
-    workers: int
-    cpus: int
-    device: str
+    workers: int  # threads of the loader
+    cpus: int  # granted to the process, or its share of them where several ranks run on the machine
+    device: str  # of the batches, "cpu" or "cuda"
     exact: bool
-    compiled: bool
+    compiled: bool  # the augmentation
     packed: bool = True
-    remote: bool = False
+    remote: bool = False  # the shards come over the network, by way of a cache
 
 
 class LoadWatch:

@@ -37,12 +37,11 @@ def output_size(value: object, name: str = "size") -> tuple[int, int]:
 
 def buckets_of(size: object, choices: object, crop: object) -> Buckets | None:
     """Checks `size` where it is "bucket" or Buckets, and that no other argument is against it; None: it is neither."""
-    if isinstance(size, type) and issubclass(size, Buckets):
-        raise ConfigError('size: expected an object, got a class; pass "bucket", or fastpipe.Buckets(area=...)')
     if isinstance(crop, Buckets):
         raise ConfigError(f"crop: expected a crop, got {crop!r}; it decides the size of batches, too: pass it as size=")
-    if isinstance(size, str) and size != "bucket":
-        raise ConfigError(f'size: expected a number, (height, width), "bucket" or a function, got {size!r}')
+    if size is Buckets or (isinstance(size, str) and size != "bucket"):
+        expected = 'a number, (height, width), "bucket" or a function'
+        raise ConfigError(f"size: expected {expected}, got {size!r}; for options of buckets fastpipe.Buckets(area=...)")
     if not isinstance(size, (str, Buckets)):
         return None
     if choices is not None:

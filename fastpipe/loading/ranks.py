@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -146,12 +147,9 @@ def _launched() -> tuple[str, Ranks]:
 
 def _dealer() -> str | None:
     """Which of _DEALERS is among the callers."""
-    frame = sys._getframe().f_back
-    while frame is not None:
-        if (place := (frame.f_globals.get("__name__"), frame.f_code.co_qualname)) in _DEALERS:
-            return ".".join(place).rpartition(".")[0]
-        frame = frame.f_back
-    return None
+    frames = (frame for frame, _ in traceback.walk_stack(sys._getframe()))
+    callers = ((frame.f_globals.get("__name__"), frame.f_code.co_qualname) for frame in frames)
+    return next((".".join(each).rpartition(".")[0] for each in callers if each in _DEALERS), None)
 
 
 def _number(name: str) -> int | None:

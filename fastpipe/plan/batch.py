@@ -14,24 +14,15 @@ from fastpipe.plan.draws import Bools, Int64s
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives.
+    """What the engine has to do for n samples, each of which becomes k rows: 1, or as many as the crop gives."""
 
-    Attributes:
-        samples, records: (n,) their numbers and index records.
-        crops: the n * k rows', those of a sample one after the other.
-        flips: (n * k,) bool: mirror left and right.
-        valid: (n,) bool: samples that count; the others are there twice, so that all ranks' batches are of one size.
-        names: (n,) int64 that name the random draws of each row; those of the samples, where none comes twice.
-        more: the same samples in the views after the first.
-    """
-
-    samples: Int64s
-    records: NDArray[np.void]
-    crops: Crops
-    flips: Bools
-    valid: Bools
-    names: Int64s
-    more: tuple[BatchPlan, ...] = ()
+    samples: Int64s  # (n,) their numbers
+    records: NDArray[np.void]  # (n,) their index records
+    crops: Crops  # the n * k rows', those of a sample one after the other
+    flips: Bools  # (n * k,) mirror left and right
+    valid: Bools  # (n,) samples that count; the others are there twice, so that all ranks' batches are of one size
+    names: Int64s  # (n,) that name the random draws of each row; those of the samples, where none comes twice
+    more: tuple[BatchPlan, ...] = ()  # the same samples in the views after the first
 
     def __len__(self) -> int:
         return len(self.samples)

@@ -97,10 +97,9 @@ def _fixed(crop: Crop, size: tuple[int, int], widths: Int64s, heights: Int64s) -
     canvas = canvas_of(crop, size, widths, heights)
     room = canvas.room(size)
     if isinstance(crop, FiveCrop):
-        crops = _cut(crop, size, canvas, _several_places(room, crop.rows), widths, heights)
-        mirrored = np.tile(np.arange(10) >= 5, len(widths)) if isinstance(crop, TenCrop) else None
-        return replace(crops, mirrored=mirrored)
-    left_top = np.rint(room / 2.0).astype(np.int64) if isinstance(crop, CenterCrop) else np.zeros_like(room)
+        left_top = _several_places(room, crop.rows)
+    else:
+        left_top = np.rint(room / 2.0).astype(np.int64) if isinstance(crop, CenterCrop) else np.zeros_like(room)
     return _cut(crop, size, canvas, left_top, widths, heights)
 
 
@@ -124,17 +123,11 @@ def plan_bucket(buckets: Buckets, size: tuple[int, int] | None, widths: Int64s, 
 
 @dataclass(frozen=True)
 class Canvas:
-    """What n pictures are made into before a crop of the output's size is cut out.
+    """What n pictures are made into before a crop of the output's size is cut out."""
 
-    Attributes:
-        resized: (n, 2) int64: width and height of each resized picture.
-        before: (n, 2) int64: pixels of padding left and above.
-        after: (n, 2) int64: right and below.
-    """
-
-    resized: Int64s
-    before: Int64s
-    after: Int64s
+    resized: Int64s  # (n, 2) width and height of each resized picture
+    before: Int64s  # (n, 2) pixels of padding left and above
+    after: Int64s  # (n, 2) right and below
 
     def room(self, size: tuple[int, int]) -> Int64s:
         """(n, 2) by how much it is wider and higher than a crop of (height, width)."""
@@ -192,7 +185,9 @@ def _cut(
     scale = np.repeat(np.stack([widths, heights], axis=1) / canvas.resized, crop.rows, axis=0)
     left_top = left_top - np.repeat(canvas.before, crop.rows, axis=0)
     boxes: Float64s = np.concatenate([left_top * scale, np.array(size[::-1]) * scale], axis=1)
-    return Crops(boxes, np.repeat(_whole(widths, heights), crop.rows, axis=0), size, crop.rendering)
+    bounds = np.repeat(_whole(widths, heights), crop.rows, axis=0)
+    mirrored = np.tile(np.arange(10) >= 5, len(widths)) if isinstance(crop, TenCrop) else None
+    return Crops(boxes, bounds, size, crop.rendering, mirrored)
 
 
 def _whole(widths: Int64s, heights: Int64s) -> NDArray[np.int32]:

@@ -17,20 +17,13 @@ PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 @dataclass(frozen=True)
 class Rendering:
-    """How the pixels of rows are made from those of pictures. The names and values are those of the engine's keywords.
-
-    Attributes:
-        antialias: where a picture shrinks, all pixels that one of the output covers have a part in it.
-        padding_mode: one of PADDING_MODES; "none": no crop reaches beyond its picture.
-        fill: of "constant": red, green, blue.
-        mask_fill: the id in masks where nothing of a picture's own mask is.
-    """
+    """How the pixels of rows are made from those of pictures, in the names and values of the engine's keywords."""
 
     interpolation: str = "bilinear"
-    antialias: bool = True
-    padding_mode: str = "none"
-    fill: tuple[int, int, int] = (0, 0, 0)
-    mask_fill: int = 0
+    antialias: bool = True  # where a picture shrinks, all pixels that one of the output covers have a part in it
+    padding_mode: str = "none"  # or one of PADDING_MODES; "none": no crop reaches beyond its picture
+    fill: tuple[int, int, int] = (0, 0, 0)  # of "constant": red, green, blue
+    mask_fill: int = 0  # the id in masks where nothing of a picture's own mask is
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,25 +28,15 @@ Float32s = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Geometry:
-    """How n pictures become rows: resized, padded, cropped, resized, mirrored. A resize by 1 is none.
+    """How n pictures become rows: resized, padded, cropped, resized, mirrored. A resize by 1 is none."""
 
-    Attributes:
-        before: (n, 2) float32: the ratios x, y of the resize before the crop.
-        padded: (n, 2) float32: pixels left and above that are added then.
-        left_top: (n, 2) float32: of the crop, in pixels of what it is cut from.
-        cut: (n, 2) float32: its width and height.
-        after: (n, 2) float32: the ratios of the resize after it.
-        flips: (n,) bool: mirrored left and right.
-        size: (width, height) of the output.
-    """
-
-    before: Float32s
-    padded: Float32s
-    left_top: Float32s
-    cut: Float32s
-    after: Float32s
-    flips: Bools
-    size: tuple[int, int]
+    before: Float32s  # (n, 2) the ratios x, y of the resize before the crop
+    padded: Float32s  # (n, 2) pixels left and above that are added then
+    left_top: Float32s  # (n, 2) of the crop, in pixels of what it is cut from
+    cut: Float32s  # (n, 2) its width and height
+    after: Float32s  # (n, 2) the ratios of the resize after it
+    flips: Bools  # (n,) mirrored left and right
+    size: tuple[int, int]  # (width, height) of the output
 
 
 def geometry_of(crop: Crop | Buckets, crops: Crops, widths: Int64s, heights: Int64s, flips: Bools) -> Geometry:

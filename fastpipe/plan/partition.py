@@ -23,16 +23,12 @@ from fastpipe.plan.draws import Bools, Int64s
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where this process stands among those that train together.
+    """Where this process stands among those that train together."""
 
-    Attributes:
-        rank: in [0, world_size).
-        nodes: groups of ranks, as large as each other, that share what they read; rank // (world_size / nodes) is
-            its group's number. 1: all ranks share all.
-    """
-
-    rank: int = 0
+    rank: int = 0  # in [0, world_size)
     world_size: int = 1
+    # Groups of ranks, as large as each other, that share what they read: rank // (world_size / nodes) is its group's
+    # number. 1: all ranks share all.
     nodes: int = 1
 
 
@@ -41,27 +37,17 @@ ALONE = Ranks()
 
 @dataclass(frozen=True)
 class Share:
-    """A rank's rows of a global batch.
+    """A rank's rows of a global batch."""
 
-    Attributes:
-        spans: (sequence, start, stop) of the stretches that the rank's node takes, positions in each sequence.
-        rows: (n,) int64: the rank's rows, as positions in all the spans' samples put together.
-        valid: (n,) bool: rows that count. Others repeat a sample, so that all ranks' batches are of one size.
-    """
-
-    spans: list[tuple[int, int, int]]
-    rows: Int64s
-    valid: Bools
+    spans: list[tuple[int, int, int]]  # (sequence, start, stop) that the rank's node takes, positions in each sequence
+    rows: Int64s  # (n,) the rank's rows, as positions in all the spans' samples put together
+    valid: Bools  # (n,) rows that count. Others repeat a sample, so that all ranks' batches are of one size.
 
 
 class Partition:
     """Deals an epoch's samples out to ranks; see Note [partition].
 
     `ranks.nodes` divides world_size and `sequences`, and these divide batch_size * world_size.
-
-    Attributes:
-        batches: of an epoch.
-        stretch: positions of each sequence in a full global batch.
     """
 
     def __init__(
@@ -70,7 +56,7 @@ class Partition:
         self.global_batch_size = batch_size * ranks.world_size
         self._full, tail = divmod(samples, self.global_batch_size)
         self.batches = self._full + (tail > 0 and not drop_last)
-        self.stretch = self.global_batch_size // sequences
+        self.stretch = self.global_batch_size // sequences  # positions of each sequence in a full global batch
         self._batch_size, self._in_turn, self._nodes = batch_size, in_turn, ranks.nodes
         self._ranks_per_node = ranks.world_size // ranks.nodes
         self._node, self._local = divmod(ranks.rank, self._ranks_per_node)
@@ -83,15 +69,17 @@ class Partition:
         """(number, first sample, samples) of each sequence that this rank's node reads."""
         return self._sequences_of(self._node)
 
-    def spans(self, number: int) -> list[tuple[int, int, int]]:
-        """(sequence, start, stop): the stretches of global batch `number` that this rank's node takes."""
-        return self._spans_of(self._node, number)
+    def spans(self, number: int, node: int | None = None) -> list[tuple[int, int, int]]:
+        """(sequence, start, stop): the stretches of global batch `number` that a node takes; None: this rank's."""
+        begin, end = number * self.stretch, (number + 1) * self.stretch
+        sequences = self._sequences_of(self._node if node is None else node)
+        return [(each, min(begin, length), min(end, length)) for each, _, length in sequences]
 
     def share(self, number: int) -> Share:
         """This rank's rows of global batch `number`, 0 <= number < batches."""
         spans, size = self.spans(number), self._batch_size
         if number >= self._full:
-            most = max(_samples(self._spans_of(node, number)) for node in range(self._nodes))
+            most = max(_samples(self.spans(number, node)) for node in range(self._nodes))
             size = -(-most // self._ranks_per_node)
         rows = np.arange(size, dtype=np.int64)
         rows = rows * self._ranks_per_node + self._local if self._in_turn else rows + self._local * size
@@ -114,10 +102,6 @@ class Partition:
     def _sequences_of(self, node: int) -> list[tuple[int, int, int]]:
         mine = range(node * self._per_node, (node + 1) * self._per_node)
         return [(number, self._starts[number], self._starts[number + 1] - self._starts[number]) for number in mine]
-
-    def _spans_of(self, node: int, number: int) -> list[tuple[int, int, int]]:
-        begin, end = number * self.stretch, (number + 1) * self.stretch
-        return [(each, min(begin, length), min(end, length)) for each, _, length in self._sequences_of(node)]
 
 
 def _samples(spans: list[tuple[int, int, int]]) -> int:

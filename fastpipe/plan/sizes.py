@@ -12,15 +12,10 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What decides the sizes, (height, width) in pixels. One of the two.
+    """What decides the sizes, (height, width) in pixels. One of the two."""
 
-    Attributes:
-        schedule: epoch -> the size of its batches.
-        choices: each batch has one of them: the same on all ranks, whichever batches were before it.
-    """
-
-    schedule: Callable[[int], Size] | None = None
-    choices: tuple[Size, ...] = ()
+    schedule: Callable[[int], Size] | None = None  # epoch -> the size of its batches
+    choices: tuple[Size, ...] = ()  # each batch has one: the same on all ranks, whichever batches were before it
 
     def in_epoch(self, epoch: int, seed: int) -> Callable[[int], Size]:
         """The number of a batch -> its size. The schedule is asked once."""
