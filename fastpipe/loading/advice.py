@@ -82,11 +82,9 @@ def advice(before: Stats, after: Stats, settings: Settings, ratio: float) -> str
     if stage == "fetch_wait_s":
         whose += f"; {share('cache_hit_bytes', 'fetched_bytes', 'cache_hit_bytes')} of the bytes were in the cache"
     how_long = f"for {ratio:.0%} of its steps' time" if ratio < 1 else f"{ratio:,.1f} times as long as its steps took"
-    name, change = {**_STAGES, **_PARTS, **_THREADS}[stage], _change(stage, spent, settings)
-    return (
-        f"the training loop waited for data {how_long} over {_BATCHES} batches; the bottleneck is {name} ({whose}): "
-        f"{change}"
-    )
+    waited = f"the training loop waited for data {how_long} over {_BATCHES} batches"
+    name = {**_STAGES, **_PARTS, **_THREADS}[stage]
+    return f"{waited}; the bottleneck is {name} ({whose}): {_change(stage, spent, settings)}"
 
 
 def _change(stage: str, spent: dict[str, float], settings: Settings) -> str:

@@ -67,14 +67,7 @@ def batch_sizes(size: object, choices: object, crop: object, *, train: bool) -> 
         return max(checked, key=math.prod), fitting(Sizes(choices=checked), crop, train=train)
     if not callable(size):
         return output_size(size), None
-
-    def found(epoch: int) -> object:
-        try:
-            return size(epoch)
-        except Exception as problem:
-            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
-
-    sizes = fitting(Sizes(schedule=_checked(found, output_size)), crop, train=train)
+    sizes = fitting(Sizes(schedule=_checked(size, output_size)), crop, train=train)
     return sizes.in_epoch(0, 0)(0), sizes
 
 
@@ -93,10 +86,15 @@ def fitting(sizes: Sizes, crop: object, *, train: bool) -> Sizes:
 def _checked(
     function: Callable[[int], Any], check: Callable[[Any], tuple[int, int]]
 ) -> Callable[[int], tuple[int, int]]:
-    """The same function of the epoch, whose errors name what it returned."""
+    """The same function of the epoch, whose errors name the epoch, and what was returned."""
 
     def schedule(epoch: int) -> tuple[int, int]:
-        found = function(epoch)
+        try:
+            found = function(epoch)
+        except ConfigError:  # of a check before this one
+            raise
+        except Exception as problem:
+            raise ConfigError(f"size: the function failed for epoch {epoch}: {problem!r}") from problem
         try:
             return check(found)
         except ConfigError as problem:

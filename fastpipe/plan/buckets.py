@@ -56,10 +56,9 @@ class Buckets(PaddedCrop):
         if self.max_size is None:
             object.__setattr__(self, "max_size", min(longest, MAX_OUTPUT_PIXELS))
         elif whole("max_size", self.max_size, least=1, most=MAX_OUTPUT_PIXELS) < side:
+            of = "min_size" if self.area is None else "the sides of a square of that area"
             raise ConfigError(
-                f"Buckets: max_size={self.max_size} is shorter than "
-                f"{'min_size' if self.min_size is not None else 'the sides of a square of that area'}, {side}; pass a "
-                "larger max_size, or leave it out"
+                f"Buckets: max_size={self.max_size} is shorter than {of}, {side}; pass a larger one, or leave it out"
             )
 
     @classmethod
@@ -112,6 +111,5 @@ class Buckets(PaddedCrop):
 
     def likeness(self, resized: Int64s) -> Int64s:
         """(n,) numbers by which pictures of one shape, rounded up, stand together, and like shapes near each other."""
-        width, height = (-(-resized // self.size_divisible)).T
-        found: Int64s = width * (2 * MAX_OUTPUT_PIXELS) - height
-        return found
+        steps: Int64s = -(-resized // self.size_divisible)
+        return steps @ (2 * MAX_OUTPUT_PIXELS, -1)
