@@ -15,10 +15,10 @@ FIELDS_FOLDER = "fields"
 
 KINDS = ("int", "floats", "classes", "text", "json", "bytes", "boxes", "keypoints", "mask", "image")
 NAMED_KINDS = ("boxes", "mask", "keypoints")  # whose names the source has, if anyone
-# Kinds whose values are members of the shard, and the endings of these; all others stand in KEY.json.
 # Of one sample's text, JSON or bytes: they are read whole. A file whose offsets lie must not cost memory.
 MOST_VALUE_BYTES = 256 << 20
 
+# Kinds whose values are members of the shard, and the endings of these; all others stand in KEY.json.
 _MEMBERS = {"text": "txt", "bytes": "bin", "mask": "png", "image": "jpg"}
 # Names that mean something else in a batch, in KEY.json or beside KEY.jpg.
 RESERVED = frozenset(
@@ -137,17 +137,13 @@ def _read_field(name: str, entry: Any) -> Field:
     )
     hashes = files.values() if isinstance(files, dict) else ()
     points = [count(point) for pair in found.flip_pairs for point in pair]
+    in_pairs = {2}.issuperset(map(len, found.flip_pairs)) and len({*points}) == len(points)
+    has_names = kind in ("classes", *NAMED_KINDS) and len(names) == (found.classes or found.points or len(names))
     for good, expected in (
         (isinstance(names, list) and all(isinstance(each, str) for each in names), "a list of names"),
-        (not names or kind in ("classes", *NAMED_KINDS), f"no names for the kind {kind}"),
-        (
-            not names or (found.classes or found.points or len(names)) == len(names),
-            "as many names as classes or points",
-        ),
+        (not names or has_names, "as many names as classes or points; other kinds have none"),
         (isinstance(labelled, bool), "true or false for labelled"),
-        (all(len(pair) == 2 for pair in found.flip_pairs), "flip_pairs of two points"),
-        (len({*points}) == len(points), "each point in one of flip_pairs"),
-        (max(points, default=-1) < (found.points or 2**63), f"flip_pairs of numbers below {found.points}"),
+        (in_pairs and max(points, default=-1) < (found.points or 2**63), "flip_pairs of two points, each point once"),
         (isinstance(files, dict) and tuple(files) == sidecars(found), f"the files {', '.join(sidecars(found))}"),
         (all(isinstance(each, str) and _HASH.fullmatch(each) for each in hashes), "hashes of 16 hex digits"),
     ):

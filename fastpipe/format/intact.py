@@ -19,7 +19,6 @@ from fastpipe.format.index import Index
 from fastpipe.format.layout import DATASET_FILE, SOURCES_FILE
 
 _CHUNK_BYTES = 4 << 20
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # no waiting for the writer of a pipe
 _AT_ONCE_BYTES = 256 << 20
 
 
@@ -86,7 +85,8 @@ def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:
     cannot be read, or is no regular file.
     """
     digest = xxhash.xxh3_64()
-    with open(os.open(file, _FLAGS), "rb", buffering=0) as source:
+    handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # no waiting for the writer of a pipe
+    with open(handle, "rb", buffering=0) as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise OSError("not a regular file")
         while not ended() and (data := source.read(_CHUNK_BYTES)):

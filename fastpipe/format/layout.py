@@ -42,8 +42,6 @@ SOURCES_DTYPE = np.dtype(
     ]
 )
 
-_SHARD = re.compile(r"shard-(\d{6,})\.tar")
-
 MAX_SAMPLE_BYTES = 2**32 - 1
 NO_LABEL = -1
 MOST_CLASSES = 1_000_000  # the largest label makes the list of classes in dataset.json as long as it is
@@ -61,5 +59,5 @@ def version_folder(version: int) -> str:
 
 def shard_number(name: str) -> int:
     """The number in a shard's name; -1: it has none."""
-    found = _SHARD.fullmatch(name)
+    found = re.fullmatch(r"shard-(\d{6,})\.tar", name)
     return int(found[1]) if found else -1

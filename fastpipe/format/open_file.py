@@ -45,23 +45,16 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
     """A range of an open file, in as many reads as the system needs for it; shorter only where the file ends before.
     OSError: the disk refuses.
     """
-    data = os.pread(descriptor, min(size_bytes, _PIECE_BYTES), offset_bytes)
-    if len(data) == size_bytes or not data:
-        return data
-    pieces, read = [data], len(data)
-    while read < size_bytes and (
-        data := os.pread(descriptor, min(size_bytes - read, _PIECE_BYTES), offset_bytes + read)
-    ):
+    pieces, left = [], size_bytes
+    while left and (data := os.pread(descriptor, min(left, _PIECE_BYTES), offset_bytes + size_bytes - left)):
         pieces.append(data)
-        read += len(data)
+        left -= len(data)
     return b"".join(pieces)
 
 
 class OpenFile:
-    """A file that is read here and there; see Note [records of the index]. DatasetError: it cannot be
-    opened.
-
-    Threads and forked children may use the same one: nothing in it changes.
+    """A file that is read here and there, also by threads and forked children: nothing in it changes. DatasetError: it
+    cannot be opened.
     """
 
     def __init__(self, file: Path) -> None:
@@ -120,15 +113,13 @@ class OpenFile:
 
 
 class Rows:
-    """An open file of rows of one size, for rows here and there.
+    """An open file of rows of one size, for rows here and there; for threads and forked children, too.
 
     Note [records of the index]
     Loaders and `fastpipe.Dataset` read rows from the file, not from a map of it. A file that has become too short, or a
     disk that fails, is then an error; looking at a map of it ends the process by SIGBUS. And a process that looks up
     random rows of a map comes to have all of its pages, of which those that no other process has yet count as its
     private memory. What is read leaves nothing behind.
-
-    Threads and forked children may use the same one: nothing in it changes.
     """
 
     def __init__(self, file: OpenFile, first_byte: int, dtype: np.dtype[Any]) -> None:

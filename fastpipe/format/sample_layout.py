@@ -17,17 +17,13 @@ BEFORE_BYTES = 3 * tar.BLOCK
 OURS = "fastpipe"  # the first entry of KEY.json: the class's name, and the identity of the source's picture
 _PATH = ', "path": '  # behind it
 _OURS_BYTES = 1 << 16  # names are shorter
-
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
-
 _PIECE_BYTES = 4096  # of a picture, for its identity
 
 
 def identity_of(size_bytes: int, read: Callable[[int, int], bytes | memoryview]) -> int:
     """XXH3-64 of the size of a picture's file, and of its first, middle and last 4,096 bytes (docs/format.md): a number
-    by which a sample is known however and wherever it is stored.
-
-    An unpacked source need not be read as a whole for it. `read` gives bytes from an offset on: so many.
+    by which a sample is known however and wherever it is stored. `read` gives bytes from an offset on: so many.
     """
     digest = xxhash.xxh3_64(size_bytes.to_bytes(8, "little"))
     last = max(size_bytes - _PIECE_BYTES, 0)
@@ -106,8 +102,3 @@ def named_in(note: bytes) -> tuple[int, int]:
         raise ValueError("KEY.json is damaged: expected an identity and a path")
     json.loads(note)
     return ours.identity, key_hash(ours.path)
-
-
-def field_member(key: str, ending: str, data: bytes) -> tuple[bytes, bytes]:
-    """What stands before and after the bytes of KEY.ENDING, a field's member."""
-    return tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))

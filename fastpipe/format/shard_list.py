@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 
 class Texts:
@@ -30,7 +30,7 @@ class Texts:
     def of(cls, texts: Iterable[str | bytes]) -> Texts:
         """Gathers them."""
         encoded = [os.fsencode(text) for text in texts]
-        return cls(b"".join(encoded), bounds_of(np.cumsum([len(text) for text in encoded], dtype=np.int64)))
+        return cls(b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -65,20 +65,18 @@ class ShardColumns:
     """Gathers the shards while dataset.json is parsed: a large dataset has thousands."""
 
     def __init__(self) -> None:
-        self._names = bytearray()
-        self._name_ends = array("q")
-        self._sample_ends = array("q")
-        self._sizes = array("Q")
+        self._names, self._sizes = bytearray(), array("Q")
+        self._name_bounds, self._bounds = array("q", [0]), array("q", [0])  # as of Texts and Shards
 
     def take(self, entry: dict[str, Any]) -> dict[str, Any] | None:
         """For json's object_hook: None for an entry that describes a shard, which is taken; others come back."""
         try:
             name, samples, size_bytes = _checked(entry)
-            self._sample_ends.append(samples + (self._sample_ends[-1] if self._sample_ends else 0))
+            self._bounds.append(self._bounds[-1] + samples)
         except (KeyError, TypeError, ValueError, OverflowError):
             return entry
         self._names += name
-        self._name_ends.append(len(self._names))
+        self._name_bounds.append(len(self._names))
         self._sizes.append(size_bytes)
         return None
 
@@ -94,18 +92,13 @@ class ShardColumns:
                 raise ValueError("the number of samples in all shards together is too large")
         if len(entries) != len(self._sizes):
             raise ValueError("a shard is described outside the list 'shards'")
-        names = Texts(bytes(self._names), bounds_of(self._name_ends))
-        return Shards(folder, names, bounds_of(self._sample_ends), np.array(self._sizes, dtype=np.uint64))
+        names = Texts(bytes(self._names), np.array(self._name_bounds, dtype=np.int64))
+        bounds, sizes = np.array(self._bounds, dtype=np.int64), np.array(self._sizes, dtype=np.uint64)
+        return Shards(folder, names, bounds, sizes)
 
 
 class Shards(Sequence[Shard]):
-    """Shards by number.
-
-    Attributes:
-        samples: of all shards.
-        sizes: (n,) uint64: bytes of each.
-        starts: (n,) int64: their first samples.
-    """
+    """Shards by number. Of n shards `bounds` are the n first samples and the end of all, `sizes` those of the files."""
 
     def __init__(self, folder: Path, names: Texts, bounds: NDArray[np.int64], sizes: NDArray[np.uint64]) -> None:
         self._folder, self._names, self._bounds = folder, names, bounds
@@ -130,11 +123,6 @@ class Shards(Sequence[Shard]):
         counts = np.diff(self._bounds).tolist()
         for name, samples, size_bytes in zip(self._names, counts, self.sizes.tolist(), strict=True):
             yield Shard(self._folder, name, samples, size_bytes)
-
-
-def bounds_of(ends: ArrayLike) -> NDArray[np.int64]:
-    """(n + 1,) where each of n things begins, and the end of all, from where each ends."""
-    return np.concatenate([[0], np.asarray(ends, dtype=np.int64)])
 
 
 def count(value: object) -> int:

@@ -123,9 +123,6 @@ def save(columns: Columns) -> None:
         if str(file.parent) not in _told:
             _told.add(str(file.parent))
             _LOG.warning(
-                "the scan of %s cannot be kept in %s (%s), so each start scans again; set FASTPIPE_CACHE to a folder "
-                "that can be written",
-                readable(columns.source),
-                file.parent,
-                problem.strerror,
+                f"the scan of {readable(columns.source)} cannot be kept in {file.parent} ({problem.strerror}), so each "
+                "start scans again; set FASTPIPE_CACHE to a folder that can be written"
             )

@@ -80,10 +80,13 @@ def unpacked_source(path: Path) -> Source | None:
         return Source(name, Path(name), [""])
     if path.is_file() and path.suffix.lower() in SUFFIXES:
         _refuse_others(path, SUFFIXES[path.suffix.lower()])
-    folder, rest = _split(name)
-    if not path.exists() and _MAGIC.search(rest):
-        return _pattern(name, folder, rest)
-    raise DatasetError(why_no_dataset(path))
+    folder = os.path.dirname(name)
+    while not os.path.isdir(folder):  # a folder is no part of the pattern, whatever characters are in its name
+        folder = os.path.dirname(folder)
+    rest = os.path.relpath(name, folder)
+    if path.exists() or not _MAGIC.search(rest):
+        raise DatasetError(why_no_dataset(path))
+    return _pattern(name, folder, rest)
 
 
 def _refuse_others(path: Path, form: str) -> None:
@@ -111,14 +114,6 @@ def _folder(path: Path) -> Source:
         )
     tars = [name for name in there.files if name.lower().endswith(".tar")]
     return Source(str(path), path, tars if tars and not there.folders else None)
-
-
-def _split(name: str) -> tuple[str, str]:
-    """The longest part of a path that is a folder, whatever characters are in its name, and the rest."""
-    folder = os.path.dirname(name)
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return folder, os.path.relpath(name, folder)
 
 
 def _pattern(name: str, folder: str, rest: str) -> Source:

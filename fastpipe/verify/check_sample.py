@@ -10,7 +10,7 @@ import xxhash
 from fastpipe.engine.pictures import flaw, size_of
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.open_file import read_at
-from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, field_member, named_in
+from fastpipe.format.sample_layout import BEFORE_BYTES, after_jpeg, before_jpeg, named_in
 from fastpipe.verify.shard_facts import ShardFacts
 from fastpipe.verify.spans import ShardSpan
 from fastpipe.verify.tar_members import ending_in_header, size_in_header
@@ -169,8 +169,8 @@ def _after(
         if ending is not None:
             content = len(expected) + tar.BLOCK
             size = size_in_header(got[len(expected) :])
-            head, tail = field_member(key, ending, got[content : content + size])
-            expected += head + got[content : content + size] + tail
+            data = got[content : content + size]
+            expected += tar.header(f"{key}.{ending}", len(data)) + data + tar.padding(len(data))
     if shard.removed:
         got = got[: len(expected)]  # members of samples that were removed
     if with_end and not shard.removed:

@@ -23,7 +23,6 @@ from fastpipe.format.sample_layout import (
     after_jpeg,
     before_jpeg,
     ending_of,
-    field_member,
     key_hash,
     sample_key,
 )
@@ -107,7 +106,7 @@ def laid_out(
         if data is not None:
             ending = member(Field(name, kind), JPEG if data.startswith(b"\xff\xd8") else PNG)
             assert ending is not None  # a value of this kind is a member
-            head, tail = field_member(key, ending, data)
+            head, tail = tar.header(f"{key}.{ending}", len(data)), tar.padding(len(data))
             offset = sum(map(len, pieces)) + len(head)
             pieces += (head, data, tail)
         offsets.append(offset)
