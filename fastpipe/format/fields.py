@@ -100,9 +100,7 @@ def member(field: Field, image_format: int = JPEG) -> str | None:
 
 
 def read_fields(info: Mapping[str, Any]) -> dict[str, Field]:
-    """The fields in the content of a dataset.json, in its order. KeyError, TypeError, ValueError: one is missing or
-    impossible.
-    """
+    """The fields in a dataset.json, in its order. KeyError, TypeError, ValueError: one is missing or impossible."""
     entries = info["fields"]
     if not isinstance(entries, dict):
         raise TypeError(f"fields: expected an object, got {entries!r}")

@@ -70,14 +70,11 @@ def _compare(files: list[tuple[Path, str, str]], found: list[DatasetError], ende
 
 
 def intact_sources(index: Index) -> NDArray[np.void]:
-    """(n,) of SOURCES_DTYPE: what is known of the sources of a packed dataset's samples, mapped into memory.
-    DatasetError: sources.npy has changed.
-    """
+    """(n,) of SOURCES_DTYPE, of a packed dataset's samples, mapped into memory. DatasetError: the file has changed."""
     file = index.files / SOURCES_FILE
     if file_hash(file) != index.info["sources"]["file_xxh3_64"]:
         raise DatasetError(f"{file} has changed since it was packed; find the damage with fastpipe verify first")
-    found: NDArray[np.void] = np.lib.format.open_memmap(file, mode="r")
-    return found
+    return np.lib.format.open_memmap(file, mode="r")
 
 
 def file_hash(file: Path, ended: Callable[[], bool] = bool) -> str:

@@ -42,9 +42,7 @@ def state_of(info: os.stat_result) -> FileState:
 
 
 def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
-    """A range of an open file, in as many reads as the system needs for it; shorter only where the file ends before.
-    OSError: the disk refuses.
-    """
+    """A range, in as many reads as the system needs; shorter only where the file ends. OSError: the disk refuses."""
     pieces, left = [], size_bytes
     while left and (data := os.pread(descriptor, min(left, _PIECE_BYTES), offset_bytes + size_bytes - left)):
         pieces.append(data)
@@ -53,9 +51,7 @@ def read_at(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
 
 
 class OpenFile:
-    """A file that is read here and there, also by threads and forked children: nothing in it changes. DatasetError: it
-    cannot be opened.
-    """
+    """An open file, for threads and forked children, too: nothing in it changes. DatasetError: it cannot be opened."""
 
     def __init__(self, file: Path) -> None:
         self.path = file
@@ -133,14 +129,11 @@ class Rows:
         return self._file.descriptor
 
     def of(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        """The rows of these numbers, which the file has; of the same shape, whatever it is. DatasetError: the file
-        cannot be read, or has become too short.
-        """
+        """The rows of these numbers, in the same shape. DatasetError: the file cannot be read, or is now too short."""
         size = self._dtype.itemsize
         starts = self._first_byte + numbers.ravel() * size
         data, places = self._file.gather(starts, starts + size)
-        rows: NDArray[Any] = np.frombuffer(data, dtype=self._dtype)[places.reshape(numbers.shape) // size]
-        return rows
+        return np.frombuffer(data, dtype=self._dtype)[places.reshape(numbers.shape) // size]
 
 
 class Records(Rows):

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple
 import xxhash
 
 from fastpipe.format import tar_writer as tar
-from fastpipe.format.layout import COEFFICIENTS_STORAGE, JPEG_STORAGE, PICTURE_ENDINGS
+from fastpipe.format.layout import JPEG_STORAGE, PICTURE_ENDINGS
 
 # A header and a block for KEY.cls (a label has at most 20 digits), and the header of KEY.jpg or KEY.fpc.
 BEFORE_BYTES = 3 * tar.BLOCK
 
 OURS = "fastpipe"  # the first entry of KEY.json: the class's name, and the identity of the source's picture
 _PATH = ', "path": '  # behind it
-_OURS_BYTES = 1 << 16  # names are shorter
 FPC_MAGIC = b"FPC"  # what a KEY.fpc begins with
 _PIECE_BYTES = 4096  # of a picture, for its identity
 
@@ -38,9 +37,7 @@ def key_hash(path: str) -> int:
 
 
 def sample_key(shard: int, start: int) -> str:
-    """The WebDataset key of a sample: the number in its shard's name, and the block of the tar in which it begins, from
-    the offset of its first byte.
-    """
+    """The WebDataset key of a sample: the number of its shard, and the block in which byte `start`, its first, is."""
     return f"{shard:06d}-{start // tar.BLOCK:08d}"
 
 
@@ -58,11 +55,6 @@ def before_jpeg(key: str, label: int, jpeg_bytes: int, ending: str = PICTURE_END
     return cls + tar.header(f"{key}.{ending}", jpeg_bytes)
 
 
-def ending_of(picture: bytes) -> str:
-    """The ending of an image's member, from the bytes that are stored."""
-    return PICTURE_ENDINGS[COEFFICIENTS_STORAGE if picture.startswith(FPC_MAGIC) else JPEG_STORAGE]
-
-
 def after_jpeg(key: str, jpeg_bytes: int, note: bytes) -> bytes:
     """The padding of the image, and KEY.json with the note."""
     return tar.padding(jpeg_bytes) + tar.header(key + ".json", len(note)) + note + tar.padding(len(note))
@@ -77,14 +69,14 @@ class Ours(NamedTuple):
 
 
 def read_ours(first: Callable[[int], bytes]) -> Ours | None:
-    """What the beginning of a KEY.json of ours tells; None: it is another program's. `first` gives so many of its first
-    bytes. ValueError: it is damaged.
+    """What the beginning of a KEY.json of ours tells, in which names are short; None: it is another program's. `first`
+    gives so many of its first bytes. ValueError: it is damaged.
     """
     start = f'{{"{OURS}": '.encode()
     if first(len(start)) != start:
         return None
     try:
-        text = first(_OURS_BYTES)[len(start) :].decode("ascii", "replace")
+        text = first(1 << 16)[len(start) :].decode("ascii", "replace")
         said, end = json.JSONDecoder().raw_decode(text)
         if not text.startswith(_PATH, end):
             raise ValueError("no path behind it")

@@ -81,9 +81,7 @@ class ShardColumns:
         return None
 
     def of(self, folder: Path, entries: object) -> Shards:
-        """The shards, from what `take` has left of the list. KeyError, TypeError, ValueError: an entry is impossible,
-        or was somewhere else than in the list.
-        """
+        """The shards; `entries` are what `take` has left. KeyError, TypeError, ValueError: an entry cannot be there."""
         if not isinstance(entries, list):
             raise TypeError(f"expected a list, got {entries!r}")
         for entry in entries:

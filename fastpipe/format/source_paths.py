@@ -20,9 +20,8 @@ _MOST_OPEN = 32
 
 
 class SourcePaths:
-    """Reads KEY.json, which lies behind the JPEG in the shard: its pages were read together with the JPEG's.
-
-    Threads and forked children may use the same one.
+    """Reads KEY.json, which lies behind the JPEG in the shard: its pages were read together with the JPEG's. Several
+    threads and forked children may use the same one.
     """
 
     def __init__(self, index: Index) -> None:
@@ -30,9 +29,7 @@ class SourcePaths:
         self._shard = lru_cache(_MOST_OPEN)(index.open_shard)  # what is dropped closes itself
 
     def of(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> list[str]:
-        """The paths of (n,) samples with these index records, as docs/format.md describes them. DatasetError: a shard
-        cannot be read, or a note is damaged.
-        """
+        """The paths of samples with these records (docs/format.md). DatasetError: a shard or a note is damaged."""
         known = self._index.paths_of(samples)
         if known is not None:
             return known

@@ -61,7 +61,6 @@ class Columns:
     Attributes:
         source: what it is called: an absolute path, or a pattern.
         folder: absolute path of the folder that paths are relative to.
-        classes: names, in the order of the labels.
         archives: the tars; None: each file lies by itself.
         paths: of the files, as packing has them.
         files: (n,) of FILE_DTYPE.
@@ -106,9 +105,8 @@ class Columns:
             stays = (theirs >= 0) & (self.files[_STATE][mine] == before.files[_STATE][theirs])
             mine, theirs = mine[stays], theirs[stays]
         self.files[_FOUND][mine] = before.files[_FOUND][theirs]
-        for number, other in zip(mine.tolist(), theirs.tolist(), strict=True):
-            if other in before.reasons:
-                self.reasons[number] = before.reasons[other]
+        both, reasons = zip(mine.tolist(), theirs.tolist(), strict=True), before.reasons
+        self.reasons |= {number: reasons[other] for number, other in both if other in reasons}
         return same and self.classes == before.classes and not len(self.unknown)
 
     def reject(self, number: int, reason: str) -> None:
@@ -118,9 +116,7 @@ class Columns:
 
 
 def columns_of(name: str, listing: Listing, archives: list[Archive] | None) -> Columns:
-    """The columns of a listing in packing order, with no header read. DatasetError: a sample is in a tar that is none
-    of the archives.
-    """
+    """The columns of a listing in packing order, with no header read. DatasetError: a sample is in another tar."""
     root = Path(os.path.abspath(str(listing.root)))
     numbers = {name: number for number, (name, _, _) in enumerate(archives or [])}
     rows = (
@@ -228,9 +224,7 @@ def _unreadable(path: bytes, problem: OSError) -> DatasetError:
 
 
 def _look(path: bytes, start: int, size: int) -> tuple[int, int]:
-    """Width and height of a file, or of a tar's member, that is no plain JPEG, as `fastpipe pack` would store it.
-    ImageError: pack would refuse it for its header. OSError: it cannot be read.
-    """
+    """Width and height of what is no plain JPEG, as packing would store it. ImageError: packing would refuse it."""
     from fastpipe.packing.picture.convert import stored_size
     from fastpipe.packing.picture.pillow import PNG_END, png_header
     from fastpipe.packing.picture.probe import image_format

@@ -51,9 +51,7 @@ _WORDS = {
 
 
 def scanned(path: Path, source: Source, max_pixels: int | None, fingerprint: str | None) -> UnpackedIndex:
-    """The index of an unpacked source; see `open_data`. Files that have not changed since the last scan are not read
-    again.
-    """
+    """As `open_data`, of an unpacked source. Files that have not changed since the last scan are not read again."""
     before = load(source.name)
     if before is not None and fingerprint is not None and not len(before.unknown):
         index = UnpackedIndex(path, before, max_pixels=max_pixels)
@@ -84,6 +82,7 @@ class UnpackedIndex(Index):
     storage = JPEG_STORAGE
     least_label = NO_LABEL
     mtimes_ns: NDArray[np.int64]
+    records: NDArray[np.void]  # type: ignore[assignment]
 
     def __init__(self, path: Path, columns: Columns, *, max_pixels: int | None = None) -> None:
         self.path, self.folder, self.classes = path, columns.folder, columns.classes
@@ -106,7 +105,7 @@ class UnpackedIndex(Index):
         self.counts = {"rejected": len(files) - len(kept), "converted": int(odd.sum())}
         self.class_counts = np.bincount(kept["label"][kept["label"] >= 0], minlength=len(self.classes)).tolist()
         self.jpeg_bytes = self.stored_bytes = int(kept["size"].sum(dtype=np.int64))
-        self.records: Any = np.zeros(len(kept), dtype=INDEX_DTYPE)
+        self.records = np.zeros(len(kept), dtype=INDEX_DTYPE)
         for name in ("shard", "offset", "size", "width", "height", "label"):
             self.records[name] = kept[name]
         if columns.archives is None:  # a file that lies by itself is the shard of its sample's number
@@ -124,9 +123,7 @@ class UnpackedIndex(Index):
         self.fingerprint = self.content = self._fingerprint()
 
     def _fingerprint(self) -> str:
-        """Of classes, paths, sizes, labels, and the places in tars, which decide the order of reading: a copy elsewhere
-        has the same.
-        """
+        """Of classes, paths, sizes, labels and places in tars, which decide the order; copies have the same."""
         digest = xxhash.xxh3_128()
         for name in self.classes:
             digest.update(os.fsencode(name) + b"\0")
@@ -173,8 +170,7 @@ class UnpackedIndex(Index):
 
     def records_of(self, samples: NDArray[np.int64]) -> NDArray[np.void]:
         """See Index."""
-        found: NDArray[np.void] = self.records[samples]
-        return found
+        return self.records[samples]
 
     def samples_at(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """See Note [unpacked sources]."""
@@ -208,9 +204,7 @@ class UnpackedIndex(Index):
         return [readable(paths[number]) for number in self._numbers[samples].tolist()]
 
     def identities(self, samples: NDArray[np.int64], records: NDArray[np.void]) -> NDArray[np.uint64]:
-        """See Index. The first time all files are read, in part, which takes about as long as the first scan.
-        DatasetError: one cannot be read.
-        """
+        """See Index. The first time all files are read in part, as long as a scan. DatasetError: one cannot be read."""
         known = self._columns.files["identity"]
         unknown = self._numbers[known[self._numbers] == 0]
         if len(unknown):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +47,7 @@ class Source:
         return [(tar or self.root.name, state.st_size, state.st_mtime_ns) for tar, state in states]
 
     def listing(self) -> Listing:
-        """All that is in it, in the order of `fastpipe pack --no-shuffle`. PackError, DatasetError: it cannot be
-        listed, holds nothing of that kind, or packing would need an option to know what it is.
-        """
+        """All that is in it, in the order of `fastpipe pack --no-shuffle`. PackError, DatasetError: it has none."""
         if str(self.root) != self.name:
             listing = list_archives(self.root, self.tars or [])
             listing.sources.sort(key=packing_order(0, shuffle=False))
@@ -68,9 +66,7 @@ class Source:
 
 
 def unpacked_source(path: Path) -> Source | None:
-    """What a path or pattern that a user passed stands for; None: a packed dataset without its dataset.json.
-    DatasetError: there is nothing. PackError, OSError: it cannot be listed.
-    """
+    """What a path or pattern stands for; None: a dataset without dataset.json. PackError, OSError: not readable."""
     name = os.path.abspath(path)
     if path.is_dir():
         if (path / WORK_FOLDER).exists() or (path / INDEX_FILE).exists():
@@ -119,7 +115,13 @@ def _folder(path: Path) -> Source:
 def _pattern(name: str, folder: str, rest: str) -> Source:
     """The tars of a pattern: `rest`, in a folder; `name` is both."""
     found = set()
-    for pattern in _expanded(rest):
+    patterns = [rest]
+    if "{" in rest:  # train-{000..146}.tar, as WebDataset has them
+        from braceexpand import braceexpand
+
+        with contextlib.suppress(ValueError):  # braces that do not match
+            patterns = list(itertools.islice(braceexpand(rest), _MOST_PATTERNS))
+    for pattern in patterns:
         there = glob.glob(os.path.join(glob.escape(folder), pattern))
         if not there and not glob.has_magic(pattern):
             raise DatasetError(
@@ -132,15 +134,3 @@ def _pattern(name: str, folder: str, rest: str) -> Source:
         raise DatasetError(f"{name} matches no tar file{other}. Expected a pattern of tars, such as shards/*.tar")
     root = os.path.commonpath([os.path.dirname(tar) for tar in tars])
     return Source(name, Path(root), [os.path.relpath(tar, root) for tar in tars])
-
-
-def _expanded(name: str) -> Iterable[str]:
-    """The patterns without braces: train-{000..146}.tar, as WebDataset has them."""
-    if "{" not in name:
-        return [name]
-    from braceexpand import braceexpand
-
-    try:
-        return list(itertools.islice(braceexpand(name), _MOST_PATTERNS))
-    except ValueError:  # braces that do not match
-        return [name]

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from fastpipe.errors import readable
 from fastpipe.format import tar_writer as tar
 from fastpipe.format.fields import JPEG, PNG, Field, member
-from fastpipe.format.layout import INDEX_DTYPE, shard_name
+from fastpipe.format.layout import COEFFICIENTS_STORAGE, INDEX_DTYPE, JPEG_STORAGE, PICTURE_ENDINGS, shard_name
 from fastpipe.format.sample_layout import (
     BEFORE_BYTES,
+    FPC_MAGIC,
     OURS,
     after_jpeg,
     before_jpeg,
-    ending_of,
     key_hash,
     sample_key,
 )
@@ -98,7 +98,8 @@ def laid_out(
         if value.note is not None:
             note[name] = value.note
     jpeg_bytes = len(packed.jpeg)
-    pieces = [before_jpeg(key, label, jpeg_bytes, ending_of(packed.jpeg)), packed.jpeg]
+    stored = PICTURE_ENDINGS[COEFFICIENTS_STORAGE if packed.jpeg.startswith(FPC_MAGIC) else JPEG_STORAGE]
+    pieces = [before_jpeg(key, label, jpeg_bytes, stored), packed.jpeg]
     pieces.append(after_jpeg(key, jpeg_bytes, json.dumps(note).encode()))
     offsets = []
     for (name, kind), value in zip(kinds.items(), packed.values, strict=True):
