@@ -1,38 +1,51 @@
-"""Epoch after epoch, set_epoch and states -> the next epoch, begun early, and the position of a loader."""
+"""Epoch after epoch, set_epoch and states -> batches for the training loop, none twice, and where the loader stands."""
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import ParamSpec, TypeVar
 
-from fastpipe.device.transfer import Transfer
-from fastpipe.errors import FastpipeError
+import torch
+
+from fastpipe.device.transfer import Batch, Transfer
+from fastpipe.errors import EngineError, FastpipeError
 from fastpipe.loading.epoch import Epoch, Maker
 from fastpipe.loading.ranks import Recipes
 from fastpipe.loading.state import Position
 from fastpipe.plan.recipe import Recipe, batches_per_epoch
 
 _LOG = logging.getLogger("fastpipe")
+_LEAST_HELD_S = 1e-4  # less passes while one looks whether the device is ready
+_REASON = (
+    "fastpipe makes batches outside of compiled code. Without fullgraph=True a loop over a loader works in a compiled "
+    "function. With it, compile the function that gets one batch, and keep the loop outside of it"
+)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Course:
     """Keeps count of a loader's epochs, and the threads at work between two. It knows nothing of the loader.
 
     Attributes:
-        maker, transfer: make the batches of all epochs.
         position: where the loader stands.
         next: where the next iteration begins.
         lock: held while one of the loader's iterators makes a batch: they share this, the device's queues and slots.
     """
 
     def __init__(self, maker: Maker, transfer: Transfer, recipes: Recipes) -> None:
-        self.maker = maker
-        self.transfer = transfer
+        self._maker = maker
+        self._transfer = transfer
         self._recipes = recipes
         self._at_hand = recipes.now()
         self._check: Callable[[Recipe], object] | None = None  # of a loaded state, until an epoch begins
+        self.stats = maker.stats
         self.position, self.next = Position(), Position()
         self.lock = threading.RLock()
         self._begun = 0
@@ -60,49 +73,7 @@ class Course:
         return (self.recipe if self.remaining else self._recipes.now()).size
 
     def _batches(self, recipe: Recipe) -> int:
-        return batches_per_epoch(len(self.maker.index), recipe)
-
-    def begin(self) -> Epoch:
-        """The next iteration's epoch."""
-        self._recipes.world.check()
-        if self._check is not None:
-            self._check(self._recipes.now())
-        epoch = self._next_epoch()
-        self._begun += 1
-        self._at_hand, self._check = epoch.recipe, None
-        self.position = self._last = epoch.position
-        self.next = Position(epoch.position.epoch + 1)
-        return epoch
-
-    def go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
-        """Has the first batches of the next epoch made, and queued on the device as far as they are made by then.
-
-        An epoch is a pure function of recipe and number, so beginning it early changes nothing in it; if another one
-        is asked for, this one is dropped. So it is if anything is wrong with it, which will be said when it is asked
-        for: the epoch at hand is not its concern.
-
-        Args:
-            epoch: the one at hand. Nothing begins behind a loop's only epoch: who iterates twice will do so again.
-            made, staged: how many batches.
-        """
-        if self._begun < 2 or epoch.position is not self._last:
-            return
-        try:
-            early = self._next_epoch()
-            early.fill(made)
-            early.stage(staged)
-        except (FastpipeError, MemoryError):
-            return
-        if not early.failed:
-            self._early = early
-
-    def _next_epoch(self) -> Epoch:
-        """Begun or not. It is not kept meanwhile: an interrupt leaves nothing half begun behind."""
-        early, self._early = self._early, None
-        recipe, start = self._recipes.now(), self.next
-        if early is not None and early.recipe is recipe and early.position == start:
-            return early
-        return Epoch(self.maker, self.transfer, recipe, start)
+        return batches_per_epoch(len(self._maker.index), recipe)
 
     def set_epoch(self, epoch: int) -> None:
         """The next iteration gives this epoch: the rest of it, if that is where a state left off."""
@@ -125,3 +96,147 @@ class Course:
         self.next = position
         self._at_hand, self._check = recipe, check
         self.position = replace(position)
+
+    def begin(self) -> Epoch:
+        """The next iteration's epoch."""
+        self._recipes.world.check()
+        if self._check is not None:
+            self._check(self._recipes.now())
+        epoch = self._next_epoch()
+        self._begun += 1
+        self._at_hand, self._check = epoch.recipe, None
+        self.position = self._last = epoch.position
+        self.next = Position(epoch.position.epoch + 1)
+        self.stats.epoch = epoch.position.epoch
+        return epoch
+
+    def next_batch(self, epoch: Epoch) -> Batch:
+        """Of an epoch that has one. Queues the batches behind it on the device, also of the next epoch, if they are
+        made by then.
+        """
+        ahead, lookahead = self._maker.ahead, self._transfer.lookahead
+        self._maker.engine.check_usable()
+        self._transfer.collect()
+        if room := epoch.fill(ahead + 1):
+            self._go_ahead(epoch, made=min(room, ahead))
+        staged = epoch.take(lookahead)
+        if len(epoch) < lookahead:
+            self._go_ahead(epoch, staged=lookahead - len(epoch))
+        batch = self._transfer.hand_over(staged)
+        epoch.position.batches += 1
+        self.stats.batches += 1
+        self.stats.samples += len(staged.valid)
+        return batch
+
+    def _go_ahead(self, epoch: Epoch, *, made: int = 0, staged: int = 0) -> None:
+        """Has the first batches of the next epoch made, and queued on the device as far as they are made.
+
+        An epoch is a pure function of recipe and number, so beginning it early changes nothing in it. It is dropped if
+        another one is asked for, and if anything is wrong with it: that is said when it is asked for.
+        """
+        # Who iterates twice will do so again: nothing begins behind the first epoch, nor behind an older iterator's.
+        if self._begun < 2 or epoch.position is not self._last:
+            return
+        try:
+            early = self._next_epoch()
+            early.fill(made)
+            early.stage(staged)
+        except (FastpipeError, MemoryError):
+            return
+        if early.failure is None:
+            self._early = early
+        else:
+            early.cancel()
+
+    def _next_epoch(self) -> Epoch:
+        """Begun or not. It is not kept meanwhile: an interrupt leaves nothing half begun behind."""
+        early, self._early = self._early, None
+        recipe, start = self._recipes.now(), self.next
+        if early is not None and early.recipe is recipe and early.position == start:
+            return early
+        return Epoch(self._maker, self._transfer, recipe, start)
+
+
+def uncompiled(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """torch.compiler.disable, which imports torch's compiler (a second) only where a program uses it already."""
+    disabled = functools.cache(lambda: torch.compiler.disable(method))  # type: ignore[no-untyped-call]
+
+    @functools.wraps(method)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        chosen: Callable[_P, _T] = disabled() if "torch._dynamo" in sys.modules else method
+        return chosen(*args, **kwargs)
+
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    call._torchdynamo_disable_msg = _REASON  # type: ignore[attr-defined]
+    return call
+
+
+class Delivery:
+    """Iterates one epoch. Several threads may share one: each batch goes to one of them. Iterators of one loader take
+    turns, too.
+
+    It takes its epoch when it is asked for the first batch, not before: training frameworks make iterators that they
+    never use.
+
+    Args:
+        course: of the loader.
+        on_batch: called with the seconds that the loop spent in here for a batch and those of the step before it;
+            not for an epoch's first batch, before which there is no step.
+    """
+
+    def __init__(self, course: Course, on_batch: Callable[[float, float], None]) -> None:
+        self._course = course
+        self._on_batch = on_batch
+        self._epoch: Epoch | None = None
+        self._handed_out_at: float | None = None
+        self._over = False  # by an error
+
+    def __iter__(self) -> Delivery:
+        return self
+
+    def __len__(self) -> int:
+        """Batches still to come."""
+        return self._course.left if self._epoch is None else len(self._epoch)
+
+    def skip_to(self, batch: int) -> None:
+        """Begins at this batch of the epoch, if it has not begun, and would not begin later anyway."""
+        if self._epoch is None:
+            self._course.next.batches = max(batch, self._course.next.batches)
+
+    @uncompiled
+    def __next__(self) -> Batch:
+        with self._course.lock:
+            return self._next()
+
+    def _next(self) -> Batch:
+        if self._over:
+            raise EngineError("an error ended this epoch; start a new one: for images, labels in loader")
+        stats, asked_at = self._course.stats, time.perf_counter()
+        if self._epoch is None:
+            self._epoch = self._course.begin()
+        epoch, position, held_s = self._epoch, self._epoch.position, stats.held_s
+        if len(epoch) == 0:
+            if position.batches:
+                position.epoch, position.batches = position.epoch + 1, 0
+            raise StopIteration
+        try:
+            batch = self._course.next_batch(epoch)
+        except BaseException as problem:
+            # Never a silent gap: whatever interrupted this, the next call says that the epoch is over.
+            self._over = True
+            epoch.cancel()
+            if isinstance(problem, StopIteration):  # the loop would take it for the end of the epoch
+                raise RuntimeError(
+                    "a module of augment= raised StopIteration, as next() of an empty iterator does; correct it there"
+                ) from problem
+            raise
+        now = time.perf_counter()
+        # A device that was still at an earlier step has not waited for this batch.
+        load_s = now - asked_at if stats.held_s - held_s < _LEAST_HELD_S else 0.0
+        stats.load_s += load_s
+        if self._handed_out_at is not None:
+            step_s = now - self._handed_out_at - load_s
+            stats.step_s += step_s
+            self._on_batch(load_s, step_s)
+        self._handed_out_at = now
+        return batch

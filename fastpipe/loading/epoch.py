@@ -39,20 +39,17 @@ class Work(NamedTuple):
 
     Attributes:
         of: its epoch.
-        number: of the batch in it.
-        plan: of the batch, or of the samples that replace some of it.
-        images: by view.
-        beside: the memory of masks and second pictures, by field.
-        jobs: of the rows of the images, and of those beside them.
-        prepared: what prepare= makes of it, None: nothing.
+        views: of each view, where its images go, and whether it is exact.
+        beside: where masks and second pictures go, by field.
+        prepared: what prepare= makes of it; None: nothing.
     """
 
     of: EpochPlan
     number: int
     plan: BatchPlan
-    images: Sequence[NDArray[np.uint8]]
+    views: Sequence[tuple[NDArray[np.uint8], bool]]
     beside: dict[str, NDArray[Any]]
-    jobs: list[Job | FetchedJob]
+    jobs: Sequence[Job | FetchedJob] = ()
     prepared: Future[HostFields] | None = None
 
     def wait(self, timeout_s: float) -> bool:
@@ -83,13 +80,12 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Maker:
-    """Makes batches in host memory. A loader has one.
+    """Makes the batches of a loader in host memory.
 
     Attributes:
         views: of each view, its slots, and whether it is exact: never decoded at reduced size.
         ahead: batches that an epoch keeps in the works besides the one that is taken.
         fields: reads what else samples carry; None: batches are (images, labels).
-        prepare: what a user makes of these ahead; None: nothing.
         epochs: those under way.
     """
 
@@ -106,60 +102,81 @@ class Maker:
 
     def begin(self, plan: BatchPlan, of: EpochPlan, number: int) -> Work:
         """Puts a batch in the works."""
-        images = [
-            ring.take((len(view.flips), *view.crops.size, 3))
-            for (ring, _), view in zip(self.views, plan.views, strict=True)
+        views = [
+            (ring.take((len(view.flips), *view.crops.size, 3)), exact)
+            for (ring, exact), view in zip(self.views, plan.views, strict=True)
         ]
         beside = {} if self.fields is None else self.fields.slots(plan)
-        work = Work(of, number, plan, images, beside, self._jobs(plan, images, beside))
-        if self.fields is None or self.prepare is None:
-            return work
-        return work._replace(prepared=self.prepare.begin(self.fields.read, plan, of.epoch, number))
+        return self._prepared(self._begun(Work(of, number, plan, views, beside)))
 
     def end(self, work: Work) -> HostBatch:
         """Waits for a batch; bad samples are replaced, or the first of them is raised."""
-        self._wait(work.wait, self.watchdog.look)
-        shown, errors = work.plan, work.errors()
-        if errors:
-            self.engine.check_usable()  # rows that a close in another thread took back are no bad samples
-            shown = self._replaced(work, errors)
+        shown = self._mended(work)
         self.engine.intact.check(end=work.number + 1 == len(work.of))
-        fields = self._read(work, shown)
+        fields, rows = self._read(shown), shown.plan
         if fields is not None:
             fields.arrays.update(work.beside)
-        return HostBatch(
-            work.number,
-            work.of.epoch,
-            work.plan,
-            tuple(work.images),
-            shown.labels,
-            shown.samples,
-            fields,
-            image_sizes=shown.crops.shown,
-        )
+        images = tuple(each for each, _ in work.views)
+        facts = rows.labels, rows.samples, fields, rows.crops.shown
+        return HostBatch(work.number, work.of.epoch, work.plan, images, *facts)
 
-    def _jobs(
-        self,
-        plan: BatchPlan,
-        images: Sequence[NDArray[np.uint8]],
-        beside: dict[str, NDArray[Any]],
-        rows: NDArray[np.int64] | None = None,
-    ) -> list[Job | FetchedJob]:
-        """The pictures of a plan, and what is cropped beside them. `rows`: the samples' places; None: in order."""
+    def _begun(self, work: Work, rows: NDArray[np.int64] | None = None) -> Work:
+        """With jobs for its pictures and for what is beside them, at the places `rows` of the batch; None: in order."""
+        plan, exacts = work.plan, [exact for _, exact in work.views]
         places = None if rows is None else rows_of(rows, plan.rows_per_sample)
-        exacts = [exact for _, exact in self.views]
-        jobs = [self.engine.submit(plan.by_row(), *zip(images, exacts, strict=True), rows=places)]
+        jobs = [self.engine.submit(plan.by_row(), *work.views, rows=places)]
         if self.fields is not None:
-            jobs += self.fields.begin(self.engine, plan, beside, exacts, places)
-        return jobs
+            jobs += self.fields.begin(self.engine, plan, work.beside, exacts, places)
+        return work._replace(jobs=jobs)
 
-    def _read(self, work: Work, shown: BatchPlan) -> HostFields | None:
-        """What a batch has besides images, of the samples that are there."""
-        if self.fields is None or self.prepare is None:
-            return None if self.fields is None else self.fields.read(shown)
-        prepared = work.prepared
-        if prepared is None or shown is not work.plan:  # other samples have taken the place of bad ones
-            return self.prepare.now(self.fields.read, shown, work.of.epoch, work.number)
+    def _prepared(self, work: Work) -> Work:
+        if self.prepare is None:
+            return work
+        return work._replace(prepared=self.prepare.begin(work.plan, work.of.epoch, work.number))
+
+    def _mended(self, work: Work) -> Work:
+        """Waits for its rows. With other samples in the place of bad ones, or raises for the first of them."""
+        errors = self._errors(work)
+        if not errors:
+            return work
+        bad, plan = np.array([row for row, _ in errors], dtype=np.int64), work.plan
+        attempts = _REPLACE_ATTEMPTS if self.replace_bad and work.of.alternatives else 0
+        if attempts:
+            self.engine.intact.begin()  # a damaged index or column is no fault of samples
+        for attempt in range(attempts):
+            others = work.of.others(work.plan, bad, attempt)
+            still = self._errors(self._begun(work._replace(plan=others), bad))
+            plan = plan.replaced(bad, others)
+            bad = bad[[row for row, _ in still]]
+            if not still:
+                self.stats.replaced += len(errors)
+                return self._prepared(work._replace(plan=plan))
+        row, reason = errors[0]
+        if attempts:
+            reason += f" (and {attempts} other samples that could replace it failed too)"
+        elif self.replace_bad:
+            reason += " (and there is no other sample that could replace it)"
+        raise self.index.sample_error(int(work.plan.samples[row]), reason, replace=self.replace_bad)
+
+    def _errors(self, work: Work) -> list[tuple[int, str]]:
+        """Waits for its rows; the bad samples, as `Work.errors`."""
+        self._wait(work.wait, self.watchdog.look)
+        errors = work.errors()
+        if errors:
+            self.engine.check_usable()  # rows that a close in another thread took back are no bad samples
+        for row, reason in errors:
+            if lacks_memory(reason):  # to replace the sample would make batches depend on the moment
+                shard, key, offset = self.index.where(int(work.plan.samples[row]))
+                raise EngineError(
+                    f"{reason} (sample {work.plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a "
+                    "smaller num_workers, or raise the memory limit (ulimit -v, or the container's limit)"
+                )
+        return errors
+
+    def _read(self, work: Work) -> HostFields | None:
+        """What a batch has besides images."""
+        if (prepared := work.prepared) is None:
+            return None if self.fields is None else self.fields.read(work.plan)
         stuck = f"prepare= has not returned for batch {work.number} of epoch {work.of.epoch}"
         self.stats.prepare_wait_s += self._wait(
             lambda timeout_s: bool(wait([prepared], timeout_s).done),
@@ -179,43 +196,6 @@ class Maker:
         self.stats.wait_s += waited_s
         return waited_s
 
-    def _replaced(self, work: Work, errors: list[tuple[int, str]]) -> BatchPlan:
-        """Raises for the first bad row, or fills all bad rows with other samples; the plan of what is there then."""
-        self._check_memory(work.plan, errors)
-        first_row, reason = errors[0]
-        rows = np.array([row for row, _ in errors], dtype=np.int64)
-        wanted, shown = len(rows), work.plan
-        attempts = _REPLACE_ATTEMPTS if self.replace_bad and work.of.alternatives else 0
-        if attempts:
-            self.engine.intact.begin()  # a damaged index or column is no fault of samples
-        for attempt in range(attempts):
-            others = work.of.others(work.plan, rows, attempt)
-            again = work._replace(plan=others, jobs=self._jobs(others, work.images, work.beside, rows))
-            self._wait(again.wait, self.watchdog.look)
-            self.engine.check_usable()
-            shown = shown.replaced(rows, others)
-            errors = again.errors()
-            self._check_memory(others, errors)
-            rows = rows[[row for row, _ in errors]]
-            if not len(rows):
-                self.stats.replaced += wanted
-                return shown
-        if attempts:
-            reason += f" (and {attempts} other samples that could replace it failed too)"
-        elif self.replace_bad:
-            reason += " (and there is no other sample that could replace it)"
-        raise self.index.sample_error(int(work.plan.samples[first_row]), reason, replace=self.replace_bad)
-
-    def _check_memory(self, plan: BatchPlan, errors: list[tuple[int, str]]) -> None:
-        """A lack of memory is no fault of a sample: to replace it would make batches depend on the moment."""
-        for row, reason in errors:
-            if lacks_memory(reason):
-                shard, key, offset = self.index.where(int(plan.samples[row]))
-                raise EngineError(
-                    f"{reason} (sample {plan.samples[row]}, key {key}, at byte {offset} of {shard}). Pass a smaller "
-                    "num_workers, or raise the memory limit (ulimit -v, or the container's limit)"
-                )
-
 
 class Epoch:
     """One pass over an epoch, or the rest of one from `start` on: what was before is neither planned nor decoded.
@@ -225,6 +205,8 @@ class Epoch:
     Attributes:
         recipe: of the epoch.
         position: where the loop stands in it. Whoever hands out batches counts them there.
+        works: batches in host memory, made or being made.
+        failure: of a batch ahead, behind which none is made.
     """
 
     def __init__(self, maker: Maker, transfer: Transfer, recipe: Recipe, start: Position) -> None:
@@ -235,8 +217,8 @@ class Epoch:
         self._plan = EpochPlan(maker.index, recipe, start.epoch)
         self._first = self._submitted = self._taken = start.batches  # up to these batches
         self._end = len(self._plan)
-        self._failure: Exception | None = None  # why there is no batch from the end on
-        self._works: deque[Work] = deque()
+        self.failure: Exception | None = None
+        self.works: deque[Work] = deque()
         self._staged: deque[StagedBatch] = deque()
         maker.epochs[:] = [each for each in maker.epochs if each() is not None] + [weakref.ref(self)]
 
@@ -244,32 +226,22 @@ class Epoch:
         """Batches that `take` has not given yet."""
         return len(self._plan) - self._taken + len(self._staged)
 
-    @property
-    def failed(self) -> bool:
-        """Whether a batch to be taken later could not be made or queued."""
-        return self._failure is not None
-
-    @property
-    def made(self) -> list[bool]:
-        """Of each batch in the works, whether it is made. Any thread may ask: it changes nothing."""
-        return [work.done for work in list(self._works)]
-
     def fill(self, batches: int) -> int:
         """Puts batches in the works until there are so many; returns how many more there is room for after the last."""
-        while len(self._works) < batches and self._submitted < self._end:
+        while len(self.works) < batches and self._submitted < self._end:
             started = time.perf_counter()
             try:
                 self._submit()
             except Exception as problem:
-                self._end, self._failure = self._submitted, problem
+                self._end, self.failure = self._submitted, problem
             self._maker.stats.plan_s += time.perf_counter() - started
-        return 0 if self.failed else batches - len(self._works)
+        return 0 if self.failure else batches - len(self.works)
 
     @property
     def ready(self) -> bool:
         """Whether the next batch is made, so that nothing waits for it. Keeps the threads at work."""
         self.fill(self._maker.ahead + 1)
-        return bool(self._works) and self._works[0].wait(0) and self._works[0].done
+        return bool(self.works) and self.works[0].wait(0) and self.works[0].done
 
     def stage(self, batches: int) -> None:
         """Queues batches on the device until there are so many, as far as they are made: never waits for one."""
@@ -279,7 +251,7 @@ class Epoch:
                     return
                 self._stage()
             except Exception as problem:
-                self._end, self._failure = self._taken, problem
+                self._end, self.failure = self._taken, problem
 
     def take(self, ahead: int) -> StagedBatch:
         """Waits for the next batch, and queues up to `ahead` batches after it."""
@@ -290,34 +262,34 @@ class Epoch:
 
     def cancel(self) -> None:
         """Takes back what has not begun; nothing can be taken afterwards."""
+        self._end, self.failure = self._taken, None  # its traceback knows the epoch
         self._staged.clear()
-        while self._works:
-            self._works.popleft().cancel()
+        while self.works:
+            self.works.popleft().cancel()
 
     def _stage(self) -> None:
         self.fill(self._maker.ahead + 1)
-        if self._failure is not None and self._taken == self._end:
-            if isinstance(self._failure, MemoryError):
+        if self.failure is not None and self._taken == self._end:
+            if isinstance(self.failure, MemoryError):
                 raise EngineError(
-                    f"not enough memory for batch {self._taken} of epoch {self._plan.epoch}: {self._failure}. Pass a "
+                    f"not enough memory for batch {self._taken} of epoch {self._plan.epoch}: {self.failure}. Pass a "
                     "smaller batch_size, size or prefetch_factor, keep fewer batches, or raise the memory limit "
                     "(ulimit -v, or the container's limit)"
-                ) from self._failure
-            raise self._failure
-        made = self._maker.end(self._works[0])
-        self._works.popleft()
+                ) from self.failure
+            raise self.failure
+        made = self._maker.end(self.works[0])
+        self.works.popleft()
         self._taken += 1
         self._staged.append(self._transfer.begin(made))
 
     def _submit(self) -> None:
-        """Puts the next batch in the works."""
         maker, number = self._maker, self._submitted
         plan, first = self._plan.batch(number), number == self._first
         if not maker.engine.fetches:
             maker.engine.read_ahead(self._plan.reads(number, plan, first=first), restart=first)
         elif first:
             maker.engine.restart_fetching(self._plan.world_size)
-        self._works.append(maker.begin(plan, self._plan, number))
+        self.works.append(maker.begin(plan, self._plan, number))
         if maker.engine.fetches:  # after the batch, whose own samples come first
             maker.engine.fetch_ahead(self._plan.upcoming(number, first=first))
         self._submitted += 1

@@ -19,10 +19,9 @@ from fastpipe.engine.watchdog import Watchdog
 from fastpipe.errors import ConfigError, EngineError
 from fastpipe.format.index import Index
 from fastpipe.loading.advice import LoadWatch, Settings
-from fastpipe.loading.course import Course
-from fastpipe.loading.delivery import Delivery, uncompiled
+from fastpipe.loading.course import Course, Delivery, uncompiled
 from fastpipe.loading.epoch import Maker
-from fastpipe.loading.looking import Look, transfer_of
+from fastpipe.loading.looking import Look
 from fastpipe.loading.options import checked_crop, output_size
 from fastpipe.loading.prepare import Prepare
 from fastpipe.loading.probed import Probed
@@ -95,12 +94,12 @@ class Loader(Probed):
             ahead=prefetch_factor,
             replace_bad=on_error == "replace",
             fields=fields,
-            prepare=None if prepare is None else Prepare(prepare, stats),
+            prepare=None if prepare is None or fields is None else Prepare(prepare, fields.read, stats),
         )
-        transfer = transfer_of(recipe, maker, stream, augments)
+        self.look = Look(recipe, maker, stream, augments)
+        transfer = self.look.transfer()
         self._snapshot = partial(_figures, maker, transfer, stream)
         self._device = stream.device
-        self.look = Look(recipe, maker, stream, augments)
         compiled = any(augment is not None and augment.compiled for augment in augments)
         exacts = all(each for _, each in views)
         settings = Settings(num_workers, cpus, stream.device.type, exacts, compiled, index.packed, engine.fetches)
@@ -301,8 +300,8 @@ class Loader(Probed):
 def _figures(maker: Maker, transfer: Transfer, stream: Stream) -> Stats:
     """What has been done so far, and what is where at the moment."""
     engine = maker.engine
-    epochs = [] if engine.is_foreign() else [each() for each in list(maker.epochs)]
-    made = [done for each in epochs if each is not None for done in each.made]
+    epochs = [] if engine.is_foreign() else [epoch for each in list(maker.epochs) if (epoch := each()) is not None]
+    made = [work.done for epoch in epochs for work in list(epoch.works)]
     return replace(
         maker.stats,
         **engine.counters(),

@@ -20,17 +20,6 @@ from fastpipe.plan.epoch import EpochPlan
 from fastpipe.plan.recipe import Recipe
 
 
-def transfer_of(recipe: Recipe, maker: Maker, stream: Stream, augments: tuple[Augment | None, ...]) -> Transfer:
-    """To the device, augmented as the views of the recipe."""
-    return Transfer(
-        stream,
-        list(zip(augments, (view.seed for view in recipe.views), strict=True)),
-        classes=len(recipe.content.classes or maker.index.classes),
-        stats=maker.stats,
-        watchdog=maker.watchdog,
-    )
-
-
 @dataclass(frozen=True)
 class Seen:
     """A batch on the CPU, as the training loop gets it.
@@ -61,6 +50,13 @@ class Look:
     stream: Stream
     augments: tuple[Augment | None, ...]
 
+    def transfer(self) -> Transfer:
+        """To the device."""
+        recipe, maker = self.recipe, self.maker
+        views = list(zip(self.augments, (view.seed for view in recipe.views), strict=True))
+        classes = len(recipe.content.classes or maker.index.classes)
+        return Transfer(self.stream, views, classes=classes, stats=maker.stats, watchdog=maker.watchdog)
+
     def at(self, samples: NDArray[np.int64], epoch: int) -> Seen:
         """Decodes (n,) samples at full size and takes them through the loader's device and augmentation.
 
@@ -68,14 +64,14 @@ class Look:
             SampleError: a sample cannot be decoded.
             DatasetError: a field cannot be read.
         """
-        of = EpochPlan(self.maker.index, self.recipe, epoch)
         # Memory and figures of its own, and no thread but those of the engine.
         views = [(SlotRing((0,), 0, self.stream.slot), True) for _ in self.recipe.views]
         maker = replace(self.maker, views=views, stats=Stats(), replace_bad=False, prepare=None)
+        of = EpochPlan(maker.index, self.recipe, epoch)
         made = maker.end(maker.begin(of.of(samples), of, 0))
-        transfer = transfer_of(self.recipe, maker, self.stream, self.augments)
+        transfer, fields = replace(self, maker=maker).transfer(), made.fields
         staged = transfer.begin(made)
-        batch, fields = transfer.hand_over(staged), made.fields
+        batch = transfer.hand_over(staged)
         values: list[dict[str, Any]] = [{} for _ in staged.images]
         for key, name in fields.names.items() if fields is not None else ():
             several = len(values) > 1 and fields is not None and fields.by_view(name)

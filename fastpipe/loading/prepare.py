@@ -26,31 +26,25 @@ class Prepare:
 
     Args:
         function: of the values of a batch, by key.
+        read: the values for the rows of a batch.
         stats: prepare_s is added to.
     """
 
-    def __init__(self, function: Function, stats: Stats) -> None:
+    def __init__(self, function: Function, read: Callable[[BatchPlan], HostFields], stats: Stats) -> None:
         self._function = function
+        self._read = read
         self._stats = stats
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="fastpipe-prepare")
 
-    def begin(
-        self, read: Callable[[BatchPlan], HostFields], rows: BatchPlan, epoch: int, number: int
-    ) -> Future[HostFields]:
-        """What a batch has besides images, with what the function makes of it; soon."""
-        return self._thread.submit(self.now, read, rows, epoch, number)
+    def begin(self, rows: BatchPlan, epoch: int, number: int) -> Future[HostFields]:
+        """What a batch has besides images, with what the function makes of it; soon. ConfigError if it fails."""
+        return self._thread.submit(self._make, rows, epoch, number)
 
-    def now(self, read: Callable[[BatchPlan], HostFields], rows: BatchPlan, epoch: int, number: int) -> HostFields:
-        """The same in this thread.
-
-        Raises:
-            ConfigError: the function failed, or returned what no batch can have.
-        """
-        values = read(rows)
+    def _make(self, rows: BatchPlan, epoch: int, number: int) -> HostFields:
+        values = self._read(rows)
         started = time.perf_counter()
         try:
-            made = self._function(_given(values, rows, epoch))
-            return _with_entries(values, made)
+            return _with_entries(values, self._function(_given(values, rows, epoch)))
         except Exception as problem:
             named = ", ".join(map(str, rows.samples[:_MOST_NAMED])) + ", ..." * (len(rows.samples) > _MOST_NAMED)
             said = str(problem) if isinstance(problem, ConfigError) else f"the function failed: {problem!r}"
